@@ -1,0 +1,44 @@
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+
+FROM ${BASE_IMAGE} AS build
+# For a GPU: --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ENV PIP_NO_CACHE_DIR=1 \
+    PIP_DISABLE_PIP_VERSION_CHECK=1
+WORKDIR /src
+RUN python3 -m venv /opt/peltier \
+    && /opt/peltier/bin/python -m pip install "pip==26.3"
+# torch has a layer of its own: it is most of the image and changes least.
+COPY constraints.txt ./
+RUN /opt/peltier/bin/python -m pip install --index-url "${TORCH_INDEX}" --constraint constraints.txt torch
+COPY pyproject.toml README.md LICENSE ./
+COPY backbone ./backbone
+COPY adapters_store ./adapters_store
+COPY server ./server
+COPY training ./training
+COPY client ./client
+RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt ".[server,minilm]"
+
+FROM ${BASE_IMAGE}
+RUN groupadd --gid 10001 peltier \
+    && useradd --uid 10001 --gid peltier --no-create-home --home-dir /var/lib/peltier --shell /usr/sbin/nologin peltier \
+    && install --directory --owner peltier --group peltier --mode 0750 /var/lib/peltier
+COPY --from=build /opt/peltier /opt/peltier
+# The server listens on every interface of its container and therefore refuses to start without PELTIER_ADMIN_KEY.
+# minilm needs no download; a backbone from the hub needs HF_HUB_OFFLINE=0 once and is then kept in the volume.
+ENV PATH=/opt/peltier/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    PELTIER_HOST=0.0.0.0 \
+    PELTIER_PORT=8000 \
+    HF_HOME=/var/lib/peltier/huggingface \
+    HF_HUB_OFFLINE=1
+USER 10001:10001
+# The registry and the blobs are kept in .peltier/ below the working directory.
+WORKDIR /var/lib/peltier
+VOLUME /var/lib/peltier
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+# Live, not ready: a server that loads or drains answers 503 on /ready and must be left to finish.
+HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
+    CMD ["python3", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"PELTIER_PORT\"]}/health', timeout=4)"]
+ENTRYPOINT ["peltier", "serve"]
