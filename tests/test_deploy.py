@@ -1,0 +1,58 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("hadolint", "Dockerfile"),
+        ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml"),
+    ],
+    ids=["dockerfile", "compose"],
+)
+def test_linters_find_nothing(command: tuple[str, ...]) -> None:
+    """The Dockerfile and the compose file are free of lint."""
+    result = subprocess.run([BIN / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_every_copied_path_is_in_the_build_context() -> None:
+    """What the Dockerfile copies exists, and .dockerignore, which names all that is sent, names exactly that."""
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    copied = {path for line in copies for path in line.split()}
+    ignore = (ROOT / ".dockerignore").read_text().split()
+    assert {path for path in copied if not (ROOT / path).exists()} == set()
+    assert "*" in ignore
+    assert copied == {line.removeprefix("!") for line in ignore if line.startswith("!")}
+
+
+def test_the_image_holds_every_package() -> None:
+    """A package that the wheel names is a folder that the image is built from."""
+    packages = re.findall(r'^    "(\w+)/peltier_\w+",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (\w+) \./", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert packages == copied
+
+
+def test_prometheus_scrapes_the_server_with_its_key() -> None:
+    """The scrape target is the compose service, and the credentials are the secret that compose mounts."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    (scrape,) = yaml.safe_load((ROOT / "deploy" / "prometheus.yml").read_text())["scrape_configs"]
+    (target,) = scrape["static_configs"][0]["targets"]
+    service, port = target.split(":")
+    assert services[service]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert f"PELTIER_PORT={port}" in (ROOT / "Dockerfile").read_text()
+    assert scrape["authorization"]["credentials_file"] == f"/run/secrets/{services['prometheus']['secrets'][0]}"
+
+
+def test_the_stack_does_not_start_without_a_key() -> None:
+    """Compose itself refuses an absent PELTIER_ADMIN_KEY, with a sentence."""
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    assert services["server"]["environment"]["PELTIER_ADMIN_KEY"].startswith("${PELTIER_ADMIN_KEY:?set ")
