@@ -1,0 +1,296 @@
+"""Every error that crosses the wire, and the three that only a client meets.
+
+PeltierError
+  x BadRequest            400 bad_request
+  x Unauthorized          401 unauthorized
+  x Forbidden             403 forbidden
+  x NotFound              404 not_found
+    - AdapterNotFound     404 adapter_not_found
+    - VersionNotFound     404 version_not_found
+  x MethodNotAllowed      405 method_not_allowed
+  x Conflict              409 conflict
+  x TooLarge              413 too_large
+  x InvalidInput          422 invalid_input
+    - ArtifactRefused     422 artifact_refused
+  x InferenceFailed       424 inference_failed
+  x QuotaExceeded         429 quota_exceeded
+  x ServerError           500 internal_error
+  x Unavailable           503 unavailable
+    - QueueFull           503 queue_full
+    - NotReady            503 not_ready
+    - Draining            503 draining
+  x DeadlinePassed        504 deadline_passed
+  x StorageFull           507 storage_full
+  x ConnectionFailed      no answer: nothing listens, the name is unknown, the connection broke
+    - TimedOut            no answer in time
+  x UnexpectedAnswer      an answer that is not Peltier's: a proxy's page, another service
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from pydantic import BaseModel, Field, ValidationError
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong: a stable code, one sentence, and every reason when there are several."""
+
+    code: str
+    message: str
+    details: list[str] = Field(default_factory=list)
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer of the native routes that is not a success."""
+
+    error: ErrorDetail
+
+
+class PeltierError(Exception):
+    """The root of the tree. `str(error)` is the sentence, `details` every reason.
+
+    `code` is stable on the wire; `status` is the HTTP status (0: nothing was answered);
+    `retry_after` is in seconds, where the server named a time.
+    """
+
+    code: str = "error"
+    status: int = 500
+    # The command line prints such errors as one line instead of a traceback.
+    is_user_error = True
+
+    def __init__(self, message: str, details: Sequence[str] = (), *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = list(details)
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own form would call the class without its keywords when the error crosses a process.
+        return self.__class__, (self.message, self.details), self.__dict__
+
+    def body(self) -> ErrorBody:
+        """The error as it is sent."""
+        return ErrorBody(error=ErrorDetail(code=self.code, message=self.message, details=self.details))
+
+
+class BadRequest(PeltierError):
+    """The request could not be read: broken JSON, a missing part, a wrong encoding."""
+
+    code = "bad_request"
+    status = 400
+
+
+class Unauthorized(PeltierError):
+    """The API key is missing or unknown."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(PeltierError):
+    """The API key is known and may not do this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class NotFound(PeltierError):
+    """Nothing is at this address."""
+
+    code = "not_found"
+    status = 404
+
+
+class AdapterNotFound(NotFound):
+    """No adapter has this name."""
+
+    code = "adapter_not_found"
+
+
+class VersionNotFound(NotFound):
+    """The adapter exists, this version or alias of it does not."""
+
+    code = "version_not_found"
+
+
+class MethodNotAllowed(PeltierError):
+    """The address exists and does not take this HTTP method."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
+class Conflict(PeltierError):
+    """The name or version is taken by something else."""
+
+    code = "conflict"
+    status = 409
+
+
+class TooLarge(PeltierError):
+    """The body is larger than the server accepts."""
+
+    code = "too_large"
+    status = 413
+
+
+class InvalidInput(PeltierError):
+    """The request was read and breaks a rule; `details` names every rule broken."""
+
+    code = "invalid_input"
+    status = 422
+
+
+class ArtifactRefused(InvalidInput):
+    """The uploaded artifact is not one this server can serve; `details` lists every reason."""
+
+    code = "artifact_refused"
+
+
+class InferenceFailed(PeltierError):
+    """The model failed on this input."""
+
+    code = "inference_failed"
+    status = 424
+
+
+class QuotaExceeded(PeltierError):
+    """The tenant has used up its share for now."""
+
+    code = "quota_exceeded"
+    status = 429
+
+
+class ServerError(PeltierError):
+    """The server failed in a way that is its own fault."""
+
+    code = "internal_error"
+    status = 500
+
+
+class Unavailable(PeltierError):
+    """The server cannot take the request now; later it can."""
+
+    code = "unavailable"
+    status = 503
+
+
+class QueueFull(Unavailable):
+    """As many requests wait as may wait."""
+
+    code = "queue_full"
+
+
+class NotReady(Unavailable):
+    """The server is still loading."""
+
+    code = "not_ready"
+
+
+class Draining(Unavailable):
+    """The server is about to stop and takes nothing new."""
+
+    code = "draining"
+
+
+class DeadlinePassed(PeltierError):
+    """The answer was not ready before the request's deadline."""
+
+    code = "deadline_passed"
+    status = 504
+
+
+class StorageFull(PeltierError):
+    """There is no room for the artifact."""
+
+    code = "storage_full"
+    status = 507
+
+
+class ConnectionFailed(PeltierError):
+    """The server could not be reached, or the connection broke before it answered."""
+
+    code = "connection_failed"
+    status = 0
+
+
+class TimedOut(ConnectionFailed):
+    """The server was reached and did not answer in time."""
+
+    code = "timed_out"
+
+
+class UnexpectedAnswer(PeltierError):
+    """What answered does not speak this protocol; `status` is what it answered."""
+
+    code = "unexpected_answer"
+    status = 0
+
+
+def error_classes(root: type[PeltierError] = PeltierError) -> Iterator[type[PeltierError]]:
+    """Every class below `root`, parents before their children."""
+    for child in root.__subclasses__():
+        yield child
+        yield from error_classes(child)
+
+
+BY_CODE = {cls.code: cls for cls in error_classes()}
+# A parent stands for its whole family where only the status is known.
+BY_STATUS = {cls.status: cls for cls in reversed(BY_CODE.values()) if cls.status and PeltierError in cls.__bases__}
+
+
+def error_from_body(status: int, body: bytes, headers: Mapping[str, str]) -> PeltierError:
+    """The exception that an answer of `status` stands for; never raises, whatever the body is.
+
+    Looks `retry-after` up in lower case, so `headers` should not care about case. A code that this client does not
+    know yet becomes the class of its status, and a body that is not Peltier's an `UnexpectedAnswer`, or the class of
+    its status where proxies are known to answer on their own.
+    """
+    retry_after = retry_after_seconds(headers.get("retry-after"))
+    try:
+        detail = ErrorBody.model_validate_json(body).error
+    except ValidationError:
+        return _error_without_body(status, retry_after)
+    return error_from_detail(detail, status=status, retry_after=retry_after)
+
+
+def error_from_detail(detail: ErrorDetail, *, status: int = 500, retry_after: float | None = None) -> PeltierError:
+    """The exception that `detail` stands for; `status` decides where its code is unknown."""
+    cls = BY_CODE.get(detail.code)
+    if cls is not None:
+        return cls(detail.message, detail.details, retry_after=retry_after)
+    error = _class_of(status)(detail.message, detail.details, retry_after=retry_after)
+    error.code, error.status = detail.code, status
+    return error
+
+
+def retry_after_seconds(value: str | None) -> float | None:
+    """Seconds from now of a `Retry-After` header in either of its forms; None where it is absent or unreadable."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    # A date in "-0000" is read without its zone, and HTTP dates are UTC.
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
+
+
+# Answers that gateways give in the server's place, in their own words.
+_GATEWAY_STATUSES = frozenset({401, 403, 413, 429, 503, 504})
+
+
+def _error_without_body(status: int, retry_after: float | None) -> PeltierError:
+    message = f"the server answered {status} without a Peltier error body; is this the address of a Peltier server?"
+    cls = BY_STATUS[status] if status in _GATEWAY_STATUSES else UnexpectedAnswer
+    error = cls(message, retry_after=retry_after)
+    error.status = status
+    return error
+
+
+def _class_of(status: int) -> type[PeltierError]:
+    return BY_STATUS.get(status, BadRequest if 400 <= status < 500 else ServerError)

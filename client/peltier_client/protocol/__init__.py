@@ -1,0 +1,68 @@
+"""The wire protocol: every body that crosses HTTP, as a typed model shared by client and server."""
+
+from peltier_client.errors import ErrorBody, ErrorDetail
+from peltier_client.protocol.adapters import Adapter, AdapterPage, AdapterVersion, Digest, TaskSummary, VersionList
+from peltier_client.protocol.names import NAME_PATTERN, Name, TaskReference, check_name
+from peltier_client.protocol.predict import (
+    AdapterRef,
+    AnyPrediction,
+    BatchInfo,
+    ClassificationPrediction,
+    Gates,
+    Input,
+    Inputs,
+    MixedItem,
+    MixedPredictRequest,
+    MixedPredictResponse,
+    MultilabelPrediction,
+    Pair,
+    Parameters,
+    PredictRequest,
+    PredictResponse,
+    Provenance,
+    RegressionPrediction,
+    Timings,
+    Usage,
+)
+from peltier_client.protocol.service import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
+from peltier_client.protocol.wire import RequestModel, ResponseModel
+
+__all__ = [
+    "NAME_PATTERN",
+    "Adapter",
+    "AdapterPage",
+    "AdapterRef",
+    "AdapterVersion",
+    "AnyPrediction",
+    "BackboneInfo",
+    "BatchInfo",
+    "ClassificationPrediction",
+    "Digest",
+    "ErrorBody",
+    "ErrorDetail",
+    "Gates",
+    "HealthResponse",
+    "InfoResponse",
+    "Input",
+    "Inputs",
+    "MixedItem",
+    "MixedPredictRequest",
+    "MixedPredictResponse",
+    "MultilabelPrediction",
+    "Name",
+    "Pair",
+    "Parameters",
+    "PredictRequest",
+    "PredictResponse",
+    "Provenance",
+    "ReadyResponse",
+    "RegressionPrediction",
+    "RequestModel",
+    "ResponseModel",
+    "TaskReference",
+    "TaskSummary",
+    "Timings",
+    "Usage",
+    "VersionList",
+    "check_name",
+]

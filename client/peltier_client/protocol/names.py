@@ -1,0 +1,68 @@
+"""Names of tasks, tenants and aliases, and the reference that picks one version of a task."""
+
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from peltier_client.errors import InvalidInput
+
+NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
+Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
+
+_NAME = re.compile(NAME_PATTERN)
+# Nine digits stay below every database's largest integer.
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+_SHOWN_CHARS = 80
+
+
+def check_name(value: str, what: str = "name") -> str:
+    """`value` if it is a name, else `InvalidInput`; `what` is how the message calls it."""
+    if _NAME.fullmatch(value):
+        return value
+    raise InvalidInput(
+        f"{what} {_shown(value)} is not allowed: a name has 1 to 63 characters of a-z, 0-9, '.', '_' and '-' "
+        "and begins with a letter or digit"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReference:
+    """What clients write for a task: `name`, `name@3`, `name@production`, each also as `tenant:…`.
+
+    At most one of `version` and `alias` is set; with neither the server chooses. `str()` gives back the text.
+    """
+
+    name: str
+    version: int | None = None
+    alias: str | None = None
+    tenant: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "TaskReference":
+        """Read `text`, or raise `InvalidInput` with the rule it breaks."""
+        tenant, colon, rest = text.rpartition(":")
+        name, at, selector = rest.partition("@")
+        check_name(name, "task")
+        if colon:
+            check_name(tenant, "tenant")
+        version, alias = _read_selector(selector) if at else (None, None)
+        return cls(name, version, alias, tenant if colon else None)
+
+    def __str__(self) -> str:
+        tenant = f"{self.tenant}:" if self.tenant is not None else ""
+        selector = self.version if self.version is not None else self.alias
+        return f"{tenant}{self.name}" + (f"@{selector}" if selector is not None else "")
+
+
+def _read_selector(selector: str) -> tuple[int | None, str | None]:
+    if _VERSION.fullmatch(selector):
+        return int(selector), None
+    if selector.isdecimal():
+        raise InvalidInput(f"version {_shown(selector)} is not allowed: versions are 1, 2, 3, … without leading zeros")
+    return None, check_name(selector, "alias")
+
+
+def _shown(value: str) -> str:
+    return repr(value if len(value) <= _SHOWN_CHARS else value[:_SHOWN_CHARS] + "…")

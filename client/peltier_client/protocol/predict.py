@@ -1,0 +1,151 @@
+"""Predictions on the wire: what is asked, what is answered."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictInt, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from peltier_client.errors import ErrorBody
+from peltier_client.protocol.wire import RequestModel, ResponseModel
+
+
+def _say(rule: str) -> WrapValidator:
+    """One sentence in place of one complaint per member of a union."""
+
+    def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise PydanticCustomError("input_shape", "{rule}", {"rule": rule}) from None
+
+    return WrapValidator(validate)
+
+
+def _is_none(value: object) -> bool:
+    return value is None
+
+
+MAX_TIMEOUT_MS = 3_600_000
+
+Pair = tuple[str, str]
+Input = Annotated[str | Pair, _say('must be a text or a ["text", "pair"] list')]
+Inputs = Annotated[
+    str | Annotated[list[str], Field(min_length=1)] | Annotated[list[Pair], Field(min_length=1)],
+    Field(union_mode="left_to_right"),
+    _say('must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] lists'),
+]
+# Per part of the adapter, one value per layer.
+Gates = dict[str, list[float]]
+OptionalGates = Annotated[Gates | None, Field(exclude_if=_is_none)]
+
+
+class Parameters(RequestModel):
+    """How to answer. The defaults are what an absent key means."""
+
+    top_k: Annotated[StrictInt, Field(ge=1)] | None = None
+    raw_scores: StrictBool = False
+    truncate: StrictBool = True
+    return_gates: StrictBool = False
+    timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+
+
+class PredictRequest(RequestModel):
+    """One or many inputs for one task."""
+
+    inputs: Inputs
+    parameters: Parameters = Parameters()
+
+
+class MixedItem(RequestModel):
+    """One input for one task of a mixed request; `task` is a task reference."""
+
+    task: str
+    input: Input
+    parameters: Parameters = Parameters()
+
+
+class MixedPredictRequest(RequestModel):
+    """Inputs for any mix of tasks."""
+
+    requests: Annotated[list[MixedItem], Field(min_length=1)]
+
+
+class ClassificationPrediction(ResponseModel):
+    """The best label; `scores` are probabilities in the manifest's label order (logits with raw_scores)."""
+
+    label: str
+    score: float
+    scores: dict[str, float]
+    gates: OptionalGates = None
+
+
+class MultilabelPrediction(ResponseModel):
+    """Every label that applies; `scores` are independent probabilities in the manifest's label order."""
+
+    labels: list[str]
+    scores: dict[str, float]
+    gates: OptionalGates = None
+
+
+class RegressionPrediction(ResponseModel):
+    """A number on the scale of the training data."""
+
+    value: float
+    gates: OptionalGates = None
+
+
+AnyPrediction = ClassificationPrediction | MultilabelPrediction | RegressionPrediction
+
+
+class AdapterRef(ResponseModel):
+    """The very adapter version that answered."""
+
+    tenant: str
+    name: str
+    version: int
+    digest: str
+    preset: str
+
+
+class Usage(ResponseModel):
+    """What the request is accounted for."""
+
+    tokens: int
+
+
+class Timings(ResponseModel):
+    """Where the time went, in milliseconds."""
+
+    queue: float
+    load: float
+    compute: float
+    total: float
+
+
+class BatchInfo(ResponseModel):
+    """The batch that the request was computed in: its rows and its distinct adapters."""
+
+    rows: int
+    adapters: int
+
+
+class Provenance(ResponseModel):
+    """Who answered, at what cost, in what company."""
+
+    task: str
+    adapter: AdapterRef
+    usage: Usage
+    timings_ms: Timings
+    batch: BatchInfo
+
+
+class PredictResponse(Provenance):
+    """One prediction per input, in the order asked."""
+
+    predictions: list[AnyPrediction]
+
+
+class MixedPredictResponse(ResponseModel):
+    """One answer or error per request, in the order asked."""
+
+    results: list[PredictResponse | ErrorBody]
