@@ -1,0 +1,42 @@
+"""One module a part; `PARTS` is the registry line of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.parts import bias, bottleneck, head, lora, norm, prefix
+from peltier_adapters.parts.part import Context, Part
+from peltier_adapters.spec import Parts
+
+__all__ = ["PARTS", "Context", "Part", "PartKind", "init_tensors"]
+
+
+@dataclass(frozen=True)
+class PartKind:
+    """How tensors of a part are drawn, and what applies them (None for the head, which follows the encoder)."""
+
+    init: Callable[[Any, Backbone, torch.Generator], dict[str, Tensor]]
+    apply: Callable[[Any, Any, Context], Part] | None
+
+
+PARTS = {
+    "bottleneck": PartKind(bottleneck.init, bottleneck.Bottleneck),
+    "lora": PartKind(lora.init, lora.Lora),
+    "prefix": PartKind(prefix.init, prefix.Prefix),
+    "bias": PartKind(bias.init, bias.Bias),
+    "norm": PartKind(norm.init, norm.Norm),
+    "head": PartKind(head.init, None),
+}
+
+
+def init_tensors(parts: Parts, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
+    """Fresh float32 tensors of a whole adapter, named `part.tensor`."""
+    return {
+        f"{part.kind}.{name}": tensor
+        for part in parts
+        for name, tensor in PARTS[part.kind].init(part, backbone, generator).items()
+    }

@@ -1,0 +1,49 @@
+"""From a row's logits to what the caller reads."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from peltier_adapters.manifest import TaskSpec
+
+MULTILABEL_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`scores` keep the task's label order. Classification has `label` and `score`, multilabel `labels`, regression
+    `value` alone."""
+
+    scores: dict[str, float]
+    label: str | None = None
+    score: float | None = None
+    labels: tuple[str, ...] | None = None
+    value: float | None = None
+
+
+def scores(task: TaskSpec, logits: Tensor) -> Tensor:
+    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); regression's value as it is."""
+    match task.type:
+        case "classification":
+            return logits.softmax(-1)
+        case "multilabel":
+            return logits.sigmoid()
+        case "regression":
+            return logits
+
+
+def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: int | None = None) -> Answer:
+    """The answer for one row's logits [labels]; `raw_scores` gives logits for probabilities, `top_k` keeps the best
+    labels in `scores`."""
+    if task.type == "regression":
+        return Answer(scores={}, value=float(logits[0]))
+    probabilities = scores(task, logits)
+    values = (logits if raw_scores else probabilities).tolist()
+    kept = range(len(values)) if top_k is None else sorted(torch.topk(logits, min(top_k, len(values))).indices.tolist())
+    table = {task.labels[index]: values[index] for index in kept}
+    if task.type == "multilabel":
+        chosen = (probabilities >= MULTILABEL_THRESHOLD).nonzero().view(-1).tolist()
+        return Answer(scores=table, labels=tuple(task.labels[index] for index in chosen))
+    best = int(logits.argmax())
+    return Answer(scores=table, label=task.labels[best], score=values[best])

@@ -1,0 +1,105 @@
+"""One adapter version as a safetensors file: written once, read strictly."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.errors import ArtifactError
+from peltier_adapters.manifest import Manifest, misfits, read_header
+from peltier_adapters.spec import BiasSpec, HeadSpec, Shapes, tensor_shapes
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """A validated artifact: exactly the tensors its parts name, in float32, all finite."""
+
+    manifest: Manifest
+    tensors: Mapping[str, Tensor]
+    digest: str
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors."""
+        return sum(tensor.nbytes for tensor in self.tensors.values())
+
+
+def digest_of(data: bytes) -> str:
+    """The identity of an artifact's bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def read_artifact(data: bytes, backbone: Backbone) -> Artifact:
+    """Parse and check an artifact for `backbone`; an `ArtifactError` carries every reason at once.
+
+    Shapes are checked in the header before any weight is touched. Nothing is ever unpickled.
+    """
+    manifest, table = read_header(data)
+    shapes = tensor_shapes(manifest.parts, backbone.config)
+    reasons = misfits(manifest, backbone.config, backbone.fingerprint)
+    reasons += _needs_pooler(manifest, backbone) + _table_reasons(table, shapes)
+    if reasons:
+        raise ArtifactError(reasons)
+    try:
+        tensors = safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise ArtifactError([f"the file is not a valid safetensors file: {error}"]) from None
+    infinite = sorted(name for name, tensor in tensors.items() if not bool(torch.isfinite(tensor).all()))
+    if infinite:
+        raise ArtifactError([f"tensor {name!r} has values that are NaN or infinite" for name in infinite])
+    return Artifact(manifest, tensors, digest_of(data))
+
+
+def load_artifact(path: Path, backbone: Backbone) -> Artifact:
+    """`read_artifact` on a file."""
+    try:
+        return read_artifact(path.read_bytes(), backbone)
+    except OSError as error:
+        raise ArtifactError([f"{path} cannot be read: {error.strerror}"]) from None
+
+
+def _needs_pooler(manifest: Manifest, backbone: Backbone) -> list[str]:
+    if backbone.model.pooler is not None:
+        return []
+    users = [
+        part.kind
+        for part in manifest.parts
+        if (isinstance(part, HeadSpec) and part.pooling == "pooler")
+        or (isinstance(part, BiasSpec) and "pooler" in part.sites)
+    ]
+    return [f"part {kind!r} needs a pooler, which this backbone's checkpoint does not have" for kind in users]
+
+
+def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
+    reasons = [f"tensor {name!r} is missing" for name in shapes if name not in table]
+    reasons += [f"tensor {name!r} belongs to no part" for name in table if name not in shapes]
+    for name in shapes.keys() & table.keys():
+        entry = table[name] if isinstance(table[name], dict) else {}
+        if entry.get("shape") != list(shapes[name]):
+            reasons.append(f"tensor {name!r} has shape {entry.get('shape')}; its part says {list(shapes[name])}")
+        if entry.get("dtype") != "F32":
+            reasons.append(f"tensor {name!r} has dtype {entry.get('dtype')}; artifacts hold F32")
+    return sorted(reasons)
+
+
+def to_bytes(manifest: Manifest, tensors: Mapping[str, Tensor]) -> bytes:
+    """The file of an adapter; the same manifest and tensors give the same bytes."""
+    metadata = {"format": "peltier", "manifest": json.dumps(manifest.model_dump(mode="json"), sort_keys=True)}
+    ready = {name: tensor.detach().float().cpu().contiguous() for name, tensor in sorted(tensors.items())}
+    return bytes(safetensors.torch.save(ready, metadata=metadata))
+
+
+def write_artifact(path: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
+    """Write the file in one step: a reader sees the old file or the whole new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(to_bytes(manifest, tensors))
+    os.replace(partial, path)

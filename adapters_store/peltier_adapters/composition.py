@@ -1,0 +1,84 @@
+"""From a preset's settings to part specs; imports no torch."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from peltier_adapters import spec
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.spec import PartSpec
+
+Setting = bool | int | float | str
+Settings = Mapping[str, Setting]
+
+
+def parse_setting(name: str, text: str, default: Setting) -> Setting:
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        return type(default)(text)
+    except (ValueError, KeyError):
+        kind = {bool: "true or false", int: "an integer", float: "a number"}[type(default)]
+        raise AdapterError(f"setting {name!r} is {text!r}; it must be {kind}") from None
+
+
+def _map(settings: Settings) -> dict[str, Any]:
+    kind = settings["map"]
+    keys = {"dense": (), "lowrank": ("rank",), "phm": ("n",), "lphm": ("n", "rank")}
+    if kind not in keys:
+        raise AdapterError(f"setting 'map' is {kind!r}; it must be one of {', '.join(keys)}")
+    return {"kind": kind, **{key: settings[key] for key in keys[str(kind)]}}
+
+
+def _names(text: Setting) -> tuple[str, ...]:
+    return tuple(part.strip() for part in str(text).split(",") if part.strip())
+
+
+def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
+    fields = {
+        "sites": _names(settings["sites"]),
+        "size": settings["bottleneck"],
+        "activation": settings["activation"],
+        "input": settings["input"],
+        "map": _map(settings),
+        "gated": settings["gated"],
+    }
+    return spec.BottleneckSpec.model_validate(fields)
+
+
+def _lora(settings: Settings, outputs: int) -> PartSpec:
+    rank = int(settings["rank"])
+    fields = {"targets": _names(settings["targets"]), "rank": rank, "alpha": settings["alpha"]}
+    return spec.LoraSpec.model_validate({**fields, "gated": settings["gated"]})
+
+
+def _prefix(settings: Settings, outputs: int) -> PartSpec:
+    return spec.PrefixSpec.model_validate({"length": settings["length"], "gated": settings["gated"]})
+
+
+def _bias(settings: Settings, outputs: int) -> PartSpec:
+    return spec.BiasSpec.model_validate({"sites": _names(settings["sites"])})
+
+
+def _norm(settings: Settings, outputs: int) -> PartSpec:
+    return spec.NormSpec(weight=True)
+
+
+def _norm_bias(settings: Settings, outputs: int) -> PartSpec:
+    return spec.NormSpec(weight=False)
+
+
+def _head(settings: Settings, outputs: int) -> PartSpec:
+    return spec.HeadSpec.model_validate(
+        {"pooling": settings["pooling"], "hidden": settings["head_hidden"], "outputs": outputs}
+    )
+
+
+BUILDERS: dict[str, Callable[[Settings, int], PartSpec]] = {
+    "bottleneck": _bottleneck,
+    "lora": _lora,
+    "prefix": _prefix,
+    "bias": _bias,
+    "norm": _norm,
+    "norm_bias": _norm_bias,
+    "head": _head,
+}

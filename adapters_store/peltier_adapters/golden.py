@@ -1,0 +1,59 @@
+"""An upload proves itself: the receiver re-runs the trainer's golden examples."""
+
+from collections.abc import Sequence
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters import answers
+from peltier_adapters.bank import Resident
+from peltier_adapters.batch import Row, RowOutput, encode_input, forward
+from peltier_adapters.manifest import Golden, Manifest, TaskSpec
+
+# Half a unit of float32 rounding through a dozen layers stays far below the first; bfloat16 has 8 bits.
+TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
+
+
+def golden_rows(backbone: Backbone, resident: Resident) -> list[Row]:
+    """The rows to run: every golden example with the adapter, then the same ones without its body."""
+    manifest = resident.manifest
+    encoded = [encode_input(backbone, manifest.task, golden.input) for golden in manifest.golden]
+    return [Row(one, resident, bare) for bare in (False, True) for one in encoded]
+
+
+def judge_golden(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
+    """Why the outputs of `golden_rows` do not prove the adapter; empty if they do."""
+    count = len(manifest.golden)
+    found = [output.logits for output in outputs[:count]]
+    bare = [output.logits for output in outputs[count:]]
+    tolerance = TOLERANCES[backbone.dtype]
+    reasons = [
+        reason
+        for number, (golden, logits) in enumerate(zip(manifest.golden, found, strict=True))
+        for reason in _differences(manifest.task, number, golden, logits, tolerance)
+    ]
+    if not reasons and all(torch.equal(one, other) for one, other in zip(found, bare, strict=True)):
+        reasons.append("the adapter changes nothing: every golden answer is the bare backbone's")
+    return reasons
+
+
+def check_golden(backbone: Backbone, resident: Resident) -> list[str]:
+    """Run and judge in one step, for callers that own the device."""
+    return judge_golden(backbone, resident.manifest, forward(backbone, golden_rows(backbone, resident)))
+
+
+def _differences(task: TaskSpec, number: int, golden: Golden, logits: Tensor, tolerance: float) -> list[str]:
+    recorded = torch.tensor(golden.output)
+    if not bool(torch.isfinite(logits).all()):
+        return [f"golden example {number}: this server's output is not finite"]
+    wanted, got = answers.scores(task, recorded), answers.scores(task, logits)
+    scale = wanted.abs().clamp(min=1.0)  # a regression value may be large; probabilities never are
+    off = float(((got - wanted).abs() / scale).max())
+    if off > tolerance:
+        return [f"golden example {number}: scores differ by {off:.2g} from the recorded ones; {tolerance:g} is allowed"]
+    if task.type == "classification" and int(got.argmax()) != int(wanted.argmax()):
+        top = wanted.topk(2).values
+        if float(top[0] - top[1]) > 2 * tolerance:
+            return [f"golden example {number}: the label is {task.labels[int(got.argmax())]!r}, not the recorded one"]
+    return []

@@ -1,0 +1,163 @@
+"""What an artifact says of itself: the JSON in its header. Imports no torch."""
+
+import json
+import struct
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from peltier_backbone.config import BackboneConfig
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from peltier_adapters.errors import ArtifactError
+from peltier_adapters.spec import HeadSpec, PartSpec
+
+NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
+DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
+_MAX_HEADER_BYTES = 16 * 1024 * 1024
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Input = str | tuple[str, str]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BackboneRef(_Model):
+    """The backbone that an adapter was trained on; `name` is only what its trainer called it."""
+
+    family: Literal["bert", "roberta"]
+    fingerprint: Annotated[str, Field(pattern=DIGEST_PATTERN)]
+    hidden_size: Annotated[int, Field(ge=1)]
+    num_layers: Annotated[int, Field(ge=1)]
+    name: str
+
+
+class TaskSpec(_Model):
+    """How texts become logits and logits an answer. `labels` are in the order of the logits; regression has one."""
+
+    type: Literal["classification", "multilabel", "regression"]
+    labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(min_length=1, max_length=4096)
+    inputs: Literal["single", "pair"]
+    max_length: Annotated[int, Field(ge=3)]
+
+    @model_validator(mode="after")
+    def _labels_fit(self) -> Self:
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("two labels have the same name")
+        if self.type == "regression" and len(self.labels) != 1:
+            raise ValueError(f"regression has one label, not {len(self.labels)}")
+        if self.type == "classification" and len(self.labels) < 2:
+            raise ValueError("classification needs at least two labels")
+        return self
+
+
+class TrainingRecord(_Model):
+    """How the adapter came to be; free-form values, kept for people."""
+
+    data: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
+    metrics: dict[str, float] = {}
+    versions: dict[str, str] = {}
+
+
+class Golden(_Model):
+    """An input and the logits that the trainer got for it in float32."""
+
+    input: Input
+    output: tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+
+
+class Manifest(_Model):
+    """One adapter version, without its weights."""
+
+    format_version: Literal[1] = 1
+    name: Name
+    preset: Annotated[str, Field(min_length=1, max_length=64)]
+    parts: tuple[PartSpec, ...] = Field(min_length=1, max_length=8)
+    backbone: BackboneRef
+    task: TaskSpec
+    training: TrainingRecord = TrainingRecord()
+    golden: tuple[Golden, ...] = Field(min_length=1, max_length=64)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        kinds = [part.kind for part in self.parts]
+        twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
+        if twice:
+            raise ValueError(f"part {twice[0]!r} is there twice")
+        if kinds[-1:] != ["head"]:
+            raise ValueError("the last part must be the head")
+        if self.head.outputs != len(self.task.labels):
+            raise ValueError(f"the head has {self.head.outputs} outputs, the task {len(self.task.labels)} labels")
+        wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != len(self.task.labels)]
+        if wrong:
+            raise ValueError(f"golden example {wrong[0]} does not have one value a label")
+        pairs = [isinstance(golden.input, tuple) for golden in self.golden]
+        if set(pairs) != {self.task.inputs == "pair"}:
+            raise ValueError(f"golden inputs do not fit a task of {self.task.inputs} inputs")
+        return self
+
+    @property
+    def head(self) -> HeadSpec:
+        """The last part."""
+        head = self.parts[-1]
+        assert isinstance(head, HeadSpec)
+        return head
+
+
+def misfits(manifest: Manifest, config: BackboneConfig, fingerprint: str) -> list[str]:
+    """Why an adapter cannot act on this backbone; empty if it can."""
+    found, wanted = manifest.backbone, config
+    reasons = []
+    for key in ("family", "hidden_size", "num_layers"):
+        if getattr(found, key) != getattr(wanted, key):
+            reasons.append(f"backbone {key} is {getattr(found, key)!r}; this backbone's is {getattr(wanted, key)!r}")
+    if found.fingerprint != fingerprint:
+        reasons.append(f"backbone fingerprint is {found.fingerprint}; this backbone's is {fingerprint}")
+    if manifest.task.max_length > config.max_tokens:
+        reasons.append(f"task max_length is {manifest.task.max_length}; this backbone takes {config.max_tokens} tokens")
+    return reasons + [problem for part in manifest.parts for problem in part.problems(config)]
+
+
+def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
+    """The manifest and the tensor table of a safetensors file's leading bytes; every reason against it at once."""
+    if len(data) < 8:
+        raise ArtifactError([f"the file has {len(data)} bytes; a safetensors file begins with an 8-byte header length"])
+    (length,) = struct.unpack("<Q", data[:8])
+    if length > min(_MAX_HEADER_BYTES, len(data) - 8):
+        raise ArtifactError(
+            [f"the header claims {length} bytes of {len(data)}: not a safetensors file, truncated, or oversized"]
+        )
+    try:
+        header = json.loads(data[8 : 8 + length])
+    except (ValueError, RecursionError):
+        raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
+    metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or metadata.get("format") != "peltier":
+        raise ArtifactError(["the header has no metadata with format 'peltier': this is not a Peltier artifact"])
+    return parse_manifest(metadata.get("manifest", "")), header
+
+
+def parse_manifest(text: object) -> Manifest:
+    """A manifest from its JSON text."""
+    try:
+        return Manifest.model_validate_json(text if isinstance(text, str) else "")
+    except ValidationError as error:
+        reasons = [f"manifest {_where(item['loc'])}: {item['msg']}" for item in error.errors()]
+        raise ArtifactError(reasons) from None
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    return ".".join(map(str, location)) or "as a whole"
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of an artifact file, without loading its weights."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(8)
+            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
+            return read_header(start + file.read(min(length, _MAX_HEADER_BYTES)))[0]
+    except OSError as error:
+        raise ArtifactError([f"{path} cannot be read: {error.strerror}"]) from None

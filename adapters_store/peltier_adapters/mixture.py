@@ -1,0 +1,136 @@
+"""The adaptation of one batch: neighbouring slices of rows, each with the parts of one signature."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+import torch
+from peltier_backbone.adaptation import Norm, Projection, Sublayer
+from peltier_backbone.attention import Prefix
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Packed
+from torch import Tensor
+
+from peltier_adapters.parts import PARTS, Context, Part
+from peltier_adapters.parts.bias import Bias
+from peltier_adapters.parts.part import Tensors
+from peltier_adapters.segments import Segments
+from peltier_adapters.spec import Parts
+
+# Neighbouring slices from the first to the last, and the part that they share (None: the backbone's own).
+Run = tuple["Slice", "Slice", Part | None]
+_NORM_AFTER: dict[str, int] = {"attention": 1, "ffn": 2}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rows `first..last` of a batch, all of one signature; `parts` is empty for rows without an adapter."""
+
+    first: int
+    last: int
+    tokens: slice
+    context: Context
+    parts: tuple[Part, ...]
+
+    @property
+    def norm(self) -> Part | None:
+        return next((part for part in self.parts if part.has_norm), None)
+
+    @property
+    def prefix(self) -> Part | None:
+        return next((part for part in self.parts if part.has_prefix), None)
+
+    @property
+    def pooler_bias(self) -> Tensor | None:
+        """What each row's task adds to the pooler's bias, [rows, hidden]."""
+        for part in self.parts:
+            if isinstance(part, Bias) and part.pooler is not None:
+                return part.pooler.index_select(0, self.context.segments.groups)
+        return None
+
+
+def create_slice(  # noqa: PLR0913 - the six things a slice is made of
+    backbone: Backbone, packed: Packed, first: int, groups: Sequence[int], parts: Parts, tensors: Tensors, *,
+    record_gates: bool = False,
+) -> Slice:  # fmt: skip
+    """The slice of `len(groups)` rows from `first` on; `tensors` carry a leading group dimension, `groups` says which
+    group each row belongs to (0, 0, 1, …)."""
+    last = first + len(groups)
+    segments = Segments(packed.lengths[first:last], groups, backbone.device)
+    context = Context(backbone, segments, {} if record_gates else None)
+    live = tuple(_apply(part.kind, part, tensors, context) for part in parts if PARTS[part.kind].apply)
+    return Slice(first, last, slice(packed.starts[first], packed.starts[last]), context, live)
+
+
+def _apply(kind: str, part: object, tensors: Tensors, context: Context) -> Part:
+    apply = PARTS[kind].apply
+    assert apply is not None
+    own = {name.removeprefix(f"{kind}."): t for name, t in tensors.items() if name.startswith(f"{kind}.")}
+    return apply(part, own, context)
+
+
+class Mixture:
+    """An `Adaptation` of slices that cover all rows in order. Outputs are changed in place, slice by slice; a single
+    slice (training) gets whole tensors, which keeps autograd free of views."""
+
+    def __init__(self, backbone: Backbone, slices: Sequence[Slice]) -> None:
+        self._slices = tuple(slices)
+        self._norms = backbone.model.norms()
+        self.projections = frozenset(site for part in self._parts() for site in part.projections)
+        # Rows without a prefix attend together whatever their slice, and likewise for norms.
+        self._attending = _runs(self._slices, lambda one: one.prefix)
+        self._normed = _runs(self._slices, lambda one: one.norm)
+
+    def _parts(self) -> list[Part]:
+        return [part for one in self._slices for part in one.parts]
+
+    def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
+        return [(first.first, last.last) for first, last, _ in self._attending]
+
+    def prefix(self, layer: int, span: int, x: Tensor) -> Prefix | None:
+        part = self._attending[span][2]
+        return part.prefix(layer, x) if part is not None else None
+
+    def project(self, layer: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
+        for one in self._slices:
+            for part in one.parts:
+                if site in part.projections:
+                    part.project(layer, site, self._of(x, one), self._of(y, one))
+        return y
+
+    def sublayer(self, layer: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
+        index = 2 * layer + _NORM_AFTER[site]
+        for one in self._slices:
+            norm = self._norm_of(one, index)
+            for part in one.parts:
+                changed = part.sublayer(layer, site, self._of(y, one), self._of(residual, one), norm)
+                y = changed if len(self._slices) == 1 else y
+        return y
+
+    def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
+        if len(self._normed) == 1:
+            return self._apply_norm(self._normed[0][2], index, x)
+        pieces = [
+            self._apply_norm(part, index, x[first.tokens.start : last.tokens.stop])
+            for first, last, part in self._normed
+        ]
+        return torch.cat(pieces)
+
+    def _norm_of(self, one: Slice, index: int) -> Norm:
+        return partial(self._apply_norm, one.norm, index)
+
+    def _apply_norm(self, part: Part | None, index: int, x: Tensor) -> Tensor:
+        base = self._norms[index]
+        return base(x) if part is None else part.norm(index, x, base.eps)
+
+    def _of(self, tensor: Tensor, one: Slice) -> Tensor:
+        return tensor if len(self._slices) == 1 else tensor[one.tokens]
+
+
+def _runs(slices: Sequence[Slice], part_of: Callable[[Slice], Part | None]) -> list[Run]:
+    runs: list[Run] = []
+    for part, group in groupby(slices, key=part_of):
+        members = list(group)
+        runs.append((members[0], members[-1], part))
+    return runs

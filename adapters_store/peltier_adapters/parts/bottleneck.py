@@ -1,0 +1,64 @@
+"""Bottleneck adapters: y + up(act(down(x))) at the output of a sub-layer (methods.md 1.2, 1.3, 1.5-1.9, 1.15)."""
+
+from collections.abc import Callable
+
+import torch
+from peltier_backbone.adaptation import Norm
+from peltier_backbone.load import Backbone
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_adapters.parts import gate, maps
+from peltier_adapters.parts.part import Context, Part, Tensors, normal
+from peltier_adapters.spec import BottleneckSpec
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "swish": F.silu,
+}
+_SHARED_RULE_STD = 1e-4
+
+
+def init(spec: BottleneckSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
+    """Fresh tensors: an LPHM adapter starts as the identity to 1e-5, the others near it (methods.md section 3)."""
+    shapes = spec.shapes(backbone.config)
+    tensors = {name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith("bias")}
+    for side in ("down", "up"):
+        own = {name.removeprefix(f"{side}."): shape for name, shape in shapes.items() if name.startswith(side)}
+        tensors |= {f"{side}.{name}": tensor for name, tensor in maps.init(spec.map, own, generator).items()}
+    if "rule" in shapes:
+        tensors["rule"] = normal(shapes["rule"], _SHARED_RULE_STD, generator)
+    return tensors | gate.init(shapes, generator)
+
+
+class Bottleneck(Part):
+    """A bottleneck on one slice; its tensors are [G, S, L, …]."""
+
+    def __init__(self, spec: BottleneckSpec, tensors: Tensors, context: Context) -> None:
+        self._spec, self._context = spec, context
+        self._sites: dict[str, int] = {site: index for index, site in enumerate(spec.sites)}
+        self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
+        self._activation = ACTIVATIONS[spec.activation]
+        self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
+
+    def _map(self, side: str, tensors: Tensors) -> maps.Map:
+        own = {name.removeprefix(f"{side}."): t for name, t in tensors.items() if name.startswith(side)}
+        if "rule" in tensors:
+            own["rule"] = tensors["rule"]
+        return maps.prepare(self._spec.map, own, self._context.segments, self._context.backbone.dtype)
+
+    def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
+        index = self._sites.get(site)
+        if index is None:
+            return y
+        x = y if self._spec.input == "output" else norm(y + residual)
+        inner = self._activation(self._down(x, index, layer))
+        if x is y and inner.requires_grad:
+            y = y.clone()  # the down map keeps its input for the backward pass
+        if self._gate is None:
+            self._up.add(y, inner, index, layer)
+            return y
+        scale = self._context.segments.spread(self._gate(x, index, layer, label=site))
+        return y.addcmul_(self._up(inner, index, layer), scale)

@@ -1,0 +1,52 @@
+"""LoRA on the attention projections (methods.md 1.13), gated as in UniPELT (1.14)."""
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.parts import gate
+from peltier_adapters.parts.part import Context, Part, Tensors
+from peltier_adapters.spec import LoraSpec
+
+_FUSED = ("query", "key", "value")
+
+
+def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
+    """down U(+-1/sqrt(in)), up 0: the first forward is the backbone's own."""
+    shapes = spec.shapes(backbone.config)
+    bound = backbone.config.hidden_size**-0.5
+    down = torch.empty(shapes["down"]).uniform_(-bound, bound, generator=generator)
+    return {"down": down, "up": torch.zeros(shapes["up"])} | gate.init(shapes, generator)
+
+
+class Lora(Part):
+    """LoRA on one slice; down [G, K, L, hidden, r], up [G, K, L, r, hidden]."""
+
+    def __init__(self, spec: LoraSpec, tensors: Tensors, context: Context) -> None:
+        self._spec, self._context = spec, context
+        dtype = context.backbone.dtype
+        scale = 1.0 if spec.gated else spec.alpha / spec.rank
+        self._up = (tensors["up"] * scale).to(dtype)
+        sites = {"query_key_value": [t for t in spec.targets if t in _FUSED]}
+        sites["attention_output"] = [t for t in spec.targets if t not in _FUSED]
+        self._targets = {site: targets for site, targets in sites.items() if targets}
+        self.projections = frozenset(self._targets)
+        # The targets of one fused projection read the same input: one product for all of them.
+        self._down = {
+            site: torch.cat([tensors["down"][:, spec.targets.index(target)] for target in targets], -1).to(dtype)
+            for site, targets in self._targets.items()
+        }  # [G, L, hidden, targets * r]
+        self._gate = gate.Gate("lora", tensors, context) if spec.gated else None
+
+    def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
+        if site not in self._targets:
+            return
+        segments, hidden = self._context.segments, self._up.shape[-1]
+        inner = segments.linear(x, self._down[site][:, layer])
+        for target, part in zip(self._targets[site], torch.split(inner, self._spec.rank, -1), strict=True):
+            index = self._spec.targets.index(target)
+            scaled = part
+            if self._gate is not None:
+                scaled = part * segments.spread(self._gate(x, index, layer, label=target))
+            column = _FUSED.index(target) * hidden if site == "query_key_value" else 0
+            segments.add_linear(y[:, column : column + hidden], scaled, self._up[:, index, layer])

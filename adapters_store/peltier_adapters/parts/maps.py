@@ -1,0 +1,153 @@
+"""The linear maps inside a bottleneck: dense, low-rank, PHM, and LPHM in factored form.
+
+Tensors arrive as [G, S, L, …] (groups, sites, layers). A map is prepared once a batch and called per site and layer.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from peltier_adapters.parts.part import Tensors, normal, xavier
+from peltier_adapters.segments import Segments
+from peltier_adapters.spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap, Shape
+
+
+class Map(Protocol):
+    """x [tokens, in] -> x W + b, [tokens, out]."""
+
+    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor: ...
+
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
+        """y += x W + b, in place."""
+
+
+class Dense:
+    """W stored as it is."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, segments: Segments) -> None:
+        self._weight, self._bias, self._segments = weight, bias, segments
+
+    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
+        return self._segments.linear(x, self._weight[:, site, layer], self._bias[:, site, layer])
+
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
+        self._segments.add_linear(y, x, self._weight[:, site, layer])
+        self._segments.add(y, self._bias[:, site, layer])
+
+
+class LowRank:
+    """W = left right, applied as two products."""
+
+    def __init__(self, left: Tensor, right: Dense, segments: Segments) -> None:
+        self._left, self._right, self._segments = left, right, segments
+
+    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
+        return self._right(self._segments.linear(x, self._left[:, site, layer]), site, layer)
+
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
+        self._right.add(y, self._segments.linear(x, self._left[:, site, layer]), site, layer)
+
+
+class ContractingLphm:
+    """W = sum_i rule_i (x) (left_i right_i) from a wide input: first left on each of the n input blocks, then the rule
+    and right as one small matrix [n*n*r, out]. Exact; W is never built (methods.md 1.7)."""
+
+    def __init__(self, left: Tensor, right: Tensor, bias: Tensor, segments: Segments) -> None:
+        self._left, self._right, self._bias, self._segments = left, right, bias, segments
+
+    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
+        left, right = self._left[:, site, layer], self._right[:, site, layer]
+        fold = x.shape[-1] // left.shape[-2]
+        inner = self._segments.linear(x.reshape(-1, left.shape[-2]), left, fold=fold)
+        return self._segments.linear(inner.view(len(x), -1), right, self._bias[:, site, layer])
+
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
+        y.add_(self(x, site, layer))
+
+
+class ExpandingLphm:
+    """The same map towards a wide output: left and the rule as one small matrix, then right on each output block.
+
+    The bias rides along as n more rows of `right`, switched on by a constant one per block in the inner vector, so
+    that the whole map ends in one product that adds to `y`.
+    """
+
+    def __init__(self, left: Tensor, right: Tensor, ones: Tensor, segments: Segments) -> None:
+        self._left, self._right, self._ones, self._segments = left, right, ones, segments
+
+    def _inner(self, x: Tensor, site: int, layer: int) -> tuple[Tensor, Tensor, int]:
+        right = self._right[:, site, layer]
+        inner = self._segments.linear(x, self._left[:, site, layer], self._ones)
+        return inner.view(-1, right.shape[-2]), right, inner.shape[-1] // right.shape[-2]
+
+    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
+        inner, right, fold = self._inner(x, site, layer)
+        return self._segments.linear(inner, right, fold=fold).view(len(x), -1)
+
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
+        inner, right, fold = self._inner(x, site, layer)
+        self._segments.add_linear(y.view(-1, right.shape[-1]), inner, right, fold=fold)
+
+
+def prepare(spec: MapSpec, tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
+    """The map of `tensors` (bias, and for LPHM the shared rule, among them); folded in float32, then cast."""
+    return _PREPARE[spec.kind](tensors, segments, dtype)
+
+
+def _dense(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
+    return Dense(tensors["weight"].to(dtype), tensors["bias"].to(dtype), segments)
+
+
+def _lowrank(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
+    right = Dense(tensors["right"].to(dtype), tensors["bias"].to(dtype), segments)
+    return LowRank(tensors["left"].to(dtype), right, segments)
+
+
+def _phm(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
+    return Dense(kronecker(tensors["rule"], tensors["weight"]).to(dtype), tensors["bias"].to(dtype), segments)
+
+
+def _lphm(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
+    rule, left, right, bias = (tensors[name] for name in ("rule", "left", "right", "bias"))
+    groups, sites, layers, n, width, rank = left.shape
+    after = right.shape[-1]
+    if width >= after:
+        wide = left.permute(0, 1, 2, 4, 3, 5).reshape(groups, sites, layers, width, n * rank)
+        small = torch.einsum("giac,gslirp->gslaircp", rule, right).reshape(groups, sites, layers, -1, n * after)
+        return ContractingLphm(wide.to(dtype), small.to(dtype), bias.to(dtype), segments)
+    mixed = torch.einsum("giac,gslikr->gslakcir", rule, left).reshape(groups, sites, layers, n * width, n, n * rank)
+    small = torch.cat((mixed, mixed.new_zeros(*mixed.shape[:-1], n)), -1).flatten(-2)
+    blocks = right.reshape(groups, sites, layers, n * rank, after)
+    wide = torch.cat((blocks, bias.view(groups, sites, layers, n, after)), -2)
+    ones = torch.cat((wide.new_zeros(n, n * rank), torch.eye(n, device=wide.device)), -1).view(1, -1)
+    return ExpandingLphm(small.to(dtype), wide.to(dtype), ones.expand(groups, -1).to(dtype), segments)
+
+
+_PREPARE: dict[str, Callable[[Tensors, Segments, torch.dtype], Map]] = {
+    "dense": _dense,
+    "lowrank": _lowrank,
+    "phm": _phm,
+    "lphm": _lphm,
+}
+
+
+def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
+    """sum_i rule_i (x) weight_i: [..., n, n, n], [..., n, in/n, out/n] -> [..., in, out]; the rule's index is the
+    slow one (methods-quirks Q-C7)."""
+    product = torch.einsum("...iac,...ikp->...akcp", rule, weight)
+    return product.flatten(-2).flatten(-3, -2)
+
+
+def init(spec: MapSpec, shapes: dict[str, Shape], generator: torch.Generator) -> dict[str, Tensor]:
+    """The map's own tensors (not its bias) as methods.md section 3 draws them."""
+    gain = 2.0**0.5
+    match spec:
+        case DenseMap():
+            return {"weight": normal(shapes["weight"], 0.02, generator)}
+        case PhmMap():
+            rule = normal(shapes["rule"], 0.01, generator)
+            return {"weight": xavier(shapes["weight"], gain, generator), "rule": rule}
+        case LowRankMap() | LphmMap():
+            return {name: xavier(shapes[name], gain, generator) for name in ("left", "right")}

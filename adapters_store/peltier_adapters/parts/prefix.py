@@ -1,0 +1,41 @@
+"""Prefix tuning: P extra keys and values in every self-attention (methods.md 1.12), gated as in UniPELT (1.14)."""
+
+import torch
+from peltier_backbone.attention import Prefix as KeysValues
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.parts import gate
+from peltier_adapters.parts.part import Context, Part, Tensors, normal
+from peltier_adapters.spec import PrefixSpec
+
+
+def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
+    """Keys and values N(0, 0.02^2); training usually draws them through an MLP instead (methods.md 1.12)."""
+    shapes = spec.shapes(backbone.config)
+    drawn = {name: normal(shapes[name], 0.02, generator) for name in ("keys", "values")}
+    return drawn | gate.init(shapes, generator)
+
+
+class Prefix(Part):
+    """Prefixes of one slice; keys and values [G, L, P, hidden]. No position is shifted, queries are untouched."""
+
+    has_prefix = True
+
+    def __init__(self, spec: PrefixSpec, tensors: Tensors, context: Context) -> None:
+        self._context = context
+        self._keys, self._values = (self._heads(tensors[name]) for name in ("keys", "values"))
+        self._gate = gate.Gate("prefix", tensors, context) if spec.gated else None
+
+    def _heads(self, tensor: Tensor) -> Tensor:
+        config = self._context.backbone.config
+        split = tensor.view(*tensor.shape[:-1], config.num_heads, config.head_size)  # [G, L, P, heads, head size]
+        return split.permute(1, 0, 3, 2, 4).to(self._context.backbone.dtype)
+
+    def prefix(self, layer: int, x: Tensor) -> KeysValues:
+        groups = self._context.segments.groups
+        keys, values = self._keys[layer].index_select(0, groups), self._values[layer].index_select(0, groups)
+        if self._gate is not None:
+            scale = self._gate(x, layer)[:, :, None, None]
+            keys, values = keys * scale, values * scale
+        return KeysValues(keys, values)

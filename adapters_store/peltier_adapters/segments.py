@@ -1,0 +1,94 @@
+"""Ragged batches without padding: runs of tokens that share one adapter's weights.
+
+A group is a run of neighbouring rows of one slot; weights carry a leading group dimension [G, …] and are gathered once
+a batch. On a slice of one group every operation is one plain call, which is what training uses.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Segments:
+    """Rows of `row_lengths` tokens; `row_groups` numbers each row's group: 0, 0, 1, …, ascending without gaps."""
+
+    def __init__(self, row_lengths: Sequence[int], row_groups: Sequence[int], device: torch.device) -> None:
+        self.row_lengths = tuple(row_lengths)
+        self.row_groups = tuple(row_groups)
+        self.device = device
+        self.num_groups = self.row_groups[-1] + 1
+        lengths = [0] * self.num_groups
+        for length, group in zip(self.row_lengths, self.row_groups, strict=True):
+            lengths[group] += length
+        self._bounds = {1: _bounds(lengths)}
+
+    @cached_property
+    def groups(self) -> Tensor:
+        """Group of each row, [rows]."""
+        return torch.tensor(self.row_groups, device=self.device)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """Row of each token, [tokens]."""
+        lengths = torch.tensor(self.row_lengths, device=self.device)
+        return torch.repeat_interleave(torch.arange(len(self.row_lengths), device=self.device), lengths)
+
+    @cached_property
+    def _row_lengths(self) -> Tensor:
+        return torch.tensor(self.row_lengths, device=self.device)
+
+    def _ranges(self, fold: int) -> list[tuple[int, int]]:
+        if fold not in self._bounds:
+            self._bounds[fold] = [(first * fold, last * fold) for first, last in self._bounds[1]]
+        return self._bounds[fold]
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, fold: int = 1) -> Tensor:
+        """[tokens * fold, in] @ [G, in, out] (+ [G, out]) -> [tokens * fold, out]."""
+        if self.num_groups == 1:
+            return x @ weight[0] if bias is None else torch.addmm(bias[0], x, weight[0])
+        pieces = [x[first:last] for first, last in self._ranges(fold)]
+        if bias is None:
+            return torch.cat([piece @ w for piece, w in zip(pieces, weight.unbind(), strict=True)])
+        triples = zip(bias.unbind(), pieces, weight.unbind(), strict=True)
+        return torch.cat([torch.addmm(b, piece, w) for b, piece, w in triples])
+
+    def add_linear(self, y: Tensor, x: Tensor, weight: Tensor, *, fold: int = 1) -> None:
+        """y += x @ weight, group by group, in place."""
+        if self.num_groups == 1:
+            y.addmm_(x, weight[0])
+            return
+        for (first, last), w in zip(self._ranges(fold), weight.unbind(), strict=True):
+            y[first:last].addmm_(x[first:last], w)
+
+    def add(self, y: Tensor, bias: Tensor) -> None:
+        """y [tokens, width] += bias [G, width], in place."""
+        if self.num_groups == 1:
+            y.add_(bias[0])
+            return
+        for (first, last), b in zip(self._ranges(1), bias.unbind(), strict=True):
+            y[first:last].add_(b)
+
+    def norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        """LayerNorm of x [tokens, width] with weight and bias [G, width]."""
+        shape = x.shape[-1:]
+        if self.num_groups == 1:
+            return F.layer_norm(x, shape, weight[0], bias[0], eps)
+        triples = zip(self._ranges(1), weight.unbind(), bias.unbind(), strict=True)
+        return torch.cat([F.layer_norm(x[first:last], shape, w, b, eps) for (first, last), w, b in triples])
+
+    def row_mean(self, x: Tensor) -> Tensor:
+        """Mean over each row's own tokens, [tokens, width] -> [rows, width]; pads do not exist here."""
+        return torch.segment_reduce(x, "mean", lengths=self._row_lengths, axis=0, unsafe=True)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [tokens, width]."""
+        return x.index_select(0, self.rows)
+
+
+def _bounds(lengths: Sequence[int]) -> list[tuple[int, int]]:
+    ends = list(accumulate(lengths))
+    return list(zip([0, *ends], ends, strict=False))

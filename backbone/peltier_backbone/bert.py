@@ -1,0 +1,89 @@
+"""The padding-free forward of BERT and RoBERTa (post-LN encoders; methods.md section 0.4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.attention import Span
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.linear import Linear
+from peltier_backbone.norm import LayerNorm
+from peltier_backbone.packing import Packed
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """Token, position and token-type tables, each [entries, hidden], and their norm."""
+
+    tokens: Tensor
+    positions: Tensor
+    types: Tensor
+    norm: LayerNorm
+
+    def __call__(self, packed: Packed) -> Tensor:
+        """The summed embeddings before the norm, [tokens, hidden]."""
+        x = F.embedding(packed.ids, self.tokens)
+        return x + F.embedding(packed.positions, self.positions) + F.embedding(packed.types, self.types)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One encoder layer's frozen maps; query, key and value are one map [3 * hidden, hidden]."""
+
+    query_key_value: Linear
+    attention_output: Linear
+    attention_norm: LayerNorm
+    intermediate: Linear
+    output: Linear
+    output_norm: LayerNorm
+
+
+@dataclass(frozen=True)
+class Bert:
+    """The frozen encoder. It is never mutated; what a batch adds comes in as an `Adaptation`."""
+
+    config: BackboneConfig
+    embeddings: Embeddings
+    layers: Sequence[Layer]
+    pooler: Linear | None
+
+    def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """Hidden states of the last layer, [tokens, hidden]."""
+        x = adaptation.norm(0, self.embeddings(packed), self.embeddings.norm)
+        spans = [
+            Span(packed, first, last, self.config.num_heads) for first, last in adaptation.spans(len(packed.lengths))
+        ]
+        for index, layer in enumerate(self.layers):
+            x = _attention(x, index, layer, spans, adaptation)
+            x = _feed_forward(x, index, layer, adaptation)
+        return x
+
+    def norms(self) -> list[LayerNorm]:
+        """All norms in `Adaptation.norm`'s order: the embedding's, then two a layer."""
+        return [self.embeddings.norm] + [norm for la in self.layers for norm in (la.attention_norm, la.output_norm)]
+
+
+def _attention(x: Tensor, index: int, layer: Layer, spans: Sequence[Span], adaptation: Adaptation) -> Tensor:
+    qkv = adaptation.project(index, "query_key_value", x, layer.query_key_value(x))
+    parts = [
+        span.attend(qkv[span.tokens], adaptation.prefix(index, number, x[span.tokens]))
+        for number, span in enumerate(spans)
+    ]
+    context = parts[0] if len(parts) == 1 else torch.cat(parts)
+    y = adaptation.project(index, "attention_output", context, layer.attention_output(context))
+    y = adaptation.sublayer(index, "attention", y, x)
+    return adaptation.norm(2 * index + 1, y + x, layer.attention_norm)
+
+
+def _feed_forward(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -> Tensor:
+    if "intermediate" in adaptation.projections:
+        inner = F.gelu(adaptation.project(index, "intermediate", x, layer.intermediate(x)))
+    else:
+        inner = layer.intermediate.gelu(x)
+    y = adaptation.project(index, "output", inner, layer.output(inner))
+    y = adaptation.sublayer(index, "ffn", y, x)
+    return adaptation.norm(2 * index + 2, y + x, layer.output_norm)

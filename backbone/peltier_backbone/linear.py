@@ -1,0 +1,131 @@
+"""Frozen linear maps behind one small kernel interface, chosen once at start-up.
+
+`PackedLinear` keeps the weight in oneDNN's blocked layout and fuses GELU. The operators are private to torch, so
+they stay in this file, with `PlainLinear` as the fallback that works everywhere.
+"""
+
+import time
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class Linear(Protocol):
+    """y = x W^T + b with a frozen W [out, in] and b [out]."""
+
+    @property
+    def bias(self) -> Tensor: ...
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """[tokens, in] -> [tokens, out]."""
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """gelu(x W^T + b), erf form."""
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        """The plain weight and bias, for hashing."""
+
+
+class LinearKernel(Protocol):
+    """A way to build frozen linear maps."""
+
+    name: str
+
+    def __call__(self, weight: Tensor, bias: Tensor) -> Linear: ...
+
+
+class PlainLinear:
+    """`torch.nn.functional.linear`: any device, any dtype."""
+
+    name = "torch"
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self.weight, self.bias = weight, bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        return F.gelu(self(x))
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        return self.weight, self.bias
+
+
+class PackedLinear:
+    """oneDNN with a prepacked weight (CPU). Keeps no second copy of the weight in plain layout.
+
+    The weight is frozen, so backward is one product with W, itself prepacked at its first use, and saves nothing.
+    """
+
+    name = "onednn-prepacked"
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self.bias = bias
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
+        self._transposed: Tensor | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            return _Frozen.apply(x, self)  # type: ignore[no-untyped-call, no-any-return]
+        return _onednn(x, self._packed, self.bias)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            return F.gelu(self(x))
+        return _onednn(x, self._packed, self.bias, "gelu")
+
+    def backward(self, gradient: Tensor) -> Tensor:
+        """Gradient of the input, [tokens, out] -> [tokens, in]."""
+        if self._transposed is None:
+            self._transposed = torch.ops.mkldnn._reorder_linear_weight(self.weights()[0].t().contiguous())
+        return _onednn(gradient.contiguous(), self._transposed, None)
+
+    def weights(self) -> tuple[Tensor, Tensor]:
+        return self._packed.to_dense(), self.bias
+
+
+def _onednn(x: Tensor, packed: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
+    y: Tensor = torch.ops.mkldnn._linear_pointwise(x, packed, bias, activation, [], "none")
+    return y
+
+
+class _Frozen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, linear: PackedLinear) -> Tensor:
+        ctx.linear = linear
+        return _onednn(x, linear._packed, linear.bias)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return ctx.linear.backward(gradient), None
+
+
+def choose_linear(device: torch.device, dtype: torch.dtype) -> type[PlainLinear] | type[PackedLinear]:
+    """The faster kernel on this machine for `dtype`, by a trial of a few milliseconds; `PlainLinear` off the CPU."""
+    if device.type != "cpu":
+        return PlainLinear
+    try:
+        packed = _trial(PackedLinear, dtype)
+    except (RuntimeError, AttributeError, NotImplementedError):  # this torch or this CPU has no such operator
+        return PlainLinear
+    return PackedLinear if packed < _trial(PlainLinear, dtype) else PlainLinear
+
+
+@torch.inference_mode()
+def _trial(kernel: type[PlainLinear] | type[PackedLinear], dtype: torch.dtype) -> float:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(1024, 512, generator=generator).to(dtype)
+    x = torch.randn(256, 512, generator=generator).to(dtype)
+    linear = kernel(weight, torch.zeros(1024, dtype=dtype))
+    expected = F.linear(x, weight)
+    if (linear(x) - expected).abs().max() > 0.05 * expected.abs().max():
+        raise RuntimeError(f"kernel {kernel.name} gives wrong products on this machine")
+    seconds = []
+    for _ in range(7):
+        start = time.perf_counter()
+        linear(x)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

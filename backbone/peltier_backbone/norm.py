@@ -1,0 +1,22 @@
+"""Layer normalisation with frozen weights."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """LayerNorm over the last dimension; `weight` and `bias` are [hidden]."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+    def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """The same norm with another row's weights."""
+        return F.layer_norm(x, weight.shape, weight, bias, self.eps)
