@@ -1,0 +1,155 @@
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from obstore.store import LocalStore
+from peltier_adapters.blobs import BlobError, BlobNotFound, Blobs, digest_of
+
+DATA = b"the bytes of an adapter"
+DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs.open(tmp_path / "new" / "blobs")
+
+
+def stored_file(tmp_path: Path, digest: str = DIGEST) -> Path:
+    return tmp_path / "new" / "blobs" / digest.replace(":", "/")
+
+
+async def test_what_was_put_comes_back_from_a_store_opened_anew(blobs: Blobs, tmp_path: Path) -> None:
+    """A digest is the sha256 of the bytes, and still names them after a restart."""
+    assert await blobs.put(DATA) == DIGEST == digest_of(DATA)
+    assert await Blobs.open(tmp_path / "new" / "blobs").get(DIGEST) == DATA
+
+
+@pytest.mark.parametrize("size", [0, 6 * 2**20])
+async def test_any_size_is_stored_once(blobs: Blobs, size: int) -> None:
+    """Nothing at all, and more than one part of a multipart upload, can be put twice under create-only."""
+    data = os.urandom(size)
+    assert await blobs.put(data) == await blobs.put(data)
+    assert await blobs.get(digest_of(data)) == data
+
+
+async def test_concurrent_puts_of_the_same_bytes_all_succeed(blobs: Blobs, tmp_path: Path) -> None:
+    """Whoever wins the race, each caller gets the digest, and one file holds the bytes."""
+    other = Blobs.open(tmp_path / "new" / "blobs")
+    digests = await asyncio.gather(*(store.put(DATA) for store in [blobs, other] * 10))
+    assert set(digests) == {DIGEST}
+    assert [path.name for path in stored_file(tmp_path).parent.iterdir()] == [DIGEST.removeprefix("sha256:")]
+    assert await blobs.get(DIGEST) == DATA
+
+
+async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file, its directory and every parent of a directory that was made are synced."""
+    synced = set()
+    fsync = os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    await Blobs.open(tmp_path / "new" / "blobs").put(DATA)
+    path = stored_file(tmp_path)
+    assert synced == {path, *path.parents} - {*tmp_path.parents}
+
+
+async def test_an_unknown_digest_is_not_found(blobs: Blobs) -> None:
+    """A digest that was never stored is told apart from a damaged blob."""
+    with pytest.raises(BlobNotFound, match=f"holds no blob {DIGEST}"):
+        await blobs.get(DIGEST)
+
+
+@pytest.mark.parametrize("damaged", [b"", DATA[:-1], DATA + b"\0", b"T" + DATA[1:]])
+async def test_a_damaged_blob_is_refused_until_it_is_put_again(blobs: Blobs, tmp_path: Path, damaged: bytes) -> None:
+    """Bytes that do not have their digest are never returned, and a put of the right ones heals them."""
+    await blobs.put(DATA)
+    stored_file(tmp_path).write_bytes(damaged)
+    with pytest.raises(BlobError, match="is damaged"):
+        await blobs.get(DIGEST)
+    await blobs.put(DATA)
+    assert await blobs.get(DIGEST) == DATA
+
+
+async def test_the_remains_of_a_killed_put_do_no_harm(blobs: Blobs, tmp_path: Path) -> None:
+    """A half-written temporary file neither counts as the blob nor stops it from being stored."""
+    stored_file(tmp_path).with_name(DIGEST.removeprefix("sha256:") + "#1").write_bytes(DATA[:5])
+    with pytest.raises(BlobNotFound):
+        await blobs.get(DIGEST)
+    await blobs.put(DATA)
+    assert await blobs.get(DIGEST) == DATA
+
+
+async def test_a_deleted_blob_is_gone_and_can_come_back(blobs: Blobs) -> None:
+    """Deleting twice is no error, and the same bytes can be stored again."""
+    await blobs.put(DATA)
+    await blobs.delete(DIGEST)
+    await blobs.delete(DIGEST)
+    with pytest.raises(BlobNotFound):
+        await blobs.get(DIGEST)
+    assert await blobs.put(DATA) == DIGEST
+
+
+@pytest.mark.parametrize(
+    "digest",
+    [
+        "",
+        "abc",
+        DIGEST.upper(),
+        DIGEST[:-1],
+        DIGEST + "0",
+        DIGEST + "\n",
+        "sha256:../../../etc/passwd",
+        "sha256:\ud800",
+    ],
+)
+async def test_a_malformed_digest_is_refused(blobs: Blobs, digest: str) -> None:
+    """No digest but 'sha256:' and 64 hexadecimal digits ever becomes the name of a file."""
+    for call in (blobs.get, blobs.delete):
+        with pytest.raises(BlobError, match="64 lower-case hexadecimal digits"):
+            await call(digest)
+
+
+async def test_a_file_url_names_a_directory(tmp_path: Path) -> None:
+    """A directory can be given as a URL, with its odd characters quoted."""
+    await Blobs.open((tmp_path / "a b#c%20?").as_uri()).put(DATA)
+    assert (tmp_path / "a b#c%20?" / DIGEST.replace(":", "/")).read_bytes() == DATA
+
+
+@pytest.mark.parametrize("location", ["s3://bucket/blobs", "file://host/blobs", "file://"])
+def test_another_kind_of_store_is_refused(location: str) -> None:
+    """A URL that names no local directory is refused before anything is made."""
+    with pytest.raises(BlobError, match="is neither a directory nor a file:///DIRECTORY URL"):
+        Blobs.open(location)
+
+
+@pytest.mark.parametrize("location", ["/proc/peltier", "/dev/null", "/dev/null/blobs", "/a\0b"])
+def test_a_place_that_cannot_be_written_is_refused_in_one_line(location: str) -> None:
+    """The reason comes at start-up, and it is one sentence that names the store."""
+    with pytest.raises(BlobError, match=r"^the blob store '/.*' cannot be opened: [^\n]+$"):
+        Blobs.open(location)
+
+
+async def test_a_store_that_fails_later_says_so_in_one_line(blobs: Blobs, tmp_path: Path) -> None:
+    """A put that the disk refuses is an error that names the blob, never a silent loss."""
+    stored_file(tmp_path).parent.rmdir()
+    stored_file(tmp_path).parent.write_bytes(b"")
+    with pytest.raises(BlobError, match=rf"^the blob {DIGEST} cannot be stored: [^\n]+$"):
+        await blobs.put(DATA)
+
+
+def test_a_store_that_ignores_create_only_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The start-up probe finds a store that overwrites where it was told to create."""
+
+    class Careless(LocalStore):
+        def put(self, path: str, file: Any, **_: Any) -> Any:
+            return super().put(path, file)
+
+    monkeypatch.setattr("peltier_adapters.blobs.LocalStore", Careless)
+    with pytest.raises(BlobError, match="overwrites a file that it was told only to create"):
+        Blobs.open(tmp_path)
