@@ -1,0 +1,39 @@
+"""What Alembic runs: the async template, in one transaction that no other process can interleave with."""
+
+import asyncio
+from typing import Literal
+
+from alembic import context
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, make_url
+
+from peltier_adapters.database import create_engine, refuse_unknown_schema
+from peltier_adapters.tables import Base, UtcDateTime
+
+
+def run_migrations(connection: Connection) -> None:
+    refuse_unknown_schema(connection, ScriptDirectory.from_config(context.config))
+    context.configure(
+        connection=connection, target_metadata=Base.metadata, render_as_batch=True, render_item=render_type
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def render_type(kind: str, item: object, _context: object) -> str | Literal[False]:
+    # A migration names no type of ours, so that it still runs when that type has changed.
+    return "sa.DateTime()" if kind == "type" and isinstance(item, UtcDateTime) else False
+
+
+async def run_async_migrations() -> None:
+    config = context.config
+    url = config.attributes.get("url") or make_url(config.get_main_option("sqlalchemy.url", ""))
+    engine = create_engine(url).execution_options(begin="BEGIN IMMEDIATE")
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(run_migrations)
+    finally:
+        await engine.dispose()
+
+
+asyncio.run(run_async_migrations())
