@@ -1,0 +1,167 @@
+"""What every suite shares: small random backbones, the real MiniLM, and a maker of valid artifacts."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.artifact import Artifact, to_bytes
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import Row, encode_input, forward
+from peltier_adapters.manifest import BackboneRef, Golden, Input, Manifest, TaskSpec
+from peltier_adapters.parts import init_tensors
+from peltier_adapters.presets import find_preset
+from peltier_backbone.load import Backbone, load_backbone
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, RobertaConfig, RobertaModel
+
+torch.set_num_threads(1)
+
+MakeArtifact = Callable[..., bytes]
+
+_WORDS = "the a film is was good bad very not plot actor great dull story of and to it".split()
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'-"
+_GOLDEN_TEXTS = ("a good film", "the plot was not very good , and the actor is dull", "bad")
+_SIZES = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 88}
+
+
+def _word_piece() -> Tokenizer:
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS, *_LETTERS, *(f"##{c}" for c in _LETTERS)]
+    vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
+def _byte_level() -> Tokenizer:
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    tokenizer = Tokenizer(models.BPE({piece: index for index, piece in enumerate(pieces)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return tokenizer
+
+
+def _randomise(model: PreTrainedModel, seed: int) -> None:
+    """Weights large enough that every map, norm and bias matters to the output."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.empty_like(weight).normal_(generator=generator)
+            if weight.dim() == 2:
+                weight.copy_(noise * (0.5 if "embeddings" in name else 1.2 * weight.shape[1] ** -0.5))
+            else:
+                weight.copy_(0.2 * noise + (1.0 if name.endswith("LayerNorm.weight") else 0.0))
+
+
+def _save(directory: Path, model: PreTrainedModel, tokenizer: Tokenizer, seed: int) -> Path:
+    _randomise(model, seed)
+    model.save_pretrained(directory)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return directory
+
+
+@pytest.fixture(scope="session")
+def bert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 BERT with a WordPiece tokenizer."""
+    tokenizer = _word_piece()
+    config: PretrainedConfig = BertConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, **_SIZES)
+    return _save(tmp_path_factory.mktemp("bert"), BertModel(config), tokenizer, seed=1)
+
+
+@pytest.fixture(scope="session")
+def roberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 RoBERTa without a pooler, with a byte-level tokenizer."""
+    tokenizer = _byte_level()
+    config = RobertaConfig(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=98, type_vocab_size=1, layer_norm_eps=1e-5,
+        pad_token_id=1, bos_token_id=0, eos_token_id=2, **_SIZES,
+    )  # fmt: skip
+    return _save(tmp_path_factory.mktemp("roberta"), RobertaModel(config, add_pooling_layer=False), tokenizer, seed=2)
+
+
+@pytest.fixture(scope="session")
+def bert(bert_directory: Path) -> Backbone:
+    """The small random BERT."""
+    return load_backbone(str(bert_directory))
+
+
+@pytest.fixture(scope="session")
+def roberta(roberta_directory: Path) -> Backbone:
+    """The small random RoBERTa; it has no pooler, as masked-language-model checkpoints do."""
+    return load_backbone(str(roberta_directory))
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Backbone:
+    """The real pretrained 6-layer BERT, loaded once."""
+    return load_backbone("minilm")
+
+
+@pytest.fixture(scope="session")
+def make_artifact() -> MakeArtifact:
+    """`make_artifact(backbone, preset, …) -> bytes`: a valid artifact with random tensors and true golden outputs."""
+    return _make_artifact
+
+
+def _make_artifact(
+    backbone: Backbone, preset: str = "compacter", *, name: str = "demo", overrides: dict[str, str] | None = None,
+    labels: Sequence[str] = ("negative", "positive"), task_type: str = "classification", inputs: str = "single",
+    max_length: int = 64, seed: int = 0,
+) -> bytes:  # fmt: skip
+    chosen = find_preset(preset)
+    settings = chosen.settings(_settings(chosen.defaults, backbone, overrides or {}))
+    parts = chosen.compose(settings, backbone.config, outputs=len(labels))
+    texts: list[Input] = [text if inputs == "single" else (text, text[::-1]) for text in _GOLDEN_TEXTS]
+    manifest = Manifest(
+        name=name,
+        preset=preset,
+        parts=parts,
+        backbone=_reference(backbone),
+        task=TaskSpec(type=task_type, labels=tuple(labels), inputs=inputs, max_length=max_length),
+        golden=tuple(Golden(input=text, output=(0.0,) * len(labels)) for text in texts),
+    )
+    tensors = _random_tensors(manifest, backbone, seed)
+    resident = Banks(backbone).add(Artifact(manifest, tensors, f"sha256:{0:064}"))
+    rows = [Row(encode_input(backbone, manifest.task, text), resident) for text in texts]
+    outputs = forward(backbone, rows)
+    golden = [Golden(input=text, output=tuple(one.logits.tolist())) for text, one in zip(texts, outputs, strict=True)]
+    return to_bytes(manifest.model_copy(update={"golden": tuple(golden)}), tensors)
+
+
+def _reference(backbone: Backbone) -> BackboneRef:
+    config = backbone.config
+    return BackboneRef(
+        family=config.family,
+        fingerprint=backbone.fingerprint,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        name=backbone.name,
+    )
+
+
+def _settings(defaults: object, backbone: Backbone, overrides: dict[str, str]) -> dict[str, str]:
+    """BitFit's own list of sites has the pooler, which the small RoBERTa lacks."""
+    if backbone.model.pooler is None and isinstance(defaults, dict) and "pooler" in str(defaults.get("sites")):
+        return {"sites": str(defaults["sites"]).removesuffix(",pooler"), **overrides}
+    return overrides
+
+
+def _random_tensors(manifest: Manifest, backbone: Backbone, seed: int) -> dict[str, torch.Tensor]:
+    """Every tensor far from its initial value, so that no part of the adapter is without effect."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = init_tensors(manifest.parts, backbone, generator)
+    return {name: _away(name, tensor, generator) for name, tensor in tensors.items()}
+
+
+def _away(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    noise = torch.empty_like(tensor).normal_(generator=generator)
+    if name.endswith("rule"):
+        return 0.5 * noise
+    if name.startswith(("bias", "norm")) or name.endswith("bias"):
+        return tensor + 0.2 * noise
+    if name.startswith("prefix") and "gate" not in name:
+        return noise
+    return tensor + 0.7 * tensor.shape[-2 if tensor.dim() > 1 else -1] ** -0.5 * noise
