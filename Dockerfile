@@ -30,10 +30,10 @@ ENV PATH=/opt/peltier/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PELTIER_HOST=0.0.0.0 \
     PELTIER_PORT=8000 \
+    PELTIER_STORE=/var/lib/peltier \
     HF_HOME=/var/lib/peltier/huggingface \
     HF_HUB_OFFLINE=1
 USER 10001:10001
-# The registry and the blobs are kept in .peltier/ below the working directory.
 WORKDIR /var/lib/peltier
 VOLUME /var/lib/peltier
 EXPOSE 8000
