@@ -47,7 +47,10 @@ def read_tensors(directory: Path) -> dict[str, torch.Tensor]:
     for path in _files(directory):
         try:
             with safe_open(path, framework="pt") as file:
-                tensors.update({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 - not a mapping
+                names = set(file.keys())
+                if twice := names & tensors.keys():
+                    raise BackboneError(f"{path}: tensor {min(twice)!r} is in another shard too")
+                tensors |= {name: file.get_tensor(name) for name in names}
         except (SafetensorError, OSError) as error:
             raise BackboneError(f"{path} is not a readable safetensors file: {error}") from None
     return tensors
@@ -58,7 +61,7 @@ def _files(directory: Path) -> list[Path]:
     if index.exists():
         try:
             names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
             raise BackboneError(f"{index} is not a readable shard index: it needs a 'weight_map'") from None
         files = [directory / str(name) for name in names]
         missing = [path.name for path in files if not path.is_file()]

@@ -51,6 +51,11 @@ class BackboneConfig:
         return self.pad_token_id + 1 if self.family == "roberta" else 0
 
     @property
+    def typed(self) -> bool:
+        """RoBERTa reads every token as type zero, whatever its tokenizer says of pairs."""
+        return self.family == "bert" and self.num_token_types > 1
+
+    @property
     def max_tokens(self) -> int:
         """The longest row that has position embeddings."""
         return self.max_positions - self.first_position
@@ -63,8 +68,10 @@ def load_config(directory: Path) -> BackboneConfig:
         raw = json.loads(path.read_text())
     except FileNotFoundError:
         raise BackboneError(f"{directory} is not a checkpoint directory: it has no config.json") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise BackboneError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise BackboneError(f"{path} holds no JSON object")
     return parse_config(raw, str(path))
 
 
@@ -79,13 +86,31 @@ def parse_config(raw: dict[str, Any], source: str) -> BackboneConfig:
         raise BackboneError(
             f"{source}: hidden_size {values['hidden_size']} is not divisible by its {values['num_heads']} heads"
         )
-    pad = raw.get("pad_token_id")
-    return BackboneConfig(
+    config = BackboneConfig(
         family=family,
-        pad_token_id=(1 if family == "roberta" else 0) if pad is None else int(pad),
-        norm_eps=float(raw.get("layer_norm_eps", 1e-12)),
+        pad_token_id=_padding(raw, source, 1 if family == "roberta" else 0),
+        norm_eps=_epsilon(raw, source),
         **values,
     )
+    if config.max_tokens < 1:
+        raise BackboneError(f"{source}: max_position_embeddings {config.max_positions} leaves no position for a token")
+    return config
+
+
+def _padding(raw: dict[str, Any], source: str, default: int) -> int:
+    value = raw.get("pad_token_id")
+    if value is None:
+        return default
+    if not isinstance(value, int) or value < 0:
+        raise BackboneError(f"{source}: pad_token_id is {value!r}; it must be a token id or null")
+    return value
+
+
+def _epsilon(raw: dict[str, Any], source: str) -> float:
+    value = raw.get("layer_norm_eps", 1e-12)
+    if not isinstance(value, float) or not 0 < value < 1:
+        raise BackboneError(f"{source}: layer_norm_eps is {value!r}; it must be a number between 0 and 1")
+    return value
 
 
 def _integer(raw: dict[str, Any], key: str, source: str) -> int:

@@ -76,12 +76,21 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         name=name,
         config=config,
         fingerprint=identity,
-        tokenizer=load_tokenizer(directory),
+        tokenizer=_tokenizer(directory, config),
         model=build(config, ready, kernel, directory),
         device=target,
         dtype=compute,
         kernels={"linear": kernel.name, "attention": attention.KERNEL},
     )
+
+
+def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:
+    tokenizer = load_tokenizer(directory)
+    if tokenizer.num_entries > config.vocab_size:
+        raise BackboneError(
+            f"{directory}: the tokenizer has {tokenizer.num_entries} entries, the model embeds {config.vocab_size}"
+        )
+    return tokenizer
 
 
 def canonical(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:

@@ -44,7 +44,7 @@ def pack(rows: Sequence[Encoded], config: BackboneConfig, device: torch.device) 
     positions = [position for length in lengths for position in range(first, first + length)]
     return Packed(
         ids=torch.tensor([token for row in rows for token in row.ids], device=device),
-        types=torch.tensor([kind for row in rows for kind in row.types], device=device),
+        types=torch.tensor([kind if config.typed else 0 for row in rows for kind in row.types], device=device),
         positions=torch.tensor(positions, device=device),
         lengths=lengths,
         starts=tuple(accumulate(lengths, initial=0)),

@@ -1,6 +1,5 @@
 """Text to token ids, without padding."""
 
-import threading
 from pathlib import Path
 
 from tokenizers import Tokenizer as FastTokenizer
@@ -10,28 +9,42 @@ from peltier_backbone.packing import Encoded
 
 
 class Tokenizer:
-    """A checkpoint's own tokenizer. Thread-safe: truncation is a state of the fast tokenizer, so it is done here."""
+    """A checkpoint's own tokenizer, safe to use from many threads: nothing in it changes after it is loaded."""
 
     def __init__(self, fast: FastTokenizer) -> None:
         fast.no_padding()
         fast.no_truncation()
         self._fast = fast
-        self._truncating: dict[int, FastTokenizer] = {}
-        self._lock = threading.Lock()
+
+    @property
+    def num_entries(self) -> int:
+        """Ids are below this, added tokens included."""
+        return max(self._fast.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str, pair: str | None = None, *, max_tokens: int | None = None) -> Encoded:
-        """Token ids and types of a text or a pair, with special tokens; the longest part is cut to `max_tokens`."""
-        fast = self._fast if max_tokens is None else self._truncated(max_tokens)
-        encoding = fast.encode(text, pair)
+        """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first."""
+        first = self._fast.encode(text, add_special_tokens=False)
+        second = None if pair is None else self._fast.encode(pair, add_special_tokens=False)
+        if max_tokens is not None:
+            room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
+            lengths = _longest_first(len(first), len(second) if second else 0, room)
+            first.truncate(lengths[0])
+            if second:
+                second.truncate(lengths[1])
+        encoding = self._fast.post_process(first, second)
         return Encoded(tuple(encoding.ids), tuple(encoding.type_ids))
 
-    def _truncated(self, max_tokens: int) -> FastTokenizer:
-        with self._lock:
-            if max_tokens not in self._truncating:
-                copy = FastTokenizer.from_str(self._fast.to_str())
-                copy.enable_truncation(max_tokens, strategy="longest_first")
-                self._truncating[max_tokens] = copy
-            return self._truncating[max_tokens]
+
+def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """Lengths of both texts when one token after the other is taken from the longer text until `room` is kept."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if first <= second:
+        shorter = min(first, half)
+        return shorter, room - shorter
+    shorter = min(second, half)
+    return room - shorter, shorter
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
