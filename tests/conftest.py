@@ -19,9 +19,9 @@ torch.set_num_threads(1)
 
 MakeArtifact = Callable[..., bytes]
 
-_WORDS = "the a film is was good bad very not plot actor great dull story of and to it".split()
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'-"
 _GOLDEN_TEXTS = ("a good film", "the plot was not very good , and the actor is dull", "bad")
+_WORDS = sorted({word for text in _GOLDEN_TEXTS for word in text.split()} - {","})
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'-"
 _SIZES = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 88}
 
 
@@ -112,7 +112,7 @@ def _make_artifact(
     max_length: int = 64, seed: int = 0,
 ) -> bytes:  # fmt: skip
     chosen = find_preset(preset)
-    settings = chosen.settings(_settings(chosen.defaults, backbone, overrides or {}))
+    settings = chosen.settings(overrides or {})
     parts = chosen.compose(settings, backbone.config, outputs=len(labels))
     texts: list[Input] = [text if inputs == "single" else (text, text[::-1]) for text in _GOLDEN_TEXTS]
     manifest = Manifest(
@@ -140,13 +140,6 @@ def _reference(backbone: Backbone) -> BackboneRef:
         num_layers=config.num_layers,
         name=backbone.name,
     )
-
-
-def _settings(defaults: object, backbone: Backbone, overrides: dict[str, str]) -> dict[str, str]:
-    """BitFit's own list of sites has the pooler, which the small RoBERTa lacks."""
-    if backbone.model.pooler is None and isinstance(defaults, dict) and "pooler" in str(defaults.get("sites")):
-        return {"sites": str(defaults["sites"]).removesuffix(",pooler"), **overrides}
-    return overrides
 
 
 def _random_tensors(manifest: Manifest, backbone: Backbone, seed: int) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.errors import ArtifactError
+from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.manifest import Manifest, misfits, read_header
 from peltier_adapters.spec import BiasSpec, HeadSpec, Shapes, tensor_shapes
 
@@ -95,11 +96,22 @@ def to_bytes(manifest: Manifest, tensors: Mapping[str, Tensor]) -> bytes:
     """The file of an adapter; the same manifest and tensors give the same bytes."""
     metadata = {"format": "peltier", "manifest": json.dumps(manifest.model_dump(mode="json"), sort_keys=True)}
     ready = {name: tensor.detach().float().cpu().contiguous() for name, tensor in sorted(tensors.items())}
-    return bytes(safetensors.torch.save(ready, metadata=metadata))
+    return _ordered(bytes(safetensors.torch.save(ready, metadata=metadata)))
+
+
+def _ordered(data: bytes) -> bytes:
+    """The same file with its header's keys sorted: safetensors itself writes the metadata in random order."""
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)
+    return struct.pack("<Q", len(header)) + header + data[8 + length :]
 
 
 def write_artifact(path: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
     """Write the file in one step: a reader sees the old file or the whole new one."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(to_bytes(manifest, tensors))
-    os.replace(partial, path)
+    try:
+        partial.write_bytes(to_bytes(manifest, tensors))
+        os.replace(partial, path)
+    except OSError as error:
+        raise AdapterError(f"{path} cannot be written: {error.strerror}") from None

@@ -18,7 +18,6 @@ from peltier_adapters.artifact import Artifact
 from peltier_adapters.manifest import Manifest
 from peltier_adapters.spec import HeadSpec, Parts, tensor_shapes
 
-_FIRST_CAPACITY = 4
 _GROWTH = 1.25
 
 
@@ -29,7 +28,7 @@ class Bank:
         self.number, self.parts = number, parts
         self._shapes = tensor_shapes(parts, backbone.config)
         self._device = backbone.device
-        self._tensors = {name: torch.zeros(0, *shape, device=self._device) for name, shape in self._shapes.items()}
+        self._tensors = self._empty()
         self._free: list[int] = []
         self._capacity = 0
         self._lock = threading.Lock()
@@ -50,9 +49,15 @@ class Bank:
             return slot
 
     def remove(self, slot: int) -> None:
-        """Free `slot`; its values stay until the next adapter is written there."""
+        """Free `slot`; its values stay until the next adapter is written there. An empty bank holds no memory."""
         with self._lock:
+            assert slot not in self._free, "a resident is removed once"
             self._free.append(slot)
+            if len(self._free) == self._capacity:
+                self._tensors, self._free, self._capacity = self._empty(), [], 0
+
+    def _empty(self) -> dict[str, Tensor]:
+        return {name: torch.zeros(0, *shape, device=self._device) for name, shape in self._shapes.items()}
 
     def gather(self, slots: Sequence[int]) -> dict[str, Tensor]:
         """The tensors of `slots` with a leading dimension of `len(slots)`; one copy a batch, none for one slot."""
@@ -62,7 +67,7 @@ class Bank:
         return {name: tensor.index_select(0, index) for name, tensor in self._tensors.items()}
 
     def _grow(self) -> None:
-        capacity = max(_FIRST_CAPACITY, int(self._capacity * _GROWTH) + 1)
+        capacity = int(self._capacity * _GROWTH) + 1
         grown = {}
         for name, old in self._tensors.items():
             grown[name] = old.new_zeros(capacity, *self._shapes[name])

@@ -57,12 +57,22 @@ def encode_input(backbone: Backbone, task: TaskSpec, value: Input, *, truncate: 
         found = "one text" if isinstance(value, str) else "a pair"
         raise InputError(f"the input is {found}; this task takes {wanted}")
     texts = (value,) if isinstance(value, str) else value
-    if not all(text.strip() for text in texts):
-        raise InputError("an input text is empty; every text must have at least one visible character")
+    for text in texts:
+        _check_text(text)
     encoded = backbone.tokenizer.encode(*texts, max_tokens=task.max_length if truncate else None)
     if len(encoded) > task.max_length:
         raise InputError(f"the input has {len(encoded)} tokens; this task takes {task.max_length} (or set truncate)")
     return encoded
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise InputError("an input text is empty; every text must have at least one visible character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[error.start]
+        raise InputError(f"an input text has a lone surrogate {wrong!r} at character {error.start}") from None
 
 
 @torch.inference_mode()

@@ -56,7 +56,9 @@ def _prefix(settings: Settings, outputs: int) -> PartSpec:
 
 
 def _bias(settings: Settings, outputs: int) -> PartSpec:
-    return spec.BiasSpec.model_validate({"sites": _names(settings["sites"])})
+    # A head that does not read the pooler leaves the pooler's bias without effect.
+    sites = [site for site in _names(settings["sites"]) if site != "pooler" or settings["pooling"] == "pooler"]
+    return spec.BiasSpec.model_validate({"sites": tuple(sites)})
 
 
 def _norm(settings: Settings, outputs: int) -> PartSpec:

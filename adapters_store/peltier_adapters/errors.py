@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+_MAX_REASONS = 100
+
 
 class AdapterError(Exception):
     """Anything about an adapter that the user must change; the message is one sentence."""
@@ -14,9 +16,11 @@ class InputError(AdapterError):
 
 
 class ArtifactError(AdapterError):
-    """An artifact refused, with every reason at once."""
+    """An artifact refused, with every reason at once (a hostile file may give a million: the first hundred)."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
-        self.reasons = list(reasons)
-        more = f" (and {len(self.reasons) - 1} more reasons)" if len(self.reasons) > 1 else ""
+        self.reasons = [*reasons[:_MAX_REASONS]]
+        if len(reasons) > _MAX_REASONS:
+            self.reasons.append(f"and {len(reasons) - _MAX_REASONS} more reasons")
+        more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
         super().__init__(f"{self.reasons[0]}{more}")

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 import torch
 from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters import answers
 from peltier_adapters.bank import Resident
 from peltier_adapters.batch import Row, RowOutput, encode_input, forward
+from peltier_adapters.errors import ArtifactError, InputError
 from peltier_adapters.manifest import Golden, Manifest, TaskSpec
 
 # Half a unit of float32 rounding through a dozen layers stays far below the first; bfloat16 has 8 bits.
@@ -16,10 +18,20 @@ TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
 def golden_rows(backbone: Backbone, resident: Resident) -> list[Row]:
-    """The rows to run: every golden example with the adapter, then the same ones without its body."""
+    """The rows to run: every golden example with the adapter, then the same ones without its body.
+
+    An `ArtifactError` says which golden input no task could take.
+    """
     manifest = resident.manifest
-    encoded = [encode_input(backbone, manifest.task, golden.input) for golden in manifest.golden]
+    encoded = [_encode(backbone, manifest.task, number, golden) for number, golden in enumerate(manifest.golden)]
     return [Row(one, resident, bare) for bare in (False, True) for one in encoded]
+
+
+def _encode(backbone: Backbone, task: TaskSpec, number: int, golden: Golden) -> Encoded:
+    try:
+        return encode_input(backbone, task, golden.input)
+    except InputError as error:
+        raise ArtifactError([f"golden example {number}: {error}"]) from None
 
 
 def judge_golden(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
@@ -50,7 +62,7 @@ def _differences(task: TaskSpec, number: int, golden: Golden, logits: Tensor, to
     wanted, got = answers.scores(task, recorded), answers.scores(task, logits)
     scale = wanted.abs().clamp(min=1.0)  # a regression value may be large; probabilities never are
     off = float(((got - wanted).abs() / scale).max())
-    if off > tolerance:
+    if not off <= tolerance:  # a recorded value beyond float32 makes it NaN
         return [f"golden example {number}: scores differ by {off:.2g} from the recorded ones; {tolerance:g} is allowed"]
     if task.type == "classification" and int(got.argmax()) != int(wanted.argmax()):
         top = wanted.topk(2).values

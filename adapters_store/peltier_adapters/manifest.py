@@ -130,13 +130,23 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
             [f"the header claims {length} bytes of {len(data)}: not a safetensors file, truncated, or oversized"]
         )
     try:
-        header = json.loads(data[8 : 8 + length])
+        header = json.loads(data[8 : 8 + length], object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != "peltier":
         raise ArtifactError(["the header has no metadata with format 'peltier': this is not a Peltier artifact"])
     return parse_manifest(metadata.get("manifest", "")), header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two readers may disagree on which of two equal names counts."""
+    table: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in table:
+            raise ArtifactError([f"the header names {name!r} twice"])
+        table[name] = value
+    return table
 
 
 def parse_manifest(text: object) -> Manifest:

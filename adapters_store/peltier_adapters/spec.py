@@ -95,11 +95,18 @@ class BottleneckSpec(_Spec):
 
     def problems(self, config: BackboneConfig) -> list[str]:
         n = getattr(self.map, "n", 1)
-        return [
+        problems = [
             f"bottleneck: n = {n} must divide the {what} {value}"
             for what, value in (("hidden size", config.hidden_size), ("bottleneck size", self.size))
             if value % n
         ]
+        # Beyond it the factored form is wider than the dense one, and a small file would cost gigabytes to serve.
+        if isinstance(self.map, LphmMap) and n * n * self.map.rank > config.hidden_size:
+            problems.append(
+                f"bottleneck: n * n * rank = {n * n * self.map.rank} must not exceed the hidden size "
+                f"{config.hidden_size}"
+            )
+        return problems
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         leading = (len(self.sites), config.num_layers)
