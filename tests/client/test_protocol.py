@@ -78,7 +78,9 @@ def test_inputs_in_their_three_shapes(sent: object, read: object) -> None:
     assert PredictRequest.model_validate_json(json.dumps({"inputs": sent})).inputs == read
 
 
-@pytest.mark.parametrize("inputs", [[], [[]], ["a", ["b", "c"]], [["a"]], [["a", "b", "c"]], 1, None, {}, [1], True])
+@pytest.mark.parametrize(
+    "inputs", [[], [[]], ["a", ["b", "c"]], [["a"]], [["a", "b", "c"]], 1, None, {}, [1], True, "\ud800"]
+)
 def test_other_shapes_get_one_sentence(inputs: object) -> None:
     """A wrong shape is one complaint, not one for each shape it might have been."""
     with pytest.raises(ValidationError) as caught:

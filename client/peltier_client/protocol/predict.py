@@ -27,12 +27,14 @@ def _is_none(value: object) -> bool:
 
 MAX_TIMEOUT_MS = 3_600_000
 
-Pair = tuple[str, str]
-Input = Annotated[str | Pair, _say('must be a text or a ["text", "pair"] list')]
+# The length rule makes pydantic read the text as UTF-8, which refuses the lone surrogates that JSON can spell.
+Text = Annotated[str, Field(min_length=0)]
+Pair = tuple[Text, Text]
+Input = Annotated[Text | Pair, _say('must be a text or a ["text", "pair"] list, in valid Unicode')]
 Inputs = Annotated[
-    str | Annotated[list[str], Field(min_length=1)] | Annotated[list[Pair], Field(min_length=1)],
+    Text | Annotated[list[Text], Field(min_length=1)] | Annotated[list[Pair], Field(min_length=1)],
     Field(union_mode="left_to_right"),
-    _say('must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] lists'),
+    _say('must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] lists, in valid Unicode'),
 ]
 # Per part of the adapter, one value per layer.
 Gates = dict[str, list[float]]
@@ -59,7 +61,7 @@ class PredictRequest(RequestModel):
 class MixedItem(RequestModel):
     """One input for one task of a mixed request; `task` is a task reference."""
 
-    task: str
+    task: Text
     input: Input
     parameters: Parameters = Parameters()
 

@@ -1,0 +1,132 @@
+"""The client for asynchronous code."""
+
+from collections.abc import AsyncIterator, Iterable
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import httpx2
+import stamina
+
+from peltier_client import requests
+from peltier_client.errors import PeltierError
+from peltier_client.files import write_whole
+from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, Pair
+from peltier_client.requests import PredictOptions, Request
+from peltier_client.results import Predictions
+from peltier_client.transport import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_TIMEOUT_SECONDS,
+    DEFAULT_URL,
+    Connection,
+    http_request,
+    is_worth_retrying,
+)
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """A connection pool to one Peltier server; use it as an asynchronous context manager, from one event loop.
+
+    The same methods and promises as `Client`, awaited.
+
+        async with AsyncClient("http://127.0.0.1:8000", api_key="plt_…") as client:
+            predictions = await client.predict("sst2", ["a gem of a film"])
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        api_key: str | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._connection = Connection.create(url, api_key, timeout, max_attempts)
+        self._http = httpx2.AsyncClient(**self._connection.options, transport=transport)
+        self._retrying = stamina.AsyncRetryingCaller(**self._connection.retrying)
+
+    async def predict(
+        self, task: str, inputs: str | Iterable[str] | Iterable[Pair], **options: Unpack[PredictOptions]
+    ) -> Predictions:
+        """Predictions for one text, a list of texts, or a list of (text, pair) tuples, in the order given."""
+        return await self._send(requests.predict(task, inputs, options))
+
+    async def predict_many(
+        self, items: Iterable[tuple[str, str | Pair]], **options: Unpack[PredictOptions]
+    ) -> list[Predictions | PeltierError]:
+        """For each (task, input) its predictions, a list of one, or the error that befell it; in the order given."""
+        return await self._send(requests.predict_many(items, options))
+
+    async def upload(self, artifact: str | PathLike[str] | bytes, name: str | None = None) -> AdapterVersion:
+        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are."""
+        return await self._send(requests.upload(artifact, name))
+
+    async def adapters(self) -> AsyncIterator[Adapter]:
+        """Every adapter in order of name, fetched page by page."""
+        cursor: str | None = None
+        while True:
+            page = await self._send(requests.adapters(cursor))
+            for adapter in page.adapters:
+                yield adapter
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def adapter(self, name: str) -> Adapter:
+        """One adapter, or `AdapterNotFound`."""
+        return await self._send(requests.adapter(name))
+
+    async def versions(self, name: str) -> list[AdapterVersion]:
+        """The live versions of an adapter, newest first."""
+        return await self._send(requests.versions(name))
+
+    async def download(self, name: str, version: int, path: str | PathLike[str]) -> Path:
+        """Write the artifact of one version to `path`, bit for bit as uploaded, or leave `path` as it was."""
+        return write_whole(Path(path), await self._send(requests.download(name, version)))
+
+    async def delete(self, task: str) -> None:
+        """Delete an adapter (`name`) or one version of it (`name@3`)."""
+        await self._send(requests.delete(task))
+
+    async def info(self) -> InfoResponse:
+        """What the server runs."""
+        return await self._send(requests.info())
+
+    async def ready(self) -> bool:
+        """Whether the server answers predictions now; False while it loads or drains. Asked once."""
+        return await self._send(requests.ready())
+
+    async def health(self) -> HealthResponse:
+        """Proof that the process is alive. Asked once."""
+        return await self._send(requests.health())
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._connection.url!r})"
+
+    async def _send(self, request: Request[T]) -> T:
+        if not request.retried:
+            return await self._send_once(request)
+        return await self._retrying(is_worth_retrying, self._send_once, request)
+
+    async def _send_once(self, request: Request[T]) -> T:
+        try:
+            response = await self._http.send(http_request(self._http, request))
+        except httpx2.RequestError as error:
+            raise self._connection.failure(error) from error
+        return request.read(response)

@@ -1,0 +1,133 @@
+"""The client for ordinary code."""
+
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import httpx2
+import stamina
+
+from peltier_client import requests
+from peltier_client.errors import PeltierError
+from peltier_client.files import write_whole
+from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, Pair
+from peltier_client.requests import PredictOptions, Request
+from peltier_client.results import Predictions
+from peltier_client.transport import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_TIMEOUT_SECONDS,
+    DEFAULT_URL,
+    Connection,
+    http_request,
+    is_worth_retrying,
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """A connection pool to one Peltier server; use it as a context manager, from any number of threads.
+
+    Every method raises a `PeltierError`, and tries again (`max_attempts` in all) after failed connections, 429 and
+    503, pausing as long as the server asks. `timeout` is in seconds, for each of connecting, sending and the answer.
+    `transport` replaces the network, for tests.
+
+        with Client("http://127.0.0.1:8000", api_key="plt_…") as client:
+            client.predict("sst2", ["a gem of a film"])[0].label
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        api_key: str | None = None,
+        *,
+        timeout: float = DEFAULT_TIMEOUT_SECONDS,
+        max_attempts: int = DEFAULT_ATTEMPTS,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self._connection = Connection.create(url, api_key, timeout, max_attempts)
+        self._http = httpx2.Client(**self._connection.options, transport=transport)
+        self._retrying = stamina.RetryingCaller(**self._connection.retrying)
+
+    def predict(
+        self, task: str, inputs: str | Iterable[str] | Iterable[Pair], **options: Unpack[PredictOptions]
+    ) -> Predictions:
+        """Predictions for one text, a list of texts, or a list of (text, pair) tuples, in the order given."""
+        return self._send(requests.predict(task, inputs, options))
+
+    def predict_many(
+        self, items: Iterable[tuple[str, str | Pair]], **options: Unpack[PredictOptions]
+    ) -> list[Predictions | PeltierError]:
+        """For each (task, input) its predictions, a list of one, or the error that befell it; in the order given."""
+        return self._send(requests.predict_many(items, options))
+
+    def upload(self, artifact: str | PathLike[str] | bytes, name: str | None = None) -> AdapterVersion:
+        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are."""
+        return self._send(requests.upload(artifact, name))
+
+    def adapters(self) -> Iterator[Adapter]:
+        """Every adapter in order of name, fetched page by page."""
+        cursor: str | None = None
+        while True:
+            page = self._send(requests.adapters(cursor))
+            yield from page.adapters
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def adapter(self, name: str) -> Adapter:
+        """One adapter, or `AdapterNotFound`."""
+        return self._send(requests.adapter(name))
+
+    def versions(self, name: str) -> list[AdapterVersion]:
+        """The live versions of an adapter, newest first."""
+        return self._send(requests.versions(name))
+
+    def download(self, name: str, version: int, path: str | PathLike[str]) -> Path:
+        """Write the artifact of one version to `path`, bit for bit as uploaded, or leave `path` as it was."""
+        return write_whole(Path(path), self._send(requests.download(name, version)))
+
+    def delete(self, task: str) -> None:
+        """Delete an adapter (`name`) or one version of it (`name@3`)."""
+        self._send(requests.delete(task))
+
+    def info(self) -> InfoResponse:
+        """What the server runs."""
+        return self._send(requests.info())
+
+    def ready(self) -> bool:
+        """Whether the server answers predictions now; False while it loads or drains. Asked once."""
+        return self._send(requests.ready())
+
+    def health(self) -> HealthResponse:
+        """Proof that the process is alive. Asked once."""
+        return self._send(requests.health())
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._connection.url!r})"
+
+    def _send(self, request: Request[T]) -> T:
+        if not request.retried:
+            return self._send_once(request)
+        return self._retrying(is_worth_retrying, self._send_once, request)
+
+    def _send_once(self, request: Request[T]) -> T:
+        try:
+            response = self._http.send(http_request(self._http, request))
+        except httpx2.RequestError as error:
+            raise self._connection.failure(error) from error
+        return request.read(response)

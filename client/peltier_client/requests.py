@@ -1,0 +1,215 @@
+"""Every call of the API as a pure value: what to send, and how to read what comes back.
+
+Written once for both clients, which only carry these values over the network.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Generic, TypedDict, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from peltier_client.errors import (
+    ErrorBody,
+    InvalidInput,
+    PeltierError,
+    Unavailable,
+    UnexpectedAnswer,
+    error_from_body,
+    error_from_detail,
+)
+from peltier_client.protocol import (
+    Adapter,
+    AdapterPage,
+    AdapterVersion,
+    HealthResponse,
+    InfoResponse,
+    MixedPredictRequest,
+    Pair,
+    PredictRequest,
+    ReadyResponse,
+    RequestModel,
+    TaskReference,
+    VersionList,
+    check_name,
+)
+from peltier_client.results import PredictionBody, Predictions
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+PAGE_SIZE = 100
+
+
+class PredictOptions(TypedDict, total=False):
+    """The `parameters` of a prediction, as keyword arguments. See `peltier_client.protocol.Parameters`."""
+
+    top_k: int | None
+    raw_scores: bool
+    truncate: bool
+    return_gates: bool
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True)
+class Request(Generic[T]):
+    """One HTTP request and the pure function that turns its answer into a `T` or raises a `PeltierError`."""
+
+    method: str
+    path: str
+    read: Callable[[httpx2.Response], T]
+    query: Mapping[str, str | int] = field(default_factory=dict)
+    json: bytes | None = None
+    form: Mapping[str, str] = field(default_factory=dict)
+    file: tuple[str, bytes] | None = None  # name and content of the multipart part "file"
+    retried: bool = True
+
+
+class _MixedBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    results: list[PredictionBody | ErrorBody]
+
+
+def predict(task: str, inputs: str | Iterable[str] | Iterable[Pair], options: PredictOptions) -> Request[Predictions]:
+    """Inputs for one task."""
+    if isinstance(inputs, tuple) and any(isinstance(item, str) for item in inputs):
+        raise InvalidInput("inputs is a tuple of texts: write [(text, pair)] for one pair, or a list for several texts")
+    sent = inputs if isinstance(inputs, str) else list(inputs)
+    json = _json(PredictRequest, {"inputs": sent, "parameters": options})
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", _read_predictions, json=json)
+
+
+def predict_many(
+    items: Iterable[tuple[str, str | Pair]], options: PredictOptions
+) -> Request[list[Predictions | PeltierError]]:
+    """One input for each of any mix of tasks."""
+    requests = [{"task": task, "input": input_, "parameters": options} for task, input_ in items]
+    return Request("POST", "/v1/predict", _read_mixed, json=_json(MixedPredictRequest, {"requests": requests}))
+
+
+def upload(artifact: str | PathLike[str] | bytes, name: str | None) -> Request[AdapterVersion]:
+    """An artifact, from a path or its bytes, under `name` or the name in its manifest."""
+    form = {"name": check_name(name)} if name is not None else {}
+    file = ("artifact.safetensors", artifact) if isinstance(artifact, bytes) else _named_file(Path(artifact))
+    return Request("POST", "/v1/adapters", _reader(AdapterVersion), form=form, file=file)
+
+
+def adapters(cursor: str | None) -> Request[AdapterPage]:
+    """The page of adapters that `cursor` points to, the first for None."""
+    query: dict[str, str | int] = {"limit": PAGE_SIZE} | ({"cursor": cursor} if cursor is not None else {})
+    return Request("GET", "/v1/adapters", _reader(AdapterPage), query=query)
+
+
+def adapter(name: str) -> Request[Adapter]:
+    """One adapter."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}", _reader(Adapter))
+
+
+def versions(name: str) -> Request[list[AdapterVersion]]:
+    """The live versions of one adapter."""
+
+    def read(response: httpx2.Response) -> list[AdapterVersion]:
+        return _read(response, VersionList).versions
+
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions", read)
+
+
+def download(name: str, version: int) -> Request[bytes]:
+    """The artifact of one version, as uploaded."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{version:d}/artifact", _read_artifact)
+
+
+def delete(task: str) -> Request[None]:
+    """An adapter with all its versions (`name`), or one version of it (`name@3`)."""
+    reference = TaskReference.parse(task)
+    if reference.tenant is not None or reference.alias is not None:
+        raise InvalidInput(f"task {task!r} cannot be deleted: name an adapter of your own, or one version as name@3")
+    version = f"/versions/{reference.version}" if reference.version is not None else ""
+    return Request("DELETE", f"/v1/adapters/{reference.name}{version}", _raise_for_error)
+
+
+def info() -> Request[InfoResponse]:
+    """What the server runs."""
+    return Request("GET", "/info", _reader(InfoResponse))
+
+
+def health() -> Request[HealthResponse]:
+    """Whether the process is alive; asked once, because who asks wants to know now."""
+    return Request("GET", "/health", _reader(HealthResponse), retried=False)
+
+
+def ready() -> Request[bool]:
+    """Whether predictions are answered; asked once."""
+
+    def read(response: httpx2.Response) -> bool:
+        try:
+            _read(response, ReadyResponse)
+        except Unavailable:
+            return False
+        return True
+
+    return Request("GET", "/ready", read, retried=False)
+
+
+def _named_file(path: Path) -> tuple[str, bytes]:
+    return path.name, path.read_bytes()
+
+
+def _json(model: type[RequestModel], values: Mapping[str, object]) -> bytes:
+    try:
+        return model.model_validate(values).model_dump_json(exclude_defaults=True).encode()
+    except ValidationError as error:
+        details = [_sentence(".".join(map(str, e["loc"])), e["type"], e["msg"]) for e in error.errors()]
+        raise InvalidInput(details[0], details) from error
+
+
+def _sentence(where: str, kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return f"{where} is not a known key"
+    return f"{where}: {message[:1].lower()}{message[1:]}"
+
+
+def _raise_for_error(response: httpx2.Response) -> None:
+    if not response.is_success:
+        raise error_from_body(response.status_code, response.content, response.headers)
+
+
+def _read(response: httpx2.Response, model: type[M]) -> M:
+    _raise_for_error(response)
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = _sentence(".".join(map(str, first["loc"])) or "body", first["type"], first["msg"])
+        unexpected = UnexpectedAnswer(f"the server's answer is not the expected {model.__name__}: {reason}")
+        unexpected.status = response.status_code
+        raise unexpected from error
+
+
+def _reader(model: type[M]) -> Callable[[httpx2.Response], M]:
+    return lambda response: _read(response, model)
+
+
+def _read_predictions(response: httpx2.Response) -> Predictions:
+    return Predictions(_read(response, PredictionBody))
+
+
+def _read_mixed(response: httpx2.Response) -> list[Predictions | PeltierError]:
+    return [
+        error_from_detail(result.error) if isinstance(result, ErrorBody) else Predictions(result)
+        for result in _read(response, _MixedBody).results
+    ]
+
+
+def _read_artifact(response: httpx2.Response) -> bytes:
+    _raise_for_error(response)
+    expected = response.headers.get("x-adapter-digest")
+    received = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
+    if expected is not None and received != expected:
+        raise UnexpectedAnswer(f"the downloaded artifact has digest {received} where the server announced {expected}")
+    return response.content

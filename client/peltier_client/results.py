@@ -1,0 +1,69 @@
+"""Predictions as callers see them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from peltier_client.protocol import AdapterRef, BatchInfo, Gates, Provenance, ResponseModel, Timings, Usage
+
+
+class Prediction(ResponseModel):
+    """The answer to one input. Which fields are set depends on the task; the others are None.
+
+    Classification sets `label`, `score` and `scores`; multilabel `labels` and `scores`; regression `value`.
+    """
+
+    label: str | None = None
+    score: float | None = None
+    scores: dict[str, float] | None = None
+    labels: list[str] | None = None
+    value: float | None = None
+    gates: Gates | None = None
+
+
+class PredictionBody(Provenance):
+    """The answer as received, with every kind of prediction read into the one class."""
+
+    predictions: list[Prediction]
+
+
+@dataclass(frozen=True)
+class Predictions(Sequence[Prediction]):
+    """One prediction per input, in the order asked, and how they came about. `body` is the whole answer."""
+
+    body: PredictionBody
+
+    @property
+    def task(self) -> str:
+        """The task that was asked."""
+        return self.body.task
+
+    @property
+    def adapter(self) -> AdapterRef:
+        """The adapter version that answered."""
+        return self.body.adapter
+
+    @property
+    def usage(self) -> Usage:
+        """What the request is accounted for, in tokens."""
+        return self.body.usage
+
+    @property
+    def timings_ms(self) -> Timings:
+        """Where the server's time went, in milliseconds."""
+        return self.body.timings_ms
+
+    @property
+    def batch(self) -> BatchInfo:
+        """The batch that the request was computed in."""
+        return self.body.batch
+
+    @overload
+    def __getitem__(self, index: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Prediction]: ...
+    def __getitem__(self, index: int | slice) -> Prediction | list[Prediction]:
+        return self.body.predictions[index]
+
+    def __len__(self) -> int:
+        return len(self.body.predictions)

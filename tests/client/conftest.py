@@ -1,0 +1,194 @@
+"""A little server on a real socket that answers as the contract says, or as a test dictates."""
+
+import hashlib
+import json
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+VERSION: dict[str, Any] = {
+    "tenant": "default",
+    "name": "sst2",
+    "version": 1,
+    "digest": f"sha256:{hashlib.sha256(b'artifact').hexdigest()}",
+    "size_bytes": 8,
+    "preset": "compacter",
+    "created_at": "2026-11-21T00:00:00Z",
+    "task": {"type": "classification", "labels": ["negative", "positive"], "inputs": "single", "max_length": 128},
+    "metrics": {"accuracy": 0.87},
+}
+
+
+def adapter(name: str) -> dict[str, Any]:
+    """An adapter of one version as it is listed."""
+    return {"tenant": "default", "name": name, "num_versions": 1, "latest": {**VERSION, "name": name}}
+
+
+def answer_for(task: str, num_inputs: int) -> dict[str, Any]:
+    """The contract's prediction body."""
+    prediction: dict[str, Any] = {"label": "positive", "score": 0.98, "scores": {"negative": 0.02, "positive": 0.98}}
+    if task.startswith("stsb"):
+        prediction = {"value": 3.7}
+    if task.startswith("tags"):
+        prediction = {"labels": ["a", "b"], "scores": {"a": 0.9, "b": 0.8, "c": 0.1}}
+    return {
+        "task": task,
+        "adapter": {key: VERSION[key] for key in ("tenant", "version", "digest", "preset")} | {"name": task},
+        "predictions": [prediction] * num_inputs,
+        "usage": {"tokens": 12},
+        "timings_ms": {"queue": 0.4, "load": 0.0, "compute": 7.9, "total": 8.8},
+        "batch": {"rows": 32, "adapters": 17},
+    }
+
+
+@dataclass
+class Received:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Answer:
+    """A status, a body (bytes, or anything for JSON) and headers; `before` runs while the caller waits."""
+
+    status: int = 200
+    body: Any = b""
+    headers: dict[str, str] = field(default_factory=dict)
+    before: Callable[[], object] = lambda: None
+
+
+def error(status: int, code: str, message: str = "why", **headers: str) -> Answer:
+    """The contract's error body."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(status, {"error": {"code": code, "message": message, "details": ["reason"]}}, named)
+
+
+class PatientServer(ThreadingHTTPServer):
+    """Many connections may arrive at once."""
+
+    request_queue_size = 128
+    daemon_threads = True
+
+
+class LittleServer:
+    """Answers what is `planned` first, one request each, and by the contract after that."""
+
+    def __init__(self) -> None:
+        self.planned: deque[Answer] = deque()
+        self.received: list[Received] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_any(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length", 0)))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                request = Received(self.command, self.path, headers, body)
+                server.received.append(request)
+                answer = server.planned.popleft() if server.planned else contract_answer(request)
+                answer.before()
+                content = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+                self.send_response(answer.status)
+                for name, value in ({"content-length": str(len(content))} | answer.headers).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - http.server's names
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.http = PatientServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.http.shutdown()
+        self.http.server_close()
+        self.thread.join()
+
+
+def contract_answer(request: Received) -> Answer:
+    """What a Peltier server with the adapter sst2 would answer."""
+    path = request.path.partition("?")[0]
+    if match := re.fullmatch("/v1/tasks/(.+)/predict", path):
+        inputs = json.loads(request.body)["inputs"]
+        return Answer(200, answer_for(match[1], 1 if isinstance(inputs, str) else len(inputs)))
+    if path == "/v1/predict":
+        return Answer(200, {"results": [one_result(item["task"]) for item in json.loads(request.body)["requests"]]})
+    if path == "/v1/adapters" and request.method == "GET":
+        return list_page(request.path)
+    fixed = {
+        "POST /v1/adapters": Answer(201, VERSION),
+        "GET /v1/adapters/sst2": Answer(200, adapter("sst2")),
+        "GET /v1/adapters/sst2/versions": Answer(200, {"versions": [VERSION]}),
+        "GET /v1/adapters/sst2/versions/1/artifact": Answer(200, b"artifact", {"x-adapter-digest": VERSION["digest"]}),
+        "DELETE /v1/adapters/sst2": Answer(204),
+        "DELETE /v1/adapters/sst2/versions/1": Answer(204),
+        "GET /health": Answer(200, {"status": "ok"}),
+        "GET /ready": Answer(200, {"status": "ready"}),
+        "GET /info": Answer(200, INFO),
+    }
+    return fixed.get(f"{request.method} {path}", error(404, "adapter_not_found", f"no adapter at {path}"))
+
+
+def one_result(task: str) -> dict[str, Any]:
+    """One entry of a mixed answer; the task `missing` is missing."""
+    if task == "missing":
+        return {"error": {"code": "adapter_not_found", "message": "no adapter 'missing'", "details": []}}
+    return answer_for(task, 1)
+
+
+def list_page(path: str) -> Answer:
+    """Two pages of adapters."""
+    if "cursor=next" in path:
+        return Answer(200, {"adapters": [adapter("stsb")], "next_cursor": None})
+    return Answer(200, {"adapters": [adapter("nli"), adapter("sst2")], "next_cursor": "next"})
+
+
+INFO = {
+    "version": "0.1.0",
+    "backbone": {
+        "name": "minilm",
+        "family": "bert",
+        "fingerprint": "sha256:0",
+        "hidden_size": 384,
+        "num_layers": 6,
+        "num_heads": 12,
+        "max_length": 512,
+        "device": "cpu",
+        "dtype": "float32",
+    },
+    "kernels": {"linear": "onednn"},
+    "num_adapters": 3,
+}
+
+
+@pytest.fixture
+def server() -> Iterator[LittleServer]:
+    little = LittleServer()
+    yield little
+    little.close()
+
+
+@pytest.fixture
+def answer() -> type[Answer]:
+    return Answer
+
+
+@pytest.fixture
+def refuse() -> Callable[..., Answer]:
+    return error

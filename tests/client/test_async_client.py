@@ -1,0 +1,71 @@
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_client import AdapterNotFound, AsyncClient, Client, ConnectionFailed, Predictions
+
+
+@pytest.fixture
+async def client(server: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server.url, api_key="plt_secret") as client:
+        yield client
+
+
+def test_both_clients_offer_the_same() -> None:
+    """Every public method of one is a method of the other, with the same parameters."""
+
+    def public(cls: type) -> dict[str, list[inspect.Parameter]]:
+        methods = inspect.getmembers(cls, inspect.isfunction)
+        return {n: list(inspect.signature(m).parameters.values()) for n, m in methods if not n.startswith("_")}
+
+    assert public(Client) == public(AsyncClient)
+
+
+async def test_the_calls_of_a_day(client: AsyncClient, tmp_path: Path) -> None:
+    """Publish, look, predict, fetch and delete."""
+    assert (await client.upload(b"artifact", name="sst2")).version == 1
+    assert [adapter.name async for adapter in client.adapters()] == ["nli", "sst2", "stsb"]
+    assert (await client.adapter("sst2")).num_versions == 1
+    assert len(await client.versions("sst2")) == 1
+    assert (await client.predict("sst2", ["a gem of a film"]))[0].label == "positive"
+    assert (await client.download("sst2", 1, tmp_path / "a")).read_bytes() == b"artifact"
+    await client.delete("sst2@1")
+    assert await client.ready()
+    assert (await client.health()).status == "ok"
+    assert (await client.info()).num_adapters == 3
+
+
+async def test_calls_run_at_once(client: AsyncClient, server: Any) -> None:
+    """Many calls share the pool, and each gets its own answer."""
+    many = await asyncio.gather(*(client.predict("sst2", ["x"] * count) for count in range(1, 21)))
+    assert [len(predictions) for predictions in many] == list(range(1, 21))
+
+
+async def test_mixed_results(client: AsyncClient) -> None:
+    """Answers and errors come in order."""
+    first, second = await client.predict_many([("sst2", "…"), ("missing", "…")])
+    assert isinstance(first, Predictions)
+    assert isinstance(second, AdapterNotFound)
+
+
+async def test_a_full_queue_is_waited_out(client: AsyncClient, server: Any, refuse: Callable[..., Any]) -> None:
+    """503 and 429 are tried again, as the synchronous client does."""
+    server.planned.extend([refuse(503, "queue_full", retry_after="0"), refuse(429, "quota_exceeded", retry_after="0")])
+    assert (await client.predict("sst2", "text"))[0].label == "positive"
+    assert len(server.received) == 3
+
+
+async def test_nothing_listens(server: Any) -> None:
+    """A refused connection ends as the same exception."""
+    server.close()
+    async with AsyncClient(server.url, max_attempts=1) as client:
+        with pytest.raises(ConnectionFailed):
+            await client.info()
+
+
+async def test_the_key_is_never_shown(client: AsyncClient) -> None:
+    """The repr holds the address only."""
+    assert "plt_" not in repr(client)

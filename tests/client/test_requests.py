@@ -1,0 +1,77 @@
+from typing import Any
+
+import httpx2
+import pytest
+from peltier_client import requests
+from peltier_client.errors import InvalidInput, UnexpectedAnswer
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sent"),
+    [
+        ("a", b'{"inputs":"a"}'),
+        (["a", "b"], b'{"inputs":["a","b"]}'),
+        ([("a", "b")], b'{"inputs":[["a","b"]]}'),
+        ((text for text in "ab"), b'{"inputs":["a","b"]}'),
+    ],
+)
+def test_inputs_of_every_shape(inputs: Any, sent: bytes) -> None:
+    """Texts, lists, pairs and iterators become the contract's body, without keys that say nothing."""
+    request = requests.predict("sst2", inputs, {})
+    assert (request.method, request.path, request.json) == ("POST", "/v1/tasks/sst2/predict", sent)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "message"),
+    [
+        (("premise", "hypothesis"), {}, r"write \[\(text, pair\)\]"),
+        ([], {}, "^inputs: must be a text, a non-empty list"),
+        ([1], {}, "^inputs: must be a text, a non-empty list"),
+        (["\ud800"], {}, "^inputs: must be .* in valid Unicode$"),
+        ("a", {"topk": 1}, r"^parameters\.topk is not a known key$"),
+        ("a", {"top_k": 0}, r"^parameters\.top_k: input should be greater than or equal to 1$"),
+    ],
+)
+def test_refused_before_sending(inputs: Any, options: Any, message: str) -> None:
+    """A mistake is one sentence that names the thing and the rule."""
+    with pytest.raises(InvalidInput, match=message):
+        requests.predict("sst2", inputs, options)
+
+
+def test_a_mixed_body() -> None:
+    """Each item carries its task, its input and the parameters asked for."""
+    request = requests.predict_many([("a", "x"), ("b@2", ("x", "y"))], {"top_k": 1})
+    assert request.json == (
+        b'{"requests":[{"task":"a","input":"x","parameters":{"top_k":1}},'
+        b'{"task":"b@2","input":["x","y"],"parameters":{"top_k":1}}]}'
+    )
+
+
+@pytest.mark.parametrize("task", ["sst2@production", "other:sst2", "../x", "sst2@0"])
+def test_what_cannot_be_deleted(task: str) -> None:
+    """Only an own adapter or a numbered version can be deleted."""
+    with pytest.raises(InvalidInput):
+        requests.delete(task)
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b", "sst2@1", "A"])
+def test_names_are_checked_before_they_are_addresses(name: str) -> None:
+    """No name can leave its place in the path."""
+    for build in (requests.adapter, requests.versions):
+        with pytest.raises(InvalidInput):
+            build(name)
+    with pytest.raises(InvalidInput):
+        requests.upload(b"", name)
+
+
+def test_an_unexpected_answer_says_why() -> None:
+    """The message names the type and the first thing wrong."""
+    response = httpx2.Response(200, json={"status": "fine"})
+    with pytest.raises(UnexpectedAnswer, match="not the expected HealthResponse: status: input should be 'ok'"):
+        requests.health().read(response)
+
+
+def test_a_missing_file_is_the_callers_own_error() -> None:
+    """Reading the artifact fails as reading any file does."""
+    with pytest.raises(FileNotFoundError):
+        requests.upload("does-not-exist.safetensors", None)
