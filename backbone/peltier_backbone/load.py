@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from peltier_backbone import attention
+from peltier_backbone.attention import kernel_name
 from peltier_backbone.bert import Bert, Embeddings, Layer
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.config import BackboneConfig, load_config
@@ -80,7 +80,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         model=build(config, ready, kernel, directory),
         device=target,
         dtype=compute,
-        kernels={"linear": kernel.name, "attention": attention.KERNEL},
+        kernels={"linear": kernel.name, "attention": kernel_name(target)},
     )
 
 

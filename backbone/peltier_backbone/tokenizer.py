@@ -50,6 +50,9 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 def load_tokenizer(directory: Path) -> Tokenizer:
     """The tokenizer in `directory`: its `tokenizer.json`, else converted from the slow files by transformers."""
     path = directory / "tokenizer.json"
+    if not any((directory / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+        # transformers would make up an empty vocabulary here
+        raise BackboneError(f"{directory} has no readable tokenizer: no tokenizer.json, vocab.txt or vocab.json")
     try:
         if path.is_file():
             return Tokenizer(FastTokenizer.from_file(str(path)))

@@ -1,0 +1,58 @@
+"""Attention spans against a plain reference, row by row."""
+
+import pytest
+import torch
+from peltier_backbone.attention import Prefix, Span
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded, Packed
+from torch import Tensor
+
+HEADS, SIZE = 3, 5
+HIDDEN = HEADS * SIZE
+
+
+def _packed(backbone: Backbone, lengths: tuple[int, ...]) -> Packed:
+    return backbone.pack([Encoded((1,) * length, (0,) * length) for length in lengths])
+
+
+def _plain(qkv: Tensor, prefix: tuple[Tensor, Tensor] | None) -> Tensor:
+    """One row's softmax attention, written out; prefix keys and values are [heads, P, size]."""
+    query, key, value = qkv.view(len(qkv), 3, HEADS, SIZE).permute(1, 2, 0, 3)
+    if prefix is not None:
+        key, value = torch.cat((prefix[0], key), 1), torch.cat((prefix[1], value), 1)
+    weights = torch.softmax(query @ key.transpose(1, 2) / SIZE**0.5, -1)
+    return (weights @ value).transpose(0, 1).reshape(len(qkv), HIDDEN)
+
+
+@pytest.mark.parametrize("prefix_len", [0, 1, 4])
+@pytest.mark.parametrize("lengths", [(1,), (3, 3), (1, 6, 2, 6), (9, 1)], ids=str)
+def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: int, bert: Backbone):
+    """Each row sees its own tokens and its own prefix, never a neighbour's or a pad."""
+    generator = torch.Generator().manual_seed(0)
+    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator)
+    drawn = torch.randn(2, len(lengths), HEADS, prefix_len, SIZE, generator=generator)
+    prefix = Prefix(drawn[0], drawn[1]) if prefix_len else None
+    found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, prefix)
+    for row, (one, piece) in enumerate(zip(found.split(lengths), qkv.split(lengths), strict=True)):
+        torch.testing.assert_close(one, _plain(piece, (drawn[0, row], drawn[1, row]) if prefix else None))
+
+
+def test_an_inner_span_covers_its_tokens(bert: Backbone):
+    """A span in the middle of a batch reads only its slice of the packed tokens."""
+    packed = _packed(bert, (4, 2, 3, 5))
+    span = Span(packed, 1, 3, HEADS)
+    assert (span.tokens.start, span.tokens.stop) == (4, 9)
+    qkv = torch.randn(14, 3 * HIDDEN, generator=torch.Generator().manual_seed(1))
+    found = span.attend(qkv[span.tokens], None)
+    expected = torch.cat([_plain(piece, None) for piece in qkv[4:9].split((2, 3))])
+    torch.testing.assert_close(found, expected)
+
+
+def test_spans_split_a_batch_without_changing_it(bert: Backbone):
+    """How rows are grouped into spans does not change what they attend to."""
+    lengths = (4, 2, 3, 5, 2)
+    packed = _packed(bert, lengths)
+    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=torch.Generator().manual_seed(2))
+    whole = Span(packed, 0, 5, HEADS).attend(qkv, None)
+    spans = [Span(packed, first, last, HEADS) for first, last in ((0, 1), (1, 4), (4, 5))]
+    torch.testing.assert_close(torch.cat([span.attend(qkv[span.tokens], None) for span in spans]), whole)

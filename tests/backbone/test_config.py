@@ -1,0 +1,87 @@
+"""What a config.json may say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_backbone.config import load_config, parse_config
+from peltier_backbone.errors import BackboneError
+
+GOOD: dict[str, Any] = {
+    "model_type": "bert",
+    "vocab_size": 30,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 12,
+    "max_position_embeddings": 16,
+    "type_vocab_size": 2,
+}
+
+
+def test_sizes_are_read():
+    """Each size comes from its Hugging Face key."""
+    config = parse_config(GOOD, "config.json")
+    assert (config.hidden_size, config.num_layers, config.head_size, config.num_norms) == (8, 2, 4, 5)
+
+
+@pytest.mark.parametrize(("family", "first", "longest"), [("bert", 0, 16), ("roberta", 2, 14)])
+def test_positions_of_a_family(family: str, first: int, longest: int):
+    """RoBERTa loses the positions up to its padding index."""
+    config = parse_config({**GOOD, "model_type": family}, "config.json")
+    assert (config.first_position, config.max_tokens) == (first, longest)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model_type": "t5"}, "model_type is 't5'"),
+        ({"model_type": None}, "model_type is None"),
+        ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
+        ({"is_decoder": True}, "is_decoder is True"),
+        ({"hidden_size": 0}, "hidden_size is 0"),
+        ({"hidden_size": "8"}, "hidden_size is '8'"),
+        ({"num_attention_heads": 3}, "not divisible by its 3 heads"),
+        ({"vocab_size": None}, "vocab_size is None"),
+        ({"pad_token_id": "zero"}, "pad_token_id is 'zero'"),
+        ({"pad_token_id": -1}, "pad_token_id is -1"),
+        ({"layer_norm_eps": "tiny"}, "layer_norm_eps is 'tiny'"),
+        ({"model_type": "roberta", "pad_token_id": 99}, "max_position_embeddings 16 leaves no position"),
+    ],
+    ids=str,
+)
+def test_unsupported_values_are_named(change: dict[str, Any], words: str):
+    """A refusal names the file, the key and the value."""
+    with pytest.raises(BackboneError, match=r"^config\.json: ") as caught:
+        parse_config({**GOOD, **change}, "config.json")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[1, 2]", "null", "\xff", "[" * 100_000], ids=["cut", "list", "null", "latin", "deep"]
+)
+def test_broken_json_is_refused(text: str, tmp_path: Path):
+    """Whatever the file holds, the answer is one sentence with its path."""
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(BackboneError, match=r"config\.json"):
+        load_config(tmp_path)
+
+
+def test_a_directory_without_config_is_refused(tmp_path: Path):
+    """The sentence says what a checkpoint directory must have."""
+    with pytest.raises(BackboneError, match=r"has no config\.json"):
+        load_config(tmp_path)
+
+
+def test_config_needs_no_torch(tmp_path: Path):
+    """Parameter counts of a preset must not cost a torch import."""
+    (tmp_path / "config.json").write_text(json.dumps(GOOD))
+    program = (
+        "import sys; from pathlib import Path; from peltier_backbone.config import load_config;"
+        f"load_config(Path({str(tmp_path)!r})); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,175 @@
+"""From a checkpoint directory to a frozen model: every tensor is consumed, or loading fails."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_backbone import load
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.load import Backbone, load_backbone
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import (
+    BertConfig,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+Tensors = dict[str, Tensor]
+Edited = Callable[..., Path]
+QUERY = "encoder.layer.1.attention.self.query.weight"
+
+
+def _renamed(change: Callable[[str], str]) -> Callable[[Tensors], Tensors]:
+    return lambda tensors: {change(name): tensor for name, tensor in tensors.items()}
+
+
+def _old_names(name: str) -> str:
+    return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+
+
+def _same(one: Backbone, other: Backbone) -> bool:
+    return (one.fingerprint, one.weights_digest()) == (other.fingerprint, other.weights_digest())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _renamed(lambda name: f"bert.{name}"),
+        _renamed(_old_names),
+        lambda tensors: tensors | {"embeddings.position_ids": torch.arange(96)[None]},
+        lambda tensors: {f"bert.{k}": v for k, v in tensors.items()} | {"cls.predictions.bias": torch.ones(5)},
+    ],
+    ids=["prefixed", "gamma-beta", "position-ids", "pretraining-head"],
+)
+def test_the_same_encoder_under_other_names(change: Callable[[Tensors], Tensors], bert: Backbone, edited: Edited):
+    """How a checkpoint spells its tensors changes neither the weights nor the fingerprint."""
+    assert _same(load_backbone(str(edited(change))), bert)
+
+
+def test_a_sharded_checkpoint_is_the_same_backbone(bert: Backbone, bert_directory: Path, tmp_path: Path):
+    """Sharding does not change the fingerprint."""
+    directory = tmp_path / "sharded"
+    shutil.copytree(bert_directory, directory)
+    tensors = load.read_tensors(bert_directory)
+    (directory / "model.safetensors").unlink()
+    places = {name: f"model-{index % 2}.safetensors" for index, name in enumerate(tensors)}
+    for file in set(places.values()):
+        save_file({name: t.contiguous() for name, t in tensors.items() if places[name] == file}, directory / file)
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    assert _same(load_backbone(str(directory)), bert)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_pretraining_checkpoint_loads(family: str, bert_directory: Path, tmp_path: Path):
+    """What transformers saves with its pretraining heads is the same encoder: the heads are left out."""
+    sizes = {
+        "vocab_size": 300,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
+    bert = family == "bert"
+    model = BertForPreTraining(BertConfig(**sizes)) if bert else RobertaForMaskedLM(RobertaConfig(**sizes))
+    model.save_pretrained(tmp_path)
+    shutil.copy(bert_directory / "tokenizer.json", tmp_path)
+    assert (load_backbone(str(tmp_path)).model.pooler is not None) == bert
+
+
+def test_a_checkpoint_without_pooler_loads(edited: Edited):
+    """Masked-language-model checkpoints have none; heads that need it are refused later."""
+    directory = edited(lambda tensors: {k: v for k, v in tensors.items() if not k.startswith("pooler")})
+    assert load_backbone(str(directory)).model.pooler is None
+
+
+def test_a_changed_tensor_changes_the_fingerprint(bert: Backbone, edited: Edited):
+    """One bit of one weight is another backbone."""
+
+    def flip(tensors: Tensors) -> Tensors:
+        tensors[QUERY].view(torch.int32)[0, 0] ^= 1
+        return tensors
+
+    assert load_backbone(str(edited(flip))).fingerprint != bert.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda tensors: {k: v for k, v in tensors.items() if k != QUERY}, f"tensor '{QUERY}' is missing"),
+        (
+            lambda tensors: {k: v for k, v in tensors.items() if k != "pooler.dense.bias"},
+            "'pooler.dense.bias' is missing",
+        ),
+        (lambda tensors: tensors | {"encoder.layer.3.output.dense.bias": torch.ones(48)}, "1 tensors have no place"),
+        (lambda tensors: tensors | {"pooler.dense.extra": torch.ones(48)}, "such as 'pooler.dense.extra'"),
+        (lambda tensors: tensors | {QUERY: torch.ones(48, 47)}, "has shape (48, 47), the configuration says (48, 48)"),
+        (lambda tensors: tensors | {f"bert.{QUERY}": torch.ones(48, 48)}, "is there twice"),
+    ],
+    ids=["missing", "half-pooler", "extra-layer", "extra", "shape", "twice"],
+)
+def test_every_tensor_is_consumed_or_refused(change: Callable[[Tensors], Tensors], words: str, edited: Edited):
+    """A checkpoint that does not fit its configuration is refused by the tensor's name."""
+    with pytest.raises(BackboneError) as caught:
+        load_backbone(str(edited(change)))
+    assert words in str(caught.value)
+
+
+def test_a_fine_tuned_classifier_is_refused(tmp_path: Path):
+    """A checkpoint with a task head of its own is not silently cut down to its encoder."""
+    config = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    BertForSequenceClassification(config).save_pretrained(tmp_path)
+    with pytest.raises(BackboneError, match="have no place in a bert encoder, such as 'classifier"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_larger_tokenizer_is_refused(bert_directory: Path, minilm: Backbone, tmp_path: Path):
+    """Ids without an embedding would fail at the first request that uses them."""
+    directory = tmp_path / "mismatched"
+    shutil.copytree(bert_directory, directory)
+    shutil.copy(load.find_checkpoint("minilm") / "tokenizer.json", directory)
+    with pytest.raises(BackboneError, match="the tokenizer has 30522 entries"):
+        load_backbone(str(directory))
+
+
+def test_an_unknown_dtype_is_refused(bert_directory: Path):
+    """The sentence lists what there is."""
+    with pytest.raises(BackboneError, match="dtype 'float16' is unknown; it is one of float32, bfloat16"):
+        load_backbone(str(bert_directory), dtype="float16")
+
+
+def test_an_unknown_device_is_refused(bert_directory: Path):
+    """The sentence lists what there is."""
+    with pytest.raises(BackboneError, match="device 'tpu' is unknown; it is 'auto', 'cpu' or 'cuda'"):
+        load_backbone(str(bert_directory), device="tpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_missing_gpu_is_refused(bert_directory: Path):
+    """Asking for a GPU that is not there never falls back in silence; `auto` does."""
+    with pytest.raises(BackboneError, match="torch sees no CUDA device"):
+        load_backbone(str(bert_directory), device="cuda")
+    assert load.resolve_device("auto").type == "cpu"
+
+
+def test_bfloat16_keeps_the_identity(bert: Backbone, bert_directory: Path):
+    """The fingerprint is the checkpoint's, whatever the compute dtype; the weights in memory are not."""
+    half = load_backbone(str(bert_directory), dtype="bfloat16")
+    assert half.fingerprint == bert.fingerprint
+    assert half.weights_digest() != bert.weights_digest()
+
+
+def test_parameters_are_counted_once(minilm: Backbone):
+    """MiniLM's published size."""
+    assert minilm.num_parameters == 22_713_216
+
+
+def test_the_chosen_kernels_are_visible(bert: Backbone):
+    """/info shows which kernels run."""
+    assert bert.kernels["linear"] in ("torch", "onednn-prepacked")
+    assert bert.kernels["attention"] == "sdpa-padded"

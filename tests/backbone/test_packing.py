@@ -1,0 +1,26 @@
+"""Rows back to back."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded, pack
+
+
+@given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=8))
+def test_rows_come_back_out(lengths: list[int], bert: Backbone):
+    """Starts, lengths and positions describe each row exactly."""
+    rows = [Encoded(tuple(range(length)), (1,) * length) for length in lengths]
+    packed = pack(rows, bert.config, torch.device("cpu"))
+    assert packed.lengths == tuple(lengths)
+    assert packed.starts[-1] == len(packed.ids) == len(packed.types)
+    for row, first, last in zip(rows, packed.starts, packed.starts[1:], strict=False):
+        assert tuple(packed.ids[first:last].tolist()) == row.ids
+        assert packed.positions[first:last].tolist() == list(range(len(row)))
+    assert packed.first_tokens.tolist() == list(packed.starts[:-1])
+
+
+def test_roberta_positions_begin_after_its_padding(roberta: Backbone):
+    """Each row counts from two, whatever stands before it."""
+    packed = roberta.pack([Encoded((0, 5, 2), (0, 0, 0)), Encoded((0, 2), (0, 0))])
+    assert packed.positions.tolist() == [2, 3, 4, 2, 3]
