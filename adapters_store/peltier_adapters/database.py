@@ -5,6 +5,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import stamina
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -59,13 +60,12 @@ def upgrade(url: URL) -> None:
     config = Config(MIGRATIONS / "alembic.ini", attributes={"url": url})
     try:
         make_directory(path.parent)
-        # A file that cannot be opened fails here; inside Alembic's event loop, aiosqlite's thread would outlive the loop.
+        # A file that cannot be opened fails here: in Alembic's event loop, aiosqlite's thread would outlive the loop.
         sqlite3.connect(path).close()
         with _alembic:
             command.upgrade(config, "head")
-        # This stays with the file. It comes last, so that a database that is refused stays as it was.
-        with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
+        # Last, so that a database that is refused stays as it was.
+        _keep_write_ahead_log(path)
     except (OSError, ValueError, DBAPIError, sqlite3.Error) as error:
         raise RegistryError(f"the registry {str(path)!r} cannot be opened: {reason(error)}") from error
 
@@ -88,6 +88,17 @@ def refuse_unknown_schema(connection: Connection, scripts: ScriptDirectory) -> N
 def reason(error: Exception) -> str:
     """What the operating system or the database says of it, without the statement."""
     return str(error.orig if isinstance(error, DBAPIError) else error)
+
+
+def _is_busy(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+
+
+@stamina.retry(on=_is_busy, attempts=None, timeout=_BUSY_SECONDS, wait_initial=0.01, wait_max=0.1)
+def _keep_write_ahead_log(path: Path) -> None:
+    # The mode stays with the file. While processes open a new database together, SQLite fails here without waiting.
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _configure(connection: sqlite3.Connection, _record: object) -> None:

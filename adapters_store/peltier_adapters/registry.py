@@ -1,13 +1,13 @@
 """Who owns which adapter versions: the registry."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self, TypeVar, TypeVarTuple
 
-from sqlalchemy import ScalarSelect, Select, delete, insert, select
+from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, and_, delete, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -16,6 +16,9 @@ from peltier_adapters.database import RegistryError, create_engine, database_url
 from peltier_adapters.tables import AdapterRow, VersionRow
 
 __all__ = ["Registry", "RegistryError", "Version"]
+
+Result = TypeVar("Result")
+Columns = TypeVarTuple("Columns")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Registry:
         self._engine = engine
         # SQLite has one writer and wakes those that wait in no order; tasks of this process queue up fairly instead.
         self._turn = asyncio.Lock()
+        self._unfinished: set[asyncio.Task[object]] = set()
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -55,7 +59,8 @@ class Registry:
         return cls(create_engine(database))
 
     async def close(self) -> None:
-        """Closes every connection; nothing may be asked afterwards."""
+        """Finishes what has begun and closes every connection; nothing may be asked afterwards."""
+        await asyncio.gather(*self._unfinished, return_exceptions=True)
         await self._engine.dispose()
 
     async def publish(  # noqa: PLR0913 - what a version is
@@ -66,56 +71,65 @@ class Registry:
         Bytes that already are a live version stay that version. Numbers start at 1 and are never given out twice, not
         even after a deletion.
         """
-        async with self._writing() as connection:
-            existing = _versions().where(
-                AdapterRow.tenant == tenant, AdapterRow.name == name, VersionRow.digest == digest
-            )
-            row = (await connection.execute(existing)).one_or_none()
-            if row is not None:
-                return Version(*row), False
-            adapter_id, number = await _next_number(connection, tenant, name)
-            version = Version(tenant, name, number, digest, size_bytes, preset, manifest, datetime.now(UTC))
-            await connection.execute(
-                insert(VersionRow).values(
-                    adapter_id=adapter_id,
-                    number=number,
-                    digest=digest,
-                    size_bytes=size_bytes,
-                    preset=preset,
-                    manifest=manifest,
-                    created_at=version.created_at,
-                )
-            )
-        return version, True
+        draft = Version(tenant, name, 0, digest, size_bytes, preset, manifest, datetime.now(UTC))
+        return await self._finish(self._publish(draft))
 
     async def versions(self) -> list[Version]:
         """Every live version, by tenant, name and number."""
-        async with self._transaction(self._engine) as connection:
-            rows = await connection.execute(_versions().order_by(AdapterRow.tenant, AdapterRow.name, VersionRow.number))
-            return [Version(*row) for row in rows]
+        ordered = _versions().order_by(AdapterRow.tenant, AdapterRow.name, VersionRow.number)
+        return [Version(*row) for row in await self._finish(self._read(ordered))]
 
     async def digests(self) -> set[str]:
         """The digests of every live version: the blobs that are still needed."""
-        async with self._transaction(self._engine) as connection:
-            return set(await connection.scalars(select(VersionRow.digest)))
+        return {digest for (digest,) in await self._finish(self._read(select(VersionRow.digest)))}
 
     async def delete_adapter(self, tenant: str, name: str) -> int:
         """Deletes every version of the adapter at once; returns how many there were."""
-        async with self._writing() as connection:
-            result = await connection.execute(
-                delete(VersionRow).where(VersionRow.adapter_id == _adapter_id(tenant, name))
-            )
-            return result.rowcount
+        return await self._finish(self._delete(VersionRow.adapter_id == _adapter_id(tenant, name)))
 
     async def delete_version(self, tenant: str, name: str, number: int) -> bool:
         """Deletes one version; returns whether there was one."""
-        async with self._writing() as connection:
-            result = await connection.execute(
-                delete(VersionRow).where(
-                    VersionRow.adapter_id == _adapter_id(tenant, name), VersionRow.number == number
-                )
+        return (
+            await self._finish(
+                self._delete(and_(VersionRow.adapter_id == _adapter_id(tenant, name), VersionRow.number == number))
             )
-            return result.rowcount == 1
+            == 1
+        )
+
+    async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
+        # A caller may be cancelled, a transaction may not: SQLite's thread would go on with the statement, and the
+        # abandoned connection could keep the database locked.
+        task = asyncio.create_task(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return await asyncio.shield(task)
+
+    async def _publish(self, draft: Version) -> tuple[Version, bool]:
+        async with self._writing() as connection:
+            existing = await _find(connection, draft)
+            if existing is not None:
+                return existing, False
+            adapter_id, number = await _next_number(connection, draft)
+            row = insert(VersionRow).values(
+                adapter_id=adapter_id,
+                number=number,
+                digest=draft.digest,
+                size_bytes=draft.size_bytes,
+                preset=draft.preset,
+                manifest=draft.manifest,
+                created_at=draft.created_at,
+            )
+            await connection.execute(row)
+        return replace(draft, number=number), True
+
+    async def _delete(self, condition: ColumnElement[bool]) -> int:
+        async with self._writing() as connection:
+            result = await connection.execute(delete(VersionRow).where(condition))
+        return result.rowcount
+
+    async def _read(self, query: Select[*Columns]) -> Sequence[Row[*Columns]]:
+        async with self._transaction(self._engine) as connection:
+            return (await connection.execute(query)).all()
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:
@@ -150,10 +164,16 @@ def _adapter_id(tenant: str, name: str) -> ScalarSelect[int]:
     return select(AdapterRow.id).where(AdapterRow.tenant == tenant, AdapterRow.name == name).scalar_subquery()
 
 
-async def _next_number(connection: AsyncConnection, tenant: str, name: str) -> tuple[int, int]:
+async def _find(connection: AsyncConnection, draft: Version) -> Version | None:
+    same = and_(AdapterRow.tenant == draft.tenant, AdapterRow.name == draft.name, VersionRow.digest == draft.digest)
+    row = (await connection.execute(_versions().where(same))).one_or_none()
+    return None if row is None else Version(*row)
+
+
+async def _next_number(connection: AsyncConnection, draft: Version) -> tuple[int, int]:
     counted = (
         upsert(AdapterRow)
-        .values(tenant=tenant, name=name, last_number=1)
+        .values(tenant=draft.tenant, name=draft.name, last_number=1)
         .on_conflict_do_update(
             index_elements=[AdapterRow.tenant, AdapterRow.name],
             set_={"last_number": AdapterRow.last_number + 1},
