@@ -24,12 +24,13 @@ def _plain(qkv: Tensor, prefix: tuple[Tensor, Tensor] | None) -> Tensor:
     return (weights @ value).transpose(0, 1).reshape(len(qkv), HIDDEN)
 
 
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("prefix_len", [0, 1, 4])
-@pytest.mark.parametrize("lengths", [(1,), (3, 3), (1, 6, 2, 6), (9, 1)], ids=str)
-def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: int, bert: Backbone):
-    """Each row sees its own tokens and its own prefix, never a neighbour's or a pad."""
+@pytest.mark.parametrize("lengths", [(1,), (3, 3), (40, 40), (1, 6, 2, 6), (9, 1)], ids=str)
+def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: int, training: bool, bert: Backbone):
+    """Each row sees its own tokens and its own prefix, never a neighbour's or a pad, whichever kernel runs."""
     generator = torch.Generator().manual_seed(0)
-    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator)
+    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator).requires_grad_(training)
     drawn = torch.randn(2, len(lengths), HEADS, prefix_len, SIZE, generator=generator)
     prefix = Prefix(drawn[0], drawn[1]) if prefix_len else None
     found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, prefix)
@@ -56,3 +57,14 @@ def test_spans_split_a_batch_without_changing_it(bert: Backbone):
     whole = Span(packed, 0, 5, HEADS).attend(qkv, None)
     spans = [Span(packed, first, last, HEADS) for first, last in ((0, 1), (1, 4), (4, 5))]
     torch.testing.assert_close(torch.cat([span.attend(qkv[span.tokens], None) for span in spans]), whole)
+
+
+def test_gradients_pass_the_padded_view(bert: Backbone):
+    """The gradient of a ragged span is the gradient of each row's own attention."""
+    lengths = (4, 1, 7)
+    qkv = torch.randn(12, 3 * HIDDEN, generator=torch.Generator().manual_seed(3)).requires_grad_()
+    wanted = torch.randn(12, HIDDEN, generator=torch.Generator().manual_seed(4))
+    found = Span(_packed(bert, lengths), 0, 3, HEADS).attend(qkv, None)
+    plain = torch.cat([_plain(piece, None) for piece in qkv.split(lengths)])
+    gradients = [torch.autograd.grad((one * wanted).sum(), qkv)[0] for one in (found, plain)]
+    torch.testing.assert_close(*gradients)

@@ -120,10 +120,11 @@ def test_every_tensor_is_consumed_or_refused(change: Callable[[Tensors], Tensors
     assert words in str(caught.value)
 
 
-def test_a_fine_tuned_classifier_is_refused(tmp_path: Path):
+def test_a_fine_tuned_classifier_is_refused(bert_directory: Path, tmp_path: Path):
     """A checkpoint with a task head of its own is not silently cut down to its encoder."""
-    config = BertConfig(vocab_size=30, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
+    config = BertConfig(vocab_size=200, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
     BertForSequenceClassification(config).save_pretrained(tmp_path)
+    shutil.copy(bert_directory / "tokenizer.json", tmp_path)
     with pytest.raises(BackboneError, match="have no place in a bert encoder, such as 'classifier"):
         load_backbone(str(tmp_path))
 
@@ -172,4 +173,4 @@ def test_parameters_are_counted_once(minilm: Backbone):
 def test_the_chosen_kernels_are_visible(bert: Backbone):
     """/info shows which kernels run."""
     assert bert.kernels["linear"] in ("torch", "onednn-prepacked")
-    assert bert.kernels["attention"] == "sdpa-padded"
+    assert bert.kernels["attention"].startswith("sdpa")
