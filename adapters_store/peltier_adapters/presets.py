@@ -20,16 +20,18 @@ _HEAD: Settings = {"pooling": "auto", "head_hidden": False}
 
 @dataclass(frozen=True)
 class Preset:
-    """One method: where it comes from, its parts in order, and the defaults of its settings."""
+    """One method: its source, the learning rate it is trained with, its parts in order, its settings' defaults."""
 
     name: str
     source: str
+    learning_rate: float
     parts: tuple[str, ...]
     defaults: Settings
 
     def settings(self, overrides: Mapping[str, str]) -> dict[str, Setting]:
         """Defaults with `overrides` parsed by each default's type; unknown names are refused."""
-        known: dict[str, Setting] = {**self.defaults, **_HEAD}
+        known: dict[str, Setting] = dict(self.defaults)
+        known.update(_HEAD)
         for name in overrides:
             if name not in known:
                 raise AdapterError(f"preset {self.name!r} has no setting {name!r}; it has {', '.join(sorted(known))}")
@@ -68,38 +70,43 @@ _BIASES = "query,key,value,attention_output,intermediate,output,pooler"
 PRESETS: Mapping[str, Preset] = {
     preset.name: preset
     for preset in (
-        Preset("houlsby", "Houlsby et al. 2019", ("bottleneck",), _bottleneck(_BOTH, 48, "swish")),
-        Preset("pfeiffer", "UniPELT section 2.2 (after the FFN, normed input)", ("bottleneck",), _PFEIFFER),
+        Preset("houlsby", "Houlsby et al. 2019", 3e-4, ("bottleneck",), _bottleneck(_BOTH, 48, "swish")),
+        Preset("pfeiffer", "UniPELT section 2.2 (after the FFN, normed input)", 1e-4, ("bottleneck",), _PFEIFFER),
         Preset(
             "compacter",
             "Compacter Eq. 5-6",
+            3e-3,
             ("bottleneck",),
             _bottleneck(_BOTH, 24, "gelu_new", map="lphm", norms=True),
         ),
         Preset(
             "compacter++",
             "Compacter section 4 (after the FFN only)",
+            3e-3,
             ("bottleneck",),
             _bottleneck("ffn", 24, "gelu_new", map="lphm", norms=True),
         ),
-        Preset("lora", "LoRA on query and value", ("lora",), {**_LORA, "gated": False}),
-        Preset("prefix", "Prefix tuning", ("prefix",), {**_PREFIX, "gated": False}),
-        Preset("bitfit", "BitFit", ("bias", "norm_bias"), {"sites": _BIASES}),
+        Preset("lora", "LoRA on query and value", 5e-4, ("lora",), {**_LORA, "gated": False}),
+        Preset("prefix", "Prefix tuning", 2e-4, ("prefix",), {**_PREFIX, "gated": False}),
+        Preset("bitfit", "BitFit", 1e-4, ("bias", "norm_bias"), {"sites": _BIASES}),
         Preset(
             "unipelt-ap",
             "UniPELT section 3 (adapter, prefix)",
+            5e-4,
             ("prefix", "bottleneck"),
             {**_PFEIFFER, **_PREFIX, "gated": True},
         ),
         Preset(
             "unipelt-apl",
             "UniPELT section 3 (adapter, prefix, LoRA)",
+            5e-4,
             ("prefix", "lora", "bottleneck"),
             {**_PFEIFFER, **_PREFIX, **_LORA, "gated": True},
         ),
         Preset(
             "adamix",
             "AdaMix section 2 (experts merged)",
+            5e-4,
             ("bottleneck",),
             {**_bottleneck("ffn", 48, "gelu"), **_ADAMIX},
         ),

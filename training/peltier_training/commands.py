@@ -1,0 +1,120 @@
+"""`peltier train` and `peltier evaluate`. torch and transformers are imported when a command runs."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+Columns = Annotated[list[str] | None, typer.Option("--text-column", help="A text column; twice for a pair.")]
+Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
+
+
+def train(  # noqa: PLR0913 - one parameter a flag
+    task: Annotated[str, typer.Option(help="Name of the task and of its adapter.")],
+    train: Annotated[Path, typer.Option(help="Training examples, .jsonl or .csv (.gz too).")],
+    validation: Annotated[Path, typer.Option(help="Validation examples.")],
+    output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
+    preset: Annotated[str, typer.Option(help="The method; see `peltier presets`.")] = "compacter",
+    backbone: Annotated[str, typer.Option(help="A directory, a hub id or minilm.")] = "minilm",
+    text_column: Columns = None,
+    label_column: Annotated[str, typer.Option(help="Column of the label.")] = "label",
+    labels: Annotated[str | None, typer.Option(help="Names for integer labels: a,b,c or a JSON file.")] = None,
+    task_type: Annotated[str, typer.Option(help="classification, multilabel or regression.")] = "classification",
+    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 5,
+    learning_rate: Annotated[float | None, typer.Option(help="Default: the preset's own.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 32,
+    seed: Annotated[int, typer.Option(help="Seeds initialisation, order and routing.")] = 0,
+    warmup: Annotated[float, typer.Option(help="Fraction of the steps with a rising learning rate.")] = 0.06,
+    weight_decay: Annotated[float, typer.Option(help="AdamW weight decay.")] = 0.0,
+    dropout: Annotated[float, typer.Option(help="Dropout before the head.")] = 0.1,
+    max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
+    metric: Annotated[str | None, typer.Option(help="Chooses the best epoch. Default: the task type's own.")] = None,
+    set_: Overrides = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Checkpoints and TensorBoard; default runs/TASK-PRESET-SEED.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="Of the frozen backbone while training: float32 or bfloat16.")] = "float32",
+    json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+) -> None:
+    """Train an adapter on labelled examples and write its artifact."""
+    from peltier_training.labels import parse_names
+    from peltier_training.run import Data, Hyperparameters, Run
+    from peltier_training.train import train as run_training
+
+    names = tuple(parse_names(labels)) if labels is not None else None
+    data = Data(train, validation, tuple(text_column or ["text"]), label_column, names)
+    run = Run(
+        task=task,
+        task_type=task_type,  # type: ignore[arg-type]
+        preset=preset,
+        backbone=backbone,
+        data=data,
+        output=output,
+        directory=directory or Path("runs") / f"{task}-{preset}-{seed}",
+        hyperparameters=Hyperparameters(
+            epochs=epochs,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            seed=seed,
+            warmup=warmup,
+            weight_decay=weight_decay,
+            dropout=dropout,
+            max_length=max_length,
+            metric=metric,
+        ),
+        overrides=_overrides(set_ or []),
+        device=device,
+        dtype=dtype,
+        resume=resume,
+    )
+    manifest = run_training(run)
+    _print(dict(manifest.training.metrics), None, json_output, f"{output}: {preset} for {task}")
+
+
+def evaluate(  # noqa: PLR0913 - one parameter a flag
+    artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")],
+    data: Annotated[Path, typer.Option(help="Labelled examples, .jsonl or .csv (.gz too).")],
+    backbone: Annotated[str, typer.Option(help="A directory, a hub id or minilm.")] = "minilm",
+    text_column: Columns = None,
+    label_column: Annotated[str | None, typer.Option(help="Default: as it was trained.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Measure an artifact on labelled examples, through the server's own forward."""
+    from peltier_adapters.artifact import load_artifact
+    from peltier_backbone.load import load_backbone
+
+    from peltier_training.data import read_examples
+    from peltier_training.evaluation import evaluate as measure
+
+    model = load_backbone(backbone, device=device, dtype=dtype)
+    loaded = load_artifact(artifact, model)
+    trained = loaded.manifest.training.data
+    columns = text_column or trained.get("text_columns") or ["text"]
+    examples = read_examples(data, columns, label_column or trained.get("label_column") or "label")
+    _print(measure(model, loaded, examples), len(examples), json_output, f"{artifact} on {data}")
+
+
+def _overrides(pairs: list[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair!r}")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _print(metrics: dict[str, float], rows: int | None, as_json: bool, title: str) -> None:
+    if as_json:
+        print(json.dumps({"metrics": metrics} | ({"rows": rows} if rows is not None else {})))
+        return
+    table = Table("metric", "value", title=title)
+    for name, value in metrics.items():
+        table.add_row(name, f"{value:.4f}")
+    Console().print(table)
+    if rows is not None:
+        Console().print(f"{rows} rows")

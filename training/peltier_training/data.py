@@ -1,0 +1,92 @@
+"""Labelled examples from JSONL or CSV files, plain or gzipped."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peltier_adapters.manifest import Input
+
+from peltier_training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Example:
+    """One input and its label as the file has it."""
+
+    input: Input
+    label: Any
+
+
+def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
+    """Read `path` (.jsonl or .csv, with .gz too); one text column is a single text, two are a pair.
+
+    A `TrainingError` names the file, the line and the rule that it breaks.
+    """
+    if len(text_columns) not in (1, 2):
+        raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, or two for a pair")
+    examples = [_example(row, f"{path}:{line}", text_columns, label_column) for line, row in _rows(path)]
+    if not examples:
+        raise TrainingError(f"{path} has no examples")
+    return examples
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    kind = Path(path.name.removesuffix(".gz")).suffix
+    if kind not in (".jsonl", ".csv"):
+        raise TrainingError(f"{path} is not a data file; its name must end in .jsonl or .csv, or these with .gz")
+    try:
+        with _open(path) as file:
+            yield from (_json_rows if kind == ".jsonl" else _csv_rows)(path, file)
+    except FileNotFoundError:
+        raise TrainingError(f"{path} does not exist") from None
+    except (OSError, EOFError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        raise TrainingError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _open(path: Path) -> io.TextIOWrapper:
+    binary: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - the wrapper closes it
+    return io.TextIOWrapper(binary, encoding="utf-8", newline="")
+
+
+def _json_rows(path: Path, file: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, text in enumerate(file, 1):
+        if not text.strip():
+            continue
+        try:
+            row = json.loads(text)
+        except ValueError as error:
+            raise TrainingError(f"{path}:{line} is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise TrainingError(f"{path}:{line} is {type(row).__name__}; each line must be a JSON object")
+        yield line, row
+
+
+def _csv_rows(path: Path, file: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(file, strict=True)
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise TrainingError(
+                    f"{path}:{reader.line_num} does not have the {len(reader.fieldnames or ())} columns"
+                )
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise TrainingError(f"{path}:{reader.line_num} is not CSV: {error}") from None
+
+
+def _example(row: dict[str, Any], where: str, text_columns: Sequence[str], label_column: str) -> Example:
+    for column in (*text_columns, label_column):
+        if column not in row:
+            raise TrainingError(f"{where} has no column {column!r}; it has {', '.join(map(repr, row))}")
+    texts = [row[column] for column in text_columns]
+    for column, text in zip(text_columns, texts, strict=True):
+        if not isinstance(text, str) or not text.strip():
+            raise TrainingError(f"{where}: column {column!r} is {text!r}; it must be a text that is not empty")
+    return Example(texts[0] if len(texts) == 1 else (texts[0], texts[1]), row[label_column])

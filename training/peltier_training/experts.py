@@ -1,0 +1,67 @@
+"""AdaMix: several copies of a projection, one drawn at random in each training pass, merged into one for serving.
+
+AdaMix section 2; rulings Q-A3 to Q-A6: routing is per batch, per layer and per projection; evaluation and export use
+the mean of the copies.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from peltier_training.errors import TrainingError
+
+_SHARED = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
+
+
+def named_parameters(tensors: Mapping[str, Tensor]) -> nn.ParameterDict:
+    """Parameters under their served names; a module attribute cannot contain the dot."""
+    return nn.ParameterDict({name.replace(".", "/"): nn.Parameter(tensor) for name, tensor in tensors.items()})
+
+
+def by_name(parameters: nn.ParameterDict) -> dict[str, Tensor]:
+    """The inverse of `named_parameters`."""
+    return {name.replace("/", "."): tensor for name, tensor in parameters.items()}
+
+
+class Experts(nn.Module):
+    """The copies of one projection: its tensors with a leading dimension of M in front of [S, L, …]."""
+
+    def __init__(self, copies: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._copies = named_parameters(copies)
+
+    def forward(self) -> dict[str, Tensor]:
+        """In training one copy per site and layer, weight and bias from the same; in evaluation the mean."""
+        tensors = by_name(self._copies)
+        if not self.training:
+            return {name: copies.mean(0) for name, copies in tensors.items()}
+        num, sites, layers = next(iter(tensors.values())).shape[:3]
+        route = torch.randint(num, (sites, layers))
+        site, layer = torch.arange(sites)[:, None], torch.arange(layers)[None]
+        return {name: copies[route, site, layer] for name, copies in tensors.items()}
+
+
+def routed_sides(share: str) -> tuple[str, ...]:
+    """The projections that have copies when `share` is the shared one."""
+    if share not in _SHARED:
+        raise TrainingError(f"setting 'share' is {share!r}; it must be one of {', '.join(_SHARED)}")
+    return _SHARED[share]
+
+
+def consistency_loss(first: Tensor, second: Tensor, *, multilabel: bool = False) -> Tensor:
+    """Half the symmetric KL divergence of two passes' predictions, each against the other detached (Q-A4).
+
+    Logits are [rows, labels]; the mean is over rows. Independent labels are as many two-way distributions.
+    """
+    one, other = (_log_probabilities(logits, multilabel) for logits in (first, second))
+    forward = F.kl_div(one, other.detach(), reduction="sum", log_target=True)
+    backward = F.kl_div(other, one.detach(), reduction="sum", log_target=True)
+    return 0.5 * (forward + backward) / len(first)
+
+
+def _log_probabilities(logits: Tensor, multilabel: bool) -> Tensor:
+    if multilabel:
+        return torch.stack((F.logsigmoid(logits), F.logsigmoid(-logits)), -1)
+    return logits.log_softmax(-1)

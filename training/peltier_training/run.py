@@ -1,0 +1,103 @@
+"""Everything that one training run is told."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from peltier_adapters.manifest import NAME_PATTERN
+from peltier_adapters.presets import find_preset
+
+from peltier_training import metrics
+from peltier_training.errors import TrainingError
+from peltier_training.labels import TaskType
+
+_AT_LEAST = {
+    "epochs": 1,
+    "batch_size": 1,
+    "max_length": 3,
+    "seed": 0,
+    "warmup": 0.0,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+}
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the examples are and which columns hold what; two text columns are a pair."""
+
+    train: Path
+    validation: Path
+    text_columns: tuple[str, ...]
+    label_column: str
+    labels: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The optimisation. `learning_rate` None is the preset's own, `warmup` a fraction of the steps, `max_length` in
+    tokens, `metric` None the task type's own; the best epoch is kept by it."""
+
+    epochs: int = 5
+    learning_rate: float | None = None
+    batch_size: int = 32
+    seed: int = 0
+    warmup: float = 0.06
+    weight_decay: float = 0.0
+    dropout: float = 0.1
+    max_length: int = 128
+    metric: str | None = None
+
+    def check(self) -> None:
+        """Raise a `TrainingError` for a value that cannot be."""
+        for name, least in _AT_LEAST.items():
+            if getattr(self, name) < least:
+                raise TrainingError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        if self.dropout >= 1 or self.warmup > 1:
+            raise TrainingError(f"dropout is {self.dropout} and warmup {self.warmup}; both are fractions below 1")
+        if self.learning_rate is not None and not self.learning_rate > 0:
+            raise TrainingError(f"learning_rate is {self.learning_rate}; it must be above 0")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events.
+
+    `dtype` is the backbone's while training; the adapter's own parameters are float32."""
+
+    task: str
+    task_type: TaskType
+    preset: str
+    backbone: str
+    data: Data
+    output: Path
+    directory: Path
+    hyperparameters: Hyperparameters = Hyperparameters()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    dtype: str = "float32"
+    resume: bool = False
+
+    @property
+    def learning_rate(self) -> float:
+        """The given one, or the preset's."""
+        return self.hyperparameters.learning_rate or find_preset(self.preset).learning_rate
+
+    @property
+    def metric(self) -> str:
+        """What the best epoch is chosen by."""
+        return self.hyperparameters.metric or metrics.BEST[self.task_type]
+
+    def check(self) -> None:
+        """Refuse before any data or weight is read."""
+        if not re.fullmatch(NAME_PATTERN, self.task):
+            raise TrainingError(f"task {self.task!r} is not a name; a name matches {NAME_PATTERN}")
+        if self.task_type not in metrics.BEST:
+            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(metrics.BEST)}")
+        known = metrics.NAMES[self.task_type]
+        if self.metric not in known:
+            raise TrainingError(f"metric {self.metric!r} is not one of {self.task_type}'s: {', '.join(known)}")
+        if not self.output.parent.is_dir():
+            raise TrainingError(f"output {self.output} cannot be written: its folder does not exist")
+        self.hyperparameters.check()
