@@ -1,0 +1,43 @@
+"""`peltier serve`. Imports torch and the rest only when it runs."""
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peltier_server.settings import load_settings
+
+
+def serve(  # noqa: PLR0913 - one flag each
+    backbone: Annotated[str | None, typer.Option(help="A directory, a hub id, or 'minilm' (the default).")] = None,
+    store: Annotated[Path | None, typer.Option(help="Directory of everything published; default .peltier.")] = None,
+    registry: Annotated[str | None, typer.Option(help="sqlite+aiosqlite:///PATH; default in the store.")] = None,
+    publish: Annotated[Path | None, typer.Option(help="Directory of artifacts to publish at the first start.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind; other than loopback wants an admin key.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 chooses a free one; default 8000.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default auto.")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the backbone; default all.")] = None,
+    max_batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one batch at most.")] = None,
+    max_queue_tokens: Annotated[int | None, typer.Option(help="Tokens that may wait at most.")] = None,
+    device_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters on the device at most.")] = None,
+    host_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters in memory at most.")] = None,
+    drain_seconds: Annotated[float | None, typer.Option(help="How long a stop waits for accepted requests.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
+) -> None:
+    """Serve one backbone and any mix of adapters over HTTP.
+
+    Every setting is also a PELTIER_* variable and a key of the TOML file; flags come first, then variables, then the
+    file. PELTIER_ADMIN_KEY guards every route but /health and /ready.
+    """
+    flags = {name: value for name, value in locals().items() if value is not None}
+    settings = load_settings(flags)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("uvicorn.error", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+    from peltier_server.app import create_app
+    from peltier_server.process import run
+
+    run(create_app(settings), settings)

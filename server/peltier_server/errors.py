@@ -1,0 +1,121 @@
+"""Whatever is raised, as the one body that the contract promises."""
+
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from peltier_adapters.errors import AdapterError, ArtifactError, InputError
+from peltier_backbone.errors import BackboneError
+from peltier_client.errors import (
+    ArtifactRefused,
+    BadRequest,
+    ErrorBody,
+    InvalidInput,
+    MethodNotAllowed,
+    NotFound,
+    PeltierError,
+    ServerError,
+    TooLarge,
+)
+from starlette.exceptions import HTTPException
+
+logger = logging.getLogger(__name__)
+
+_MAX_SHOWN_REASONS = 100
+
+
+class ClientGone(Exception):
+    """The caller hung up, so nobody reads the answer."""
+
+    status = 499
+
+
+def install_handlers(app: FastAPI) -> None:
+    """Makes every error of a route an answer of the contract."""
+    for kind in (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _handle)
+    app.add_exception_handler(ClientGone, _hang_up)
+
+
+def error_response(error: PeltierError, headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP answer that `error` stands for."""
+    extra = dict(headers or {})
+    if error.retry_after is not None:
+        # The header has whole seconds, and 0 would mean at once.
+        extra["retry-after"] = str(max(1, round(error.retry_after)))
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        extra["www-authenticate"] = "Bearer"
+    return JSONResponse(error.body().model_dump(), error.status, extra)
+
+
+def to_wire(error: Exception) -> PeltierError:
+    """The error of the contract for any error that the rooms raise."""
+    match error:
+        case PeltierError():
+            return error
+        case ArtifactError():
+            return ArtifactRefused(f"the artifact is refused: {error}", error.reasons)
+        case InputError():
+            return InvalidInput(str(error))
+        case RequestValidationError():
+            return _from_validation(error)
+        case HTTPException():
+            return _from_http(error)
+        case _:
+            return ServerError("the server failed; its log has the reason under this request's x-request-id")
+
+
+def describe_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that may answer with `errors`, for OpenAPI."""
+    described: dict[int | str, dict[str, Any]] = {}
+    every: tuple[type[PeltierError], ...] = (BadRequest, *errors)
+    for error in every:
+        known = described.setdefault(error.status, {"model": ErrorBody, "description": ""})
+        known["description"] += f"{' · ' if known['description'] else ''}`{error.code}`: {error.__doc__}"
+    return described
+
+
+async def _handle(request: Request, error: Exception) -> Response:
+    wire = to_wire(error)
+    if isinstance(wire, ServerError):
+        logger.error("request %s failed", request.state.request_id, exc_info=error)
+    return error_response(wire, error.headers if isinstance(error, HTTPException) else None)
+
+
+async def _hang_up(request: Request, error: Exception) -> Response:
+    return Response(status_code=ClientGone.status)
+
+
+def _from_http(error: HTTPException) -> PeltierError:
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return NotFound("nothing is at this address; /docs lists what there is")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return MethodNotAllowed(f"this address takes {(error.headers or {}).get('Allow', 'another method')} only")
+        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return TooLarge("the request body is larger than this server accepts")
+        case _:
+            return BadRequest("the request body cannot be read")
+
+
+def _from_validation(error: RequestValidationError) -> PeltierError:
+    problems = error.errors()
+    if problems[0]["type"] == "json_invalid":
+        place = problems[0]["loc"][-1]
+        return BadRequest(f"the body is not JSON: {problems[0]['ctx']['error']} at character {place}")
+    if problems[0]["loc"] == ("body",) and isinstance(problems[0].get("input"), bytes):
+        return BadRequest("the body is not declared as JSON; send it with content-type: application/json")
+    reasons = [_reason(problem) for problem in problems[:_MAX_SHOWN_REASONS]]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return InvalidInput(f"{reasons[0]}{more}", reasons)
+
+
+def _reason(problem: Mapping[str, Any]) -> str:
+    # The first part of a location says query, path or body, which the caller knows.
+    place = ".".join(str(part) for part in problem["loc"][1:])
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    return f"{place or 'the body'}: {message[:1].lower()}{message[1:]}"

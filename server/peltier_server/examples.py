@@ -1,0 +1,44 @@
+"""Artifacts that a new store begins with."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from peltier_adapters.errors import AdapterError
+from peltier_client.errors import PeltierError
+
+from peltier_server.publisher import Publisher
+from peltier_server.settings import SettingsError
+
+logger = logging.getLogger(__name__)
+
+_MARKER = "examples-published"
+
+
+async def publish_examples(directory: Path, store: Path, publisher: Publisher) -> None:
+    """Publishes every artifact in `directory`, once a store: one that was deleted does not come back later.
+
+    One that this backbone refuses is logged and tried again at the next start.
+    """
+    paths = await asyncio.to_thread(_unpublished, directory, store)
+    published = [await _publish(path, publisher) for path in paths]
+    if all(published):
+        await asyncio.to_thread((store / _MARKER).touch)
+
+
+def _unpublished(directory: Path, store: Path) -> list[Path]:
+    if (store / _MARKER).exists():
+        return []
+    if not directory.is_dir():
+        raise SettingsError(f"setting 'publish' is {str(directory)!r}: it is not a directory")
+    return sorted(directory.glob("*.safetensors"))
+
+
+async def _publish(path: Path, publisher: Publisher) -> bool:
+    try:
+        entry, _ = await publisher.publish(await asyncio.to_thread(path.read_bytes))
+    except (PeltierError, AdapterError, OSError) as error:
+        logger.warning("example %s is not published: %s", path, error)
+        return False
+    logger.info("published example %s as version %d", entry.version.name, entry.version.number)
+    return True

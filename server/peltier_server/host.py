@@ -1,0 +1,58 @@
+"""The host tier: parsed artifacts that were used last, up to a number of bytes."""
+
+from collections import OrderedDict
+from typing import Generic, Protocol, TypeVar
+
+from peltier_server.metrics import Metrics
+
+
+class Sized(Protocol):
+    """Something that takes room."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+
+
+T = TypeVar("T", bound=Sized)
+
+
+class HostCache(Generic[T]):
+    """Least recently used out first. What is larger than the whole cache is not kept. Belongs to the event loop."""
+
+    def __init__(self, max_bytes: int, metrics: Metrics) -> None:
+        self._max_bytes = max_bytes
+        self._metrics = metrics
+        self._kept: OrderedDict[str, T] = OrderedDict()
+        self.nbytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: str) -> T | None:
+        """What was put under `key`, if it is still here."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return self._kept.get(key)
+
+    def put(self, key: str, value: T) -> None:
+        """Keep `value`, and let go of others for it."""
+        if key in self._kept or value.nbytes > self._max_bytes:
+            return
+        while self.nbytes + value.nbytes > self._max_bytes:
+            self.drop(next(iter(self._kept)))
+            self._metrics.evictions.labels("host").inc()
+        self._kept[key] = value
+        self.nbytes += value.nbytes
+        self._report()
+
+    def drop(self, key: str) -> None:
+        """Let go of `key` if it is here."""
+        value = self._kept.pop(key, None)
+        if value is not None:
+            self.nbytes -= value.nbytes
+            self._report()
+
+    def _report(self) -> None:
+        self._metrics.adapters.labels("host").set(len(self._kept))
+        self._metrics.adapter_bytes.labels("host").set(self.nbytes)

@@ -1,0 +1,67 @@
+"""What Prometheus scrapes. Names carry their units; every app counts for itself."""
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+
+from peltier_server.batcher import Batch
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
+
+
+class Metrics:
+    """Every counter, histogram and gauge of one app."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        # The client library appends _total to the names of counters.
+        self.requests = Counter("peltier_requests", "Answered requests", ("tenant", "code"), registry=registry)
+        self.request_seconds = _histogram("request_seconds", "From a request to its answer", _SECONDS, registry)
+        self.queue_seconds = _histogram("queue_seconds", "How long a row waited", _SECONDS, registry)
+        self.compute_seconds = _histogram("compute_seconds", "How long a batch was computed", _SECONDS, registry)
+        self.batch_rows = _histogram("batch_rows", "Rows of a batch", _ROWS, registry)
+        self.batch_tokens = _histogram("batch_tokens", "Tokens of a batch", _TOKENS, registry)
+        self.batch_adapters = _histogram("batch_adapters", "Distinct adapters of a batch", _ROWS, registry)
+        self.load_seconds = Histogram(
+            "peltier_adapter_load_seconds",
+            "From the tier named to the device",
+            ("from",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.loads = Counter("peltier_adapter_loads", "Adapters brought to the device", registry=registry)
+        self.evictions = Counter(
+            "peltier_adapter_evictions", "Adapters evicted from a tier", ("tier",), registry=registry
+        )
+        self.cache_requests = Counter(
+            "peltier_adapter_cache_requests", "Where an adapter in demand was found", ("result",), registry=registry
+        )
+        self.adapters = Gauge("peltier_adapters", "Adapters in a tier", ("tier",), registry=registry)
+        self.adapter_bytes = Gauge("peltier_adapter_bytes", "Bytes of adapters in a tier", ("tier",), registry=registry)
+        self.queue_tokens = Gauge("peltier_queue_tokens", "Tokens that wait", ("tenant",), registry=registry)
+        self.uploads = Counter("peltier_uploads", "Uploaded artifacts", ("result",), registry=registry)
+
+    def observe_batch(self, batch: Batch, seconds: float) -> None:
+        """A batch has been computed."""
+        self.compute_seconds.observe(seconds)
+        self.batch_rows.observe(len(batch.tickets))
+        self.batch_tokens.observe(batch.tokens)
+        self.batch_adapters.observe(batch.num_adapters)
+        for ticket in batch.tickets:
+            self.queue_seconds.observe(batch.started_at - ticket.queued_at)
+
+    def follow_queue(self, tenant: str, tokens: Callable[[], float]) -> None:
+        """Ask `tokens` at every scrape."""
+        self.queue_tokens.labels(tenant).set_function(tokens)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """The page in the format that `accept` prefers, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+
+def _histogram(name: str, text: str, buckets: tuple[float, ...], registry: CollectorRegistry) -> Histogram:
+    return Histogram(f"peltier_{name}", text, buckets=buckets, registry=registry)

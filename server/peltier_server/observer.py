@@ -1,0 +1,88 @@
+"""The outermost layer of every request: its identity, its measure, and an answer whatever happens."""
+
+import logging
+import re
+import time
+import uuid
+
+from peltier_client.errors import ServerError, TooLarge
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from peltier_server.catalog import TENANT
+from peltier_server.errors import ClientGone, error_response
+from peltier_server.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+_REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+
+
+class Observer:
+    """Gives each request an `x-request-id` (the caller's own if it is plain text), counts it and times it."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on; what nobody has caught becomes a 500 without a traceback."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        answer = _Answer(request_id, scope, receive, send)
+        started = time.monotonic()
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception:
+            logger.exception("request %s failed", request_id)
+            await answer.fail()
+        finally:
+            self._metrics.requests.labels(TENANT, answer.status).inc()
+            self._metrics.request_seconds.observe(time.monotonic() - started)
+
+
+class _Answer:
+    """What is being sent for one request."""
+
+    def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        self.status = ClientGone.status
+        self._request_id = request_id
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._replaced = False
+        self._started = False
+
+    async def send(self, message: Message) -> None:
+        if self._replaced:
+            return
+        if message["type"] == "http.response.start":
+            self._started = True
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["x-request-id"] = self._request_id
+            if self.status == TooLarge.status and headers.get("content-type", "").startswith("text/plain"):
+                await self._replace_refused_body()
+                return
+        await self._send(message)
+
+    async def fail(self) -> None:
+        """Answers 500, unless an answer has begun: then it breaks off, so that nobody takes it for whole."""
+        if self._started:
+            raise RuntimeError(f"request {self._request_id} failed in the middle of its answer")
+        self.status = ServerError.status
+        message = f"the server failed; its log has the reason under x-request-id {self._request_id}"
+        await self._answer(ServerError(message))
+
+    async def _replace_refused_body(self) -> None:
+        # The framework's own limit of bodies answers in plain text, in the place where no handler can shape it.
+        self._replaced = True
+        await self._answer(TooLarge("the request body is larger than this server accepts"))
+
+    async def _answer(self, error: ServerError | TooLarge) -> None:
+        response = error_response(error, {"x-request-id": self._request_id})
+        await response(self._scope, self._receive, self._send)

@@ -1,0 +1,76 @@
+"""The process around the app: one socket, and an end without losses."""
+
+import socket
+import sys
+import time
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from peltier_server.lifecycle import Lifecycle
+from peltier_server.settings import Settings, SettingsError
+
+_BACKLOG = 2048
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn, but a signal first drains: what was accepted finishes while newcomers read 503, then it exits with 0.
+
+    uvicorn alone would close its socket at once and end by raising the signal again. A second signal ends it now.
+    """
+
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, drain_seconds: float, url: str) -> None:
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self._drain_seconds = drain_seconds
+        self._url = url
+        self._announced = False
+        self._deadline: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to drain."""
+        if self._lifecycle.draining:
+            self.should_exit = self.force_exit = True
+        self._lifecycle.drain()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: announces that the server is ready, or ends it once drained."""
+        lifecycle = self._lifecycle
+        if lifecycle.ready and not self._announced:
+            self._announced = True
+            print(f"Peltier is ready on {self._url} (try {self._url}/docs)", file=sys.stderr, flush=True)
+        if lifecycle.failure is not None:
+            self.should_exit = True
+        if lifecycle.draining:
+            self._end_when_drained()
+        return await super().on_tick(counter)
+
+    def _end_when_drained(self) -> None:
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._drain_seconds
+        if self._lifecycle.idle or now >= self._deadline:
+            # Connections that still send their last answer get the rest of the time.
+            self.config.timeout_graceful_shutdown = max(1, int(self._deadline - now))
+            self.should_exit = True
+
+
+def run(app: FastAPI, settings: Settings) -> None:
+    """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken."""
+    lifecycle: Lifecycle = app.state.lifecycle
+    with _listen(settings.host, settings.port) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, backlog=_BACKLOG)
+        DrainingServer(config, lifecycle, settings.drain_seconds, url).run(sockets=[listener])
+    if lifecycle.failure is not None:
+        raise lifecycle.failure
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None

@@ -1,0 +1,1 @@
+"""Thin functions from HTTP to the rooms."""

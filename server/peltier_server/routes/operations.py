@@ -1,0 +1,85 @@
+"""The server about itself."""
+
+import json
+from importlib.metadata import version as release_of
+
+from fastapi import APIRouter, Request, Response
+from peltier_adapters.manifest import Manifest
+from peltier_backbone.load import DTYPES, Backbone
+from peltier_client.errors import Draining, NotReady, Unauthorized
+from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
+
+from peltier_server.errors import describe_errors
+from peltier_server.metrics import Metrics
+from peltier_server.routes.dependencies import Accepted, AnyTime
+
+_LIMITS = (
+    "max_batch_tokens",
+    "max_batch_rows",
+    "max_queue_tokens",
+    "max_inputs",
+    "max_body_bytes",
+    "max_artifact_bytes",
+    "device_bytes",
+    "host_bytes",
+)
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/health")
+async def health() -> HealthResponse:
+    """Alive, also while loading and draining."""
+    return HealthResponse()
+
+
+@router.get("/ready", responses=describe_errors(NotReady, Draining))
+async def ready(lifecycle: AnyTime) -> ReadyResponse:
+    """Ready to predict; 503 while loading or draining."""
+    lifecycle.service()
+    return ReadyResponse()
+
+
+@router.get("/info", responses=describe_errors(Unauthorized, NotReady, Draining))
+async def info(service: Accepted) -> InfoResponse:
+    """Release, backbone, kernels, limits."""
+    return InfoResponse(
+        version=release_of("peltier"),
+        backbone=_describe(service.backbone),
+        kernels=service.backbone.kernels,
+        limits={name: getattr(service.settings, name) for name in _LIMITS},
+        num_adapters=len(service.catalog),
+    )
+
+
+@router.get("/metrics", response_class=Response, responses=describe_errors(Unauthorized))
+async def metrics(request: Request) -> Response:
+    """Prometheus' page."""
+    kept: Metrics = request.app.state.metrics
+    page, content_type = kept.exposition(request.headers.get("accept", ""))
+    return Response(page, headers={"content-type": content_type})
+
+
+@router.get("/v1/schema/artifact", response_class=Response, responses=describe_errors(Unauthorized))
+async def artifact_schema() -> Response:
+    """The JSON schema of an artifact's manifest."""
+    return Response(_SCHEMA, media_type="application/schema+json")
+
+
+_SCHEMA = json.dumps(Manifest.model_json_schema(), indent=2)
+_DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+def _describe(backbone: Backbone) -> BackboneInfo:
+    config = backbone.config
+    return BackboneInfo(
+        name=backbone.name,
+        family=config.family,
+        fingerprint=backbone.fingerprint,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        max_length=config.max_tokens,
+        device=str(backbone.device),
+        dtype=_DTYPE_NAMES[backbone.dtype],
+    )

@@ -1,0 +1,79 @@
+"""The rooms of a ready server, opened in order and closed in the reverse one."""
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from typing import Self
+
+from peltier_adapters.blobs import Blobs
+from peltier_adapters.registry import Registry
+from peltier_backbone.load import Backbone, load_backbone
+
+from peltier_server.batcher import Batcher
+from peltier_server.catalog import TENANT, Catalog, Entry
+from peltier_server.examples import publish_examples
+from peltier_server.loader import StoreLoader
+from peltier_server.metrics import Metrics
+from peltier_server.predictor import Predictor
+from peltier_server.publisher import Publisher, Store
+from peltier_server.runner import Runner
+from peltier_server.settings import Settings
+from peltier_server.slots import Slots
+
+logger = logging.getLogger(__name__)
+
+_NUM_WORKERS = 4
+
+
+class Service:
+    """Everything that answers requests. `open` loads and starts it; `close` lets what it has accepted finish."""
+
+    def __init__(self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics) -> None:
+        self.settings = settings
+        self.backbone = backbone
+        self.store = store
+        self.catalog = store.catalog
+        self.batcher = Batcher(
+            max_batch_tokens=settings.max_batch_tokens,
+            max_batch_rows=settings.max_batch_rows,
+            max_queue_tokens=settings.max_queue_tokens,
+        )
+        metrics.follow_queue(TENANT, lambda: self.batcher.queued_tokens)
+        self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)
+        self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
+        loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)
+        self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
+        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, settings.max_inputs)
+        self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
+
+    @classmethod
+    async def open(cls, settings: Settings, metrics: Metrics) -> Self:
+        """Loads the backbone, opens the store, starts the runner, publishes the examples."""
+        async with AsyncExitStack() as opened:
+            registry = await Registry.open(settings.registry)
+            opened.push_async_callback(registry.close)
+            blobs = await asyncio.to_thread(Blobs.open, settings.store / "blobs")
+            catalog = Catalog(Entry.of(version) for version in await registry.versions() if version.tenant == TENANT)
+            logger.info("loading backbone %s", settings.backbone)
+            backbone = await asyncio.to_thread(
+                load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
+            )
+            service = cls(settings, backbone, Store(blobs, registry, catalog), metrics)
+            service._runner.start()
+            opened.push_async_callback(service._stop)
+            if settings.publish is not None:
+                await publish_examples(settings.publish, settings.store, service.publisher)
+            opened.pop_all()
+        return service
+
+    async def close(self) -> None:
+        """Computes the rows that wait, then stops; at most `drain_seconds`."""
+        await self._stop()
+        await self.store.registry.close()
+
+    async def _stop(self) -> None:
+        self.batcher.close()
+        await asyncio.to_thread(self._runner.join, self.settings.drain_seconds)
+        await self.slots.close()
+        self._workers.shutdown(wait=False, cancel_futures=True)

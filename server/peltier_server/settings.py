@@ -1,0 +1,145 @@
+"""Every setting of the server: one frozen value, made once and passed down."""
+
+import ipaddress
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+_PREFIX = "PELTIER_"
+# The client commands read these two from the same environment.
+_OF_THE_CLIENT = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
+_MIB = 1024 * 1024
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; the message is one sentence."""
+
+    is_user_error = True
+
+
+class Settings(BaseSettings):
+    """What the server was told. Flags come before `PELTIER_*` variables, those before the TOML file at `config`.
+
+    Sizes are in bytes or tokens as their names say. Below this class nothing reads the environment.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
+
+    config: Path | None = None
+    backbone: str = "minilm"
+    store: Path = Path(".peltier")
+    registry: str = ""
+    publish: Path | None = None
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    admin_key: SecretStr | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    threads: Annotated[int, Field(ge=0)] = 0
+    max_batch_tokens: Count = 4096
+    max_batch_rows: Count = 128
+    max_queue_tokens: Count = 262_144
+    max_inputs: Count = 1024
+    max_body_bytes: Count = 2 * _MIB
+    max_artifact_bytes: Count = 64 * _MIB
+    device_bytes: Count = 1024 * _MIB
+    host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
+    drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What "auto", 0 threads and an empty registry stand for, before the value is frozen."""
+        resolved = dict(given)
+        if resolved.get("device", "auto") == "auto":
+            resolved["device"] = _best_device()
+        if str(resolved.get("threads", 0)) == "0":
+            resolved["threads"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if not resolved.get("registry"):
+            store = Path(resolved.get("store", cls.model_fields["store"].default))
+            resolved["registry"] = f"sqlite+aiosqlite:///{store / 'registry.db'}"
+        return resolved
+
+    @model_validator(mode="after")
+    def _stay_private(self) -> Self:
+        if self.admin_key is None and not _is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host!r} is open to the network and PELTIER_ADMIN_KEY is not set: "
+                "set it, or bind to 127.0.0.1"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, environment, file."""
+        config = init_settings().get("config")
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=config)
+        return init_settings, _StrictEnvironment(settings_cls), toml
+
+
+class _StrictEnvironment(EnvSettingsSource):
+    """The environment, where a misspelt variable is an error instead of silence."""
+
+    def __call__(self) -> dict[str, Any]:
+        known = {f"{_PREFIX}{name}".upper() for name in self.settings_cls.model_fields if name != "config"}
+        for name in sorted(os.environ):
+            if name.startswith(_PREFIX) and name not in known | _OF_THE_CLIENT:
+                raise SettingsError(f"environment variable {name} is unknown; there are {', '.join(sorted(known))}")
+        return super().__call__()
+
+
+def load_settings(flags: Mapping[str, object]) -> Settings:
+    """The settings from `flags` (those given), environment and file; a `SettingsError` names what is wrong."""
+    config = flags.get("config")
+    if isinstance(config, Path) and not config.is_file():
+        raise SettingsError(f"config file {str(config)!r} does not exist")
+    try:
+        return Settings(**dict(flags))  # type: ignore[arg-type]
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"config file {str(config)!r} is not TOML: {error}") from None
+    except ValidationError as error:
+        raise SettingsError("; ".join(_sentence(problem["loc"], problem) for problem in error.errors())) from None
+
+
+def _sentence(location: tuple[int | str, ...], problem: Mapping[str, Any]) -> str:
+    if not location:
+        return str(problem["msg"]).removeprefix("Value error, ")
+    name = ".".join(map(str, location))
+    if problem["type"] == "extra_forbidden":
+        return f"setting {name!r} is unknown; there are {', '.join(sorted(Settings.model_fields))}"
+    return f"setting {name!r} is {problem['input']!r}: {problem['msg']}"
+
+
+def _best_device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,214 @@
+"""Which adapters are on the device: leased while in use, the least recently used out first.
+
+Why a running batch never reads a half-written slot: a bank writes only to a free slot, and a slot becomes free only
+through `Loader.remove`, which is called for an adapter without leases and takes effect between two batches. Every row
+that is queued or being computed is under the lease of its caller, with one exception: a caller that is cancelled gives
+its lease back while its row may be in the batch that runs. That batch ends before the slot is free, and the batches
+after it drop the row, because its future was cancelled before the lease was given back.
+"""
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+from peltier_client.errors import TooLarge
+
+from peltier_server.host import HostCache, Sized
+from peltier_server.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+Tier = Literal["device", "host", "store"]
+A = TypeVar("A", bound=Sized)
+R = TypeVar("R")
+
+_MAX_LOADS = 4
+
+
+class Loader(Protocol[A, R]):
+    """Moves an adapter between the tiers; none of it blocks the event loop."""
+
+    async def fetch(self, digest: str) -> A:
+        """From the store, parsed and checked."""
+
+    async def install(self, artifact: A) -> R:
+        """Into free slots of the device."""
+
+    async def remove(self, resident: R) -> None:
+        """Free its slots, once no running batch reads them."""
+
+
+@dataclass(frozen=True)
+class Lease(Generic[R]):
+    """The right to use an adapter on the device; `tier` is where it was found, and what bringing it here took."""
+
+    resident: R
+    tier: Tier
+    load_seconds: float
+
+
+class _Entry(Generic[R]):
+    """One adapter that is on the device or on its way."""
+
+    def __init__(self, digest: str, tier: Tier) -> None:
+        self.digest = digest
+        self.found_in = tier
+        self.loading: asyncio.Task[R]
+        self.num_leases = 0
+        self.nbytes = 0
+        self.retired = False
+
+    @property
+    def loaded(self) -> bool:
+        return self.loading.done() and not self.loading.cancelled() and self.loading.exception() is None
+
+    @property
+    def evictable(self) -> bool:
+        return self.num_leases == 0 and self.loaded
+
+
+class Slots(Generic[A, R]):
+    """The device tier over the host tier, each up to a number of bytes. Belongs to the event loop.
+
+    An adapter is named by the digest of its bytes, so versions with the same bytes share slots. Loads of one adapter
+    are one load. Where everything is leased, a load waits for a release; loads get their room in the order they asked.
+    """
+
+    def __init__(self, loader: Loader[A, R], *, device_bytes: int, host_bytes: int, metrics: Metrics) -> None:
+        self._loader = loader
+        self._device_bytes = device_bytes
+        self._metrics = metrics
+        self._host: HostCache[A] = HostCache(host_bytes, metrics)
+        self._entries: OrderedDict[str, _Entry[R]] = OrderedDict()
+        self._used_bytes = 0
+        self._num_loads = asyncio.Semaphore(_MAX_LOADS)
+        self._room = asyncio.Lock()
+        self._released = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes on the device, with those that loads have reserved and removals not yet freed."""
+        return self._used_bytes
+
+    @asynccontextmanager
+    async def lease(self, digest: str, artifact: A | None = None) -> AsyncIterator[Lease[R]]:
+        """The adapter on the device until the block ends; `artifact` spares the store where the caller has it.
+
+        Raises what the loader raises, and `TooLarge` for an adapter that the whole device tier cannot hold.
+        """
+        started = time.monotonic()
+        entry, tier = self._enter(digest, artifact)
+        try:
+            # Others may wait for the same load, so a caller who gives up does not end it.
+            resident = await asyncio.shield(entry.loading)
+            seconds = 0.0 if tier == "device" else time.monotonic() - started
+            yield Lease(resident, tier, seconds)
+        finally:
+            self._leave(entry)
+
+    def retire(self, digest: str) -> None:
+        """The adapter is deleted: leases run on, new ones find nothing, the slots are freed after the last."""
+        self._host.drop(digest)
+        entry = self._entries.pop(digest, None)
+        if entry is not None:
+            entry.retired = True
+            self._discard_if_retired(entry)
+
+    async def close(self) -> None:
+        """Ends loads and removals that are under way."""
+        pending = [entry.loading for entry in self._entries.values() if not entry.loading.done()]
+        for task in (*pending, *self._tasks):
+            task.cancel()
+        await asyncio.gather(*pending, *self._tasks, return_exceptions=True)
+
+    def _enter(self, digest: str, artifact: A | None) -> tuple[_Entry[R], Tier]:
+        entry = self._entries.get(digest)
+        if entry is None:
+            kept = self._host.get(digest) if artifact is None else artifact
+            entry = _Entry(digest, "store" if kept is None else "host")
+            entry.loading = asyncio.create_task(self._load(entry, kept))
+            entry.loading.add_done_callback(lambda _: self._loaded(entry))
+            self._entries[digest] = entry
+        self._entries.move_to_end(digest)
+        entry.num_leases += 1
+        tier: Tier = "device" if entry.loaded else entry.found_in
+        self._metrics.cache_requests.labels(tier).inc()
+        return entry, tier
+
+    def _leave(self, entry: _Entry[R]) -> None:
+        entry.num_leases -= 1
+        if self._entries.get(entry.digest) is entry:
+            self._entries.move_to_end(entry.digest)
+        if entry.num_leases == 0:
+            self._released.set()
+            self._discard_if_retired(entry)
+
+    async def _load(self, entry: _Entry[R], artifact: A | None) -> R:
+        started = time.monotonic()
+        async with self._num_loads:
+            if artifact is None:
+                artifact = await self._loader.fetch(entry.digest)
+            if not entry.retired:
+                self._host.put(entry.digest, artifact)
+            await self._reserve(entry, artifact.nbytes)
+            resident = await self._loader.install(artifact)
+        self._metrics.loads.inc()
+        self._metrics.load_seconds.labels(entry.found_in).observe(time.monotonic() - started)
+        return resident
+
+    def _loaded(self, entry: _Entry[R]) -> None:
+        if entry.loaded:
+            self._released.set()
+            self._discard_if_retired(entry)
+        else:
+            if self._entries.get(entry.digest) is entry:
+                del self._entries[entry.digest]
+            self._free(entry)
+        self._report()
+
+    async def _reserve(self, entry: _Entry[R], nbytes: int) -> None:
+        if nbytes > self._device_bytes:
+            raise TooLarge(f"the adapter has {nbytes} bytes; this server keeps {self._device_bytes} on the device")
+        async with self._room:
+            while self._used_bytes + nbytes > self._device_bytes:
+                await self._evict_one()
+            entry.nbytes = nbytes
+            self._used_bytes += nbytes
+
+    async def _evict_one(self) -> None:
+        victim = next((entry for entry in self._entries.values() if entry.evictable), None)
+        if victim is None:
+            self._released.clear()
+            await self._released.wait()
+            return
+        del self._entries[victim.digest]
+        self._metrics.evictions.labels("device").inc()
+        await self._discard(victim)
+
+    def _discard_if_retired(self, entry: _Entry[R]) -> None:
+        if entry.retired and entry.evictable:
+            entry.retired = False  # its last lease and the end of its load may both ask for this
+            task = asyncio.create_task(self._discard(entry))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _discard(self, entry: _Entry[R]) -> None:
+        await self._loader.remove(entry.loading.result())
+        self._free(entry)
+        self._report()
+
+    def _free(self, entry: _Entry[R]) -> None:
+        self._used_bytes -= entry.nbytes
+        entry.nbytes = 0
+        self._released.set()
+
+    def _report(self) -> None:
+        resident = sum(1 for entry in self._entries.values() if entry.loaded)
+        self._metrics.adapters.labels("device").set(resident)
+        self._metrics.adapter_bytes.labels("device").set(self._used_bytes)
