@@ -81,7 +81,13 @@ def predict(task: str, inputs: str | Iterable[str] | Iterable[Pair], options: Pr
         raise InvalidInput("inputs is a tuple of texts: write [(text, pair)] for one pair, or a list for several texts")
     sent = inputs if isinstance(inputs, str) else list(inputs)
     json = _json(PredictRequest, {"inputs": sent, "parameters": options})
-    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", _read_predictions, json=json)
+
+    def read(response: httpx2.Response) -> Predictions:
+        body = _read(response, PredictionBody)
+        _check_count(len(body.predictions), 1 if isinstance(sent, str) else len(sent))
+        return Predictions(body)
+
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
 
 
 def predict_many(
@@ -89,7 +95,13 @@ def predict_many(
 ) -> Request[list[Predictions | PeltierError]]:
     """One input for each of any mix of tasks."""
     requests = [{"task": task, "input": input_, "parameters": options} for task, input_ in items]
-    return Request("POST", "/v1/predict", _read_mixed, json=_json(MixedPredictRequest, {"requests": requests}))
+
+    def read(response: httpx2.Response) -> list[Predictions | PeltierError]:
+        results = _read(response, _MixedBody).results
+        _check_count(len(results), len(requests))
+        return [error_from_detail(r.error) if isinstance(r, ErrorBody) else Predictions(r) for r in results]
+
+    return Request("POST", "/v1/predict", read, json=_json(MixedPredictRequest, {"requests": requests}))
 
 
 def upload(artifact: str | PathLike[str] | bytes, name: str | None) -> Request[AdapterVersion]:
@@ -195,15 +207,9 @@ def _reader(model: type[M]) -> Callable[[httpx2.Response], M]:
     return lambda response: _read(response, model)
 
 
-def _read_predictions(response: httpx2.Response) -> Predictions:
-    return Predictions(_read(response, PredictionBody))
-
-
-def _read_mixed(response: httpx2.Response) -> list[Predictions | PeltierError]:
-    return [
-        error_from_detail(result.error) if isinstance(result, ErrorBody) else Predictions(result)
-        for result in _read(response, _MixedBody).results
-    ]
+def _check_count(num_answers: int, num_inputs: int) -> None:
+    if num_answers != num_inputs:
+        raise UnexpectedAnswer(f"the server gave {num_answers} answers to {num_inputs} inputs")
 
 
 def _read_artifact(response: httpx2.Response) -> bytes:

@@ -41,9 +41,9 @@ class Connection:
             raise InvalidInput(f"timeout {timeout} is not allowed: it is a positive number of seconds")
         headers = {"user-agent": f"peltier-client/{version('peltier')}", "accept": "application/json"}
         if api_key is not None:
-            headers["authorization"] = f"Bearer {_check_api_key(api_key)}"
+            headers["authorization"] = f"Bearer {check_api_key(api_key)}"
         # Waiting for a free connection is this program's own queue, not the server's slowness.
-        return cls(_check_url(url), headers, httpx2.Timeout(timeout, pool=None), max_attempts)
+        return cls(check_url(url), headers, httpx2.Timeout(timeout, pool=None), max_attempts)
 
     def __repr__(self) -> str:
         return f"Connection({self.url!r})"
@@ -99,7 +99,8 @@ def _pause(error: PeltierError) -> bool | float:
     return error.retry_after if error.retry_after <= MAX_RETRY_AFTER_SECONDS else False
 
 
-def _check_url(url: str) -> httpx2.URL:
+def check_url(url: str) -> httpx2.URL:
+    """`url` parsed, or `InvalidInput` where no server can be."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
@@ -109,8 +110,8 @@ def _check_url(url: str) -> httpx2.URL:
     return parsed
 
 
-def _check_api_key(api_key: str) -> str:
+def check_api_key(api_key: str) -> str:
+    """`api_key` if it can be sent, else `InvalidInput`, which does not show it."""
     if _API_KEY.fullmatch(api_key):
         return api_key
-    # The key itself is left out: messages end up in logs.
     raise InvalidInput("the API key is not allowed: it must be printable ASCII without spaces, and not empty")

@@ -74,10 +74,13 @@ def error(status: int, code: str, message: str = "why", **headers: str) -> Answe
 
 
 class PatientServer(ThreadingHTTPServer):
-    """Many connections may arrive at once."""
+    """Many connections may arrive at once, and callers may hang up."""
 
     request_queue_size = 128
     daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass
 
 
 class LittleServer:

@@ -1,0 +1,73 @@
+"""The `peltier` command: where its words come from, and how it ends.
+
+Exit status: 0 done, 1 failed with one line on stderr, 2 wrong usage, 130 interrupted.
+"""
+
+import logging
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from peltier_client import commands
+from peltier_client.plugins import plugin_commands
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"peltier {version('peltier')}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)]
+
+
+def _peltier(version: Version = False) -> None:
+    """One frozen language model, any mix of adapters: train them, publish them, ask them."""
+
+
+def create_command() -> TyperGroup:
+    """The whole command: the client's own words, and those that other packages announce."""
+    app = typer.Typer(callback=_peltier, no_args_is_help=True)
+    panel = "Using a server"
+    app.command("predict", rich_help_panel=panel)(commands.predict)
+    app.command("upload", rich_help_panel=panel)(commands.upload)
+    app.command("list", rich_help_panel=panel)(commands.list_adapters)
+    app.command("delete", rich_help_panel=panel)(commands.delete)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    for command in plugin_commands():
+        if command.name not in group.commands:
+            group.add_command(command)
+    return group
+
+
+def main() -> None:
+    """Run the command line. Errors that users can mend are one line; anything else is a bug and keeps its traceback."""
+    # Without a handler of its own stamina would write of each retry to stderr.
+    logging.getLogger("stamina").addHandler(logging.NullHandler())
+    try:
+        create_command()(prog_name="peltier")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if not _is_user_error(error):
+            raise
+        typer.echo(f"error: {one_line(error)}", err=True)
+        sys.exit(1)
+
+
+def _is_user_error(error: Exception) -> bool:
+    """Errors that say so themselves, and the operating system's about a file that it names."""
+    return getattr(error, "is_user_error", False) or (isinstance(error, OSError) and error.filename is not None)
+
+
+def one_line(error: Exception) -> str:
+    """The sentence of `error`, with the details that it does not already hold."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    message = str(error) or type(error).__name__
+    details = [detail for detail in getattr(error, "details", ()) if detail not in message]
+    return " ".join(f"{message}{': ' if details else ''}{'; '.join(details)}".split())

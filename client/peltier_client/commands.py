@@ -1,0 +1,128 @@
+"""The commands that talk to a server: upload, list, predict, delete."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from peltier_client.client import Client
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import Adapter, Pair, TaskReference, check_name
+from peltier_client.tables import print_adapters, print_predictions
+from peltier_client.transport import DEFAULT_URL, check_api_key, check_url
+
+
+def _checked(check: Callable[[str], object]) -> Callable[[str | None], str | None]:
+    """A rule of the protocol as a rule of the command line: breaking it is wrong usage."""
+
+    def callback(value: str | None) -> str | None:
+        try:
+            if value is not None:
+                check(value)
+        except InvalidInput as error:
+            raise typer.BadParameter(str(error)) from error
+        return value
+
+    return callback
+
+
+Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="The server.", callback=_checked(check_url))]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(envvar="PELTIER_API_KEY", help="The key to show to the server.", callback=_checked(check_api_key)),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Task = Annotated[
+    str, typer.Argument(metavar="TASK", help="name, name@3 or name@alias.", callback=_checked(TaskReference.parse))
+]
+Artifact = Annotated[
+    Path, typer.Argument(metavar="F.safetensors", help="The artifact.", exists=True, dir_okay=False, readable=True)
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TASK", help="The name to publish under, if not the manifest's.", callback=_checked(check_name)
+    ),
+]
+Texts = Annotated[list[str], typer.Argument(metavar="TEXT", help="One or more texts.")]
+Pairs = Annotated[
+    list[str] | None, typer.Option("--pair", metavar="TEXT", help="The other text of a pair, once for each TEXT.")
+]
+
+
+class AdapterList(BaseModel):
+    """What `peltier list --json` prints."""
+
+    adapters: list[Adapter]
+
+
+class Deleted(BaseModel):
+    """What `peltier delete --json` prints."""
+
+    deleted: str
+
+
+def upload(
+    file: Artifact, name: Name = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
+    """Publish an artifact."""
+    with Client(url, api_key) as client:
+        version = client.upload(file, name)
+    if json:
+        _print_json(version)
+    else:
+        typer.echo(f"published {version.name} version {version.version} ({version.preset}, {version.digest})")
+
+
+def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """List the published adapters."""
+    with Client(url, api_key) as client:
+        adapters = list(client.adapters())
+    if json:
+        _print_json(AdapterList(adapters=adapters))
+    elif adapters:
+        print_adapters(adapters)
+    else:
+        typer.echo("no adapters yet; publish one with: peltier upload F.safetensors")
+
+
+def predict(  # noqa: PLR0913 - each is a word of the command line
+    task: Task,
+    texts: Texts,
+    pair: Pairs = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Ask a task about texts."""
+    inputs = _paired(texts, pair)
+    with Client(url, api_key) as client:
+        predictions = client.predict(task, inputs)
+    if json:
+        _print_json(predictions.body)
+    else:
+        print_predictions(texts, predictions)
+
+
+def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Delete an adapter, or one version of it (TASK@3)."""
+    with Client(url, api_key) as client:
+        client.delete(task)
+    if json:
+        _print_json(Deleted(deleted=task))
+    else:
+        typer.echo(f"deleted {task}")
+
+
+def _paired(texts: Sequence[str], pair: Sequence[str] | None) -> list[str] | list[Pair]:
+    if not pair:
+        return list(texts)
+    if len(pair) != len(texts):
+        raise typer.BadParameter(f"{len(texts)} TEXT and {len(pair)} --pair given: each TEXT needs one --pair")
+    return list(zip(texts, pair, strict=True))
+
+
+def _print_json(document: BaseModel) -> None:
+    typer.echo(document.model_dump_json(exclude_none=True))

@@ -1,0 +1,54 @@
+"""What the commands show to people."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from peltier_client.protocol import Adapter
+from peltier_client.results import Prediction, Predictions
+
+
+def print_adapters(adapters: Iterable[Adapter]) -> None:
+    """One line per adapter, from its newest version."""
+    table = Table("name", "version", "preset", "task", "labels", "size", "published")
+    for adapter in adapters:
+        latest = adapter.latest
+        published = f"{latest.created_at.astimezone():%Y-%m-%d %H:%M}"
+        columns = (adapter.name, str(latest.version), latest.preset, latest.task.type, str(len(latest.task.labels)))
+        table.add_row(*columns, _size(latest.size_bytes), published)
+    Console().print(table)
+
+
+def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
+    """One line per text, and who answered."""
+    table = Table("text", "answer", "score")
+    for text, prediction in zip(texts, predictions, strict=True):
+        # Text, because what users write is not rich's markup.
+        table.add_row(Text(text), Text(_answer(prediction)), _score(prediction))
+    console = Console()
+    console.print(table)
+    adapter = predictions.adapter
+    console.print(
+        f"{adapter.name} version {adapter.version} ({adapter.preset}), {predictions.timings_ms.total:.1f} ms",
+        highlight=False,
+    )
+
+
+def _answer(prediction: Prediction) -> str:
+    if prediction.label is not None:
+        return prediction.label
+    if prediction.labels is not None:
+        return ", ".join(prediction.labels) or "none"
+    return f"{prediction.value:.4g}" if prediction.value is not None else "?"
+
+
+def _score(prediction: Prediction) -> str:
+    if prediction.labels is not None and prediction.scores is not None:
+        return ", ".join(f"{prediction.scores[label]:.3f}" for label in prediction.labels)
+    return f"{prediction.score:.3f}" if prediction.score is not None else ""
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:,.0f} KiB"

@@ -1,0 +1,289 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_client import cli, plugins
+
+Refuse = Callable[..., Any]
+
+
+@dataclass
+class Outcome:
+    """How a command ended."""
+
+    status: object
+    out: str
+    err: str
+
+
+class Peltier:
+    """The command, run in this process as if typed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch, self.capsys = monkeypatch, capsys
+
+    def __call__(self, *words: str) -> Outcome:
+        self.monkeypatch.setattr(sys, "argv", ["peltier", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        streams = self.capsys.readouterr()
+        return Outcome(caught.value.code or 0, streams.out, streams.err)
+
+    def announce(self, name: str, value: str) -> None:
+        """Let a package announce a command."""
+        entry_points = [EntryPoint(name, value, plugins.GROUP)]
+        self.monkeypatch.setattr(plugins, "entry_points", lambda group: entry_points)
+
+
+@pytest.fixture
+def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: Any) -> Peltier:
+    """The command, with the little server as its default and a wide terminal."""
+    monkeypatch.setenv("PELTIER_URL", server.url)
+    monkeypatch.setenv("PELTIER_API_KEY", "plt_env")
+    monkeypatch.setenv("COLUMNS", "160")
+    return Peltier(monkeypatch, capsys)
+
+
+def test_predict_for_people(peltier: Peltier, server: Any) -> None:
+    """Each text has its label and score, and who answered is named."""
+    outcome = peltier("predict", "sst2", "a gem of a [film]", "another")
+    assert outcome.status == 0
+    assert "a gem of a [film]" in outcome.out
+    assert outcome.out.count("positive") == 2
+    assert "0.980" in outcome.out
+    assert "sst2 version 1 (compacter), 8.8 ms" in outcome.out
+    assert server.received[0].headers["authorization"] == "Bearer plt_env"
+
+
+@pytest.mark.parametrize(("task", "shown"), [("stsb", "3.7"), ("tags", "a, b")])
+def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: str) -> None:
+    """Values and several labels are shown as well as one label."""
+    assert shown in peltier("predict", task, "text").out
+
+
+def test_predict_for_machines(peltier: Peltier) -> None:
+    """--json prints the answer's body as one document."""
+    document = json.loads(peltier("predict", "sst2", "text", "--json").out)
+    assert document["predictions"] == [
+        {"label": "positive", "score": 0.98, "scores": {"negative": 0.02, "positive": 0.98}}
+    ]
+    assert document["adapter"]["name"] == "sst2"
+
+
+def test_pairs(peltier: Peltier, server: Any) -> None:
+    """Each --pair goes with the text of its rank, and a missing one is wrong usage."""
+    assert peltier("predict", "stsb", "a", "c", "--pair", "b", "--pair", "d").status == 0
+    assert json.loads(server.received[0].body)["inputs"] == [["a", "b"], ["c", "d"]]
+    outcome = peltier("predict", "stsb", "a", "c", "--pair", "b")
+    assert outcome.status == 2
+    assert "each TEXT needs one --pair" in outcome.err
+
+
+def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:
+    """Each says what it did."""
+    path = tmp_path / "film.safetensors"
+    path.write_bytes(b"artifact")
+    assert peltier("upload", str(path), "--name", "sst2").out.startswith("published sst2 version 1 (compacter, sha256:")
+    listed = peltier("list").out
+    assert all(name in listed for name in ("nli", "sst2", "stsb", "compacter", "classification"))
+    assert peltier("delete", "sst2@1").out == "deleted sst2@1\n"
+
+
+def test_every_command_speaks_json(peltier: Peltier, tmp_path: Path) -> None:
+    """One JSON document each."""
+    path = tmp_path / "film.safetensors"
+    path.write_bytes(b"artifact")
+    assert json.loads(peltier("upload", str(path), "--json").out)["version"] == 1
+    assert len(json.loads(peltier("list", "--json").out)["adapters"]) == 3
+    assert json.loads(peltier("delete", "sst2", "--json").out) == {"deleted": "sst2"}
+
+
+def test_an_empty_server_says_what_next(peltier: Peltier, server: Any, answer: Any) -> None:
+    """An empty list is a sentence, not an empty table."""
+    server.planned.append(answer(200, {"adapters": [], "next_cursor": None}))
+    assert "peltier upload" in peltier("list").out
+
+
+def test_a_failure_is_one_line(peltier: Peltier, server: Any, refuse: Refuse) -> None:
+    """The server's sentence and reasons come as one line on stderr, with status 1 and nothing on stdout."""
+    server.planned.append(refuse(422, "artifact_refused", "the artifact\nis refused"))
+    assert peltier("predict", "sst2", "text", "--json") == Outcome(1, "", "error: the artifact is refused: reason\n")
+
+
+def test_retries_are_silent(server: Any, refuse: Refuse) -> None:
+    """Waiting for a full queue writes nothing but the answer."""
+    server.planned.append(refuse(503, "queue_full", retry_after="0"))
+    done = run_in_a_process("list", "--url", server.url)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_server(server: Any) -> None:
+    """A refused connection names the address in one line."""
+    server.close()
+    done = run_in_a_process("list", "--url", server.url)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: no connection to {server.url}: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict",),
+        ("predict", "sst2"),
+        ("predict", "../x", "text"),
+        ("predict", "sst2", "text", "--nonsense"),
+        ("upload", "does-not-exist.safetensors"),
+        ("delete", "sst2@0"),
+        ("list", "--url", "localhost:8000"),
+        ("list", "--api-key", "plt secret"),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage(peltier: Peltier, server: Any, words: tuple[str, ...]) -> None:
+    """Wrong usage has status 2, says something on stderr, sends nothing and shows no key."""
+    outcome = peltier(*words)
+    assert outcome.status == 2
+    assert outcome.err
+    assert not outcome.out
+    assert "secret" not in outcome.err
+    assert not server.received
+
+
+def test_an_unreadable_file_is_named(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What the operating system refuses about a file is one line with the file's name."""
+    path = tmp_path / "film.safetensors"
+    path.write_bytes(b"artifact")
+
+    def refuse_reading(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse_reading)
+    assert peltier("upload", str(path)) == Outcome(1, "", f"error: {path}: Permission denied\n")
+
+
+def test_version(peltier: Peltier) -> None:
+    """--version names the release."""
+    assert peltier("--version") == Outcome(0, f"peltier {version('peltier')}\n", "")
+
+
+def test_help_lists_everything_and_loads_nothing() -> None:
+    """The heavy commands are listed with a line of help each, and neither torch nor a server is imported."""
+    program = (
+        "import atexit, sys; from peltier_client.cli import main;"
+        "heavy = {'torch', 'transformers', 'fastapi', 'peltier_server', 'peltier_adapters', 'peltier_training'};"
+        "atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules)))); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True)
+    for name in ("predict", "upload", "list", "delete", *plugins.KNOWN):
+        assert f" {name} " in done.stdout
+    assert all(known.help in done.stdout for known in plugins.KNOWN.values())
+    assert "loaded: []" in done.stdout
+
+
+def test_the_library_loads_no_command_line() -> None:
+    """Importing the client costs neither typer nor rich nor torch."""
+    program = "import sys, peltier_client; print(sorted({'typer', 'rich', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_brought_command_runs(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A plain typed function becomes a command with its options, help and exit status."""
+    bring(
+        monkeypatch,
+        tmp_path,
+        "def greet(name: str, loud: bool = False):\n    'Say hello.'\n    print('hello', name, loud)",
+    )
+    peltier.announce("greet", "brought:greet")
+    assert peltier("greet", "you", "--loud") == Outcome(0, "hello you True\n", "")
+    assert "Say hello." in peltier("greet", "--help").out
+    assert peltier("greet").status == 2
+    assert " greet " in peltier("--help").out
+
+
+@pytest.mark.parametrize("source", ["import missing_package", "def serve():\n    import missing_package.part"])
+def test_a_missing_extra_is_one_sentence(
+    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str
+) -> None:
+    """Whether at the import or in the call, a missing package names the extra that brings it."""
+    bring(monkeypatch, tmp_path, source)
+    peltier.announce("serve", "brought:serve")
+    sentence = 'error: peltier serve needs missing_package, which is not installed: pip install "peltier[server]"\n'
+    assert peltier("serve") == Outcome(1, "", sentence)
+
+
+def test_errors_that_say_so_are_one_line(peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Any package's exception with is_user_error is a sentence, without the client knowing the package."""
+    bring(
+        monkeypatch,
+        tmp_path,
+        "class E(Exception):\n    is_user_error = True\n\ndef f():\n    raise E('no such preset')",
+    )
+    peltier.announce("f", "brought:f")
+    assert peltier("f") == Outcome(1, "", "error: no such preset\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "bug"),
+    [
+        ("def f():\n    {}['x']", KeyError),
+        ("def f():\n    import json.nonsense", ModuleNotFoundError),
+        ("import peltier_nonsense", ModuleNotFoundError),
+    ],
+)
+def test_a_bug_keeps_its_traceback(
+    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, bug: type[Exception]
+) -> None:
+    """A mistake in the code is not dressed up as the user's."""
+    bring(monkeypatch, tmp_path, source)
+    peltier.announce("f", "brought:f")
+    monkeypatch.setattr(sys, "argv", ["peltier", "f"])
+    with pytest.raises(bug):
+        cli.main()
+
+
+def test_an_announced_command_never_replaces_ours(peltier: Peltier) -> None:
+    """The client's own words keep their meaning."""
+    peltier.announce("list", "brought:nothing")
+    assert "sst2" in peltier("list").out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+def test_interrupting_is_quiet(server: Any, answer: Any) -> None:
+    """Ctrl-C while waiting ends with status 130 and not a word."""
+    asked, release = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        asked.set()
+        release.wait(10)
+
+    server.planned.append(answer(before=hang))
+    words = [sys.executable, "-m", "peltier_client", "list", "--url", server.url]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert asked.wait(10)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    release.set()
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def run_in_a_process(*words: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "peltier_client", *words], capture_output=True, text=True, check=False)
+
+
+def bring(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> None:
+    """Make `brought` an importable module with this source."""
+    (folder / "brought.py").write_text(source)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "brought", raising=False)
