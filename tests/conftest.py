@@ -138,6 +138,7 @@ def _reference(backbone: Backbone) -> BackboneRef:
         fingerprint=backbone.fingerprint,
         hidden_size=config.hidden_size,
         num_layers=config.num_layers,
+        num_parameters=config.num_parameters,
         name=backbone.name,
     )
 

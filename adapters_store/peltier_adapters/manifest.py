@@ -30,6 +30,7 @@ class BackboneRef(_Model):
     fingerprint: Annotated[str, Field(pattern=DIGEST_PATTERN)]
     hidden_size: Annotated[int, Field(ge=1)]
     num_layers: Annotated[int, Field(ge=1)]
+    num_parameters: Annotated[int, Field(ge=1)]
     name: str
 
 
@@ -162,12 +163,17 @@ def _where(location: tuple[int | str, ...]) -> str:
     return ".".join(map(str, location)) or "as a whole"
 
 
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of an artifact file, without loading its weights."""
+def read_file_header(path: Path) -> tuple[Manifest, dict[str, Any]]:
+    """The manifest and the tensor table of an artifact file, without loading its weights."""
     try:
         with path.open("rb") as file:
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            return read_header(start + file.read(min(length, _MAX_HEADER_BYTES)))[0]
+            return read_header(start + file.read(min(length, _MAX_HEADER_BYTES)))
     except OSError as error:
         raise ArtifactError([f"{path} cannot be read: {error.strerror}"]) from None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of an artifact file."""
+    return read_file_header(path)[0]

@@ -13,8 +13,11 @@ _PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokeni
 _PATTERNS += ["special_tokens_map.json"]
 
 
-def find_checkpoint(name: str) -> Path:
-    """The directory that holds backbone `name`: a local directory, `minilm`, or a hub id."""
+def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
+    """The directory that holds backbone `name`: a local directory, `minilm`, or a hub id.
+
+    `config_only` brings no more than the configuration of a hub model, for those who only count.
+    """
     path = Path(name)
     if path.is_dir():
         return path
@@ -23,7 +26,7 @@ def find_checkpoint(name: str) -> Path:
     if path.is_absolute() or name.startswith(".") or name.count("/") > 1:
         raise BackboneError(f"backbone {name!r} is not a directory")
     try:
-        return Path(snapshot_download(name, allow_patterns=_PATTERNS))
+        return Path(snapshot_download(name, allow_patterns=["config.json"] if config_only else _PATTERNS))
     except Exception as error:  # the hub client raises from several libraries' trees
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BackboneError(

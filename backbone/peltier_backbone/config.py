@@ -41,6 +41,15 @@ class BackboneConfig:
         return self.hidden_size // self.num_heads
 
     @property
+    def num_parameters(self) -> int:
+        """Elements of the encoder; BERT's pooler is part of it, RoBERTa's classifiers have none."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        embeddings = (self.vocab_size + self.max_positions + self.num_token_types) * hidden
+        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + hidden
+        pooler = hidden * (hidden + 1) if self.family == "bert" else 0
+        return embeddings + self.num_layers * layer + 2 * hidden * self.num_norms + pooler
+
+    @property
     def num_norms(self) -> int:
         """The embedding norm, then two norms a layer."""
         return 2 * self.num_layers + 1

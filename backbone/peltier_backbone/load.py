@@ -44,11 +44,6 @@ class Backbone:
         """Hash of the weights as they are now in memory, in the compute dtype: it never changes while serving."""
         return fingerprint(self.config, dict(_named_weights(self.model)))
 
-    @property
-    def num_parameters(self) -> int:
-        """Elements of all frozen tensors."""
-        return sum(tensor.numel() for _, tensor in _named_weights(self.model))
-
 
 def resolve_device(device: str) -> torch.device:
     """`auto` is the GPU where there is one; a device that is not there is refused."""

@@ -167,7 +167,7 @@ def test_bfloat16_keeps_the_identity(bert: Backbone, bert_directory: Path):
 
 def test_parameters_are_counted_once(minilm: Backbone):
     """MiniLM's published size."""
-    assert minilm.num_parameters == 22_713_216
+    assert minilm.config.num_parameters == 22_713_216
 
 
 def test_the_chosen_kernels_are_visible(bert: Backbone):

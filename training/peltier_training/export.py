@@ -43,6 +43,7 @@ class Trained:
                 fingerprint=backbone.fingerprint,
                 hidden_size=config.hidden_size,
                 num_layers=config.num_layers,
+                num_parameters=config.num_parameters,
                 name=backbone.name,
             ),
             task=self.task,

@@ -1,0 +1,77 @@
+"""`peltier presets` and `peltier inspect`."""
+
+import json
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from peltier_adapters.manifest import Manifest, read_file_header
+from peltier_adapters.presets import PRESETS
+from peltier_adapters.spec import count_parameters
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def presets(
+    backbone: Annotated[str, typer.Option(help="A directory with a config.json, a hub id or minilm.")] = "minilm",
+    json_output: Json = False,
+) -> None:
+    """List the presets with their parameters on a backbone, without the task head. Loads no weights."""
+    from peltier_backbone.checkpoint import find_checkpoint
+    from peltier_backbone.config import load_config
+
+    config = load_config(find_checkpoint(backbone, config_only=True))
+    total = config.num_parameters
+    rows = []
+    for preset in PRESETS.values():
+        count = count_parameters(preset.compose(preset.settings({}), config, outputs=2), config)
+        rows.append({"preset": preset.name, "parameters": count, "percent": round(100 * count / total, 4)})
+    if json_output:
+        print(json.dumps({"backbone": backbone, "backbone_parameters": total, "presets": rows}))
+        return
+    table = Table("preset", "parameters", "%", "source", title=f"{backbone}: {total:,} parameters")
+    for row in rows:
+        source = PRESETS[str(row["preset"])].source
+        table.add_row(str(row["preset"]), f"{row['parameters']:,}", f"{row['percent']:.3f}", source)
+    Console().print(table)
+
+
+def inspect(
+    artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")], json_output: Json = False
+) -> None:
+    """Show an artifact's manifest, its parameters and its size. Loads no weights."""
+    manifest, tensors = read_file_header(artifact)
+    sizes = {name: prod(entry["shape"]) for name, entry in tensors.items()}
+    head = sum(size for name, size in sizes.items() if name.startswith("head."))
+    body = sum(sizes.values()) - head
+    facts = {
+        "parameters": body,
+        "head_parameters": head,
+        "percent": round(100 * body / manifest.backbone.num_parameters, 4),
+        "bytes": artifact.stat().st_size,
+    }
+    if json_output:
+        print(json.dumps({**facts, "manifest": manifest.model_dump(mode="json")}))
+        return
+    _print_manifest(artifact, manifest, facts)
+
+
+def _print_manifest(path: Path, manifest: Manifest, facts: dict[str, Any]) -> None:
+    task, backbone = manifest.task, manifest.backbone
+    shown = ", ".join(task.labels[:8]) + (", …" if len(task.labels) > 8 else "")
+    table = Table(show_header=False, title=str(path))
+    table.add_row("name", manifest.name)
+    table.add_row("preset", f"{manifest.preset} ({', '.join(part.kind for part in manifest.parts)})")
+    table.add_row("backbone", f"{backbone.name} ({backbone.fingerprint[:19]}…)")
+    table.add_row("task", f"{task.type}, {task.inputs} input, at most {task.max_length} tokens")
+    table.add_row("labels", f"{len(task.labels)}: {shown}")
+    table.add_row("parameters", f"{facts['parameters']:,} ({facts['percent']:.3f} % of the backbone)")
+    table.add_row("head", f"{facts['head_parameters']:,} parameters")
+    table.add_row("file", f"{facts['bytes']:,} bytes, {len(manifest.golden)} golden examples")
+    for name, value in manifest.training.metrics.items():
+        table.add_row(name, f"{value:.4f}")
+    Console().print(table)
