@@ -42,7 +42,10 @@ class Preset:
         """The served parts of an adapter with a head of `outputs` values."""
         kinds = [*self.parts, *(["norm"] if settings.get("norms") else []), "head"]
         if settings["pooling"] == "auto":
-            own = {"bert": {"pooling": "pooler"}, "roberta": {"pooling": "first", "head_hidden": True}}
+            own: dict[str, Settings] = {
+                "bert": {"pooling": "pooler"},
+                "roberta": {"pooling": "first", "head_hidden": True},
+            }
             settings = {**settings, **own[config.family]}
         try:
             parts = tuple(BUILDERS[kind](settings, outputs) for kind in kinds)
