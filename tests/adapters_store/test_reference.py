@@ -1,0 +1,247 @@
+"""Every method against a naive float64 implementation on padded batches, written from the formulas of the papers.
+
+It shares no code with the product: it reads the checkpoint's tensors by their transformers names, builds every weight
+matrix, pads every row and masks.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.artifact import Artifact, read_artifact
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import Row, encode_input, forward
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional as F
+
+TEXTS = ("good", "a bad film", "the plot was not very good , and the actor is dull", "is a is a is a is a is a film")
+ACTIVATIONS = {
+    "relu": lambda x: x.clamp(min=0),
+    "gelu": lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5)),
+    "gelu_new": lambda x: 0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))),
+    "swish": lambda x: x * torch.sigmoid(x),
+}
+
+
+@dataclass
+class Reference:
+    """A post-LN encoder and one adapter. `w` holds the checkpoint, `t` the adapter, both float64."""
+
+    backbone: Backbone
+    artifact: Artifact
+    directory: Path
+
+    def __post_init__(self) -> None:
+        self.config = self.backbone.config
+        self.w = {name: tensor.double() for name, tensor in load_file(self.directory / "model.safetensors").items()}
+        self.t = {name: tensor.double() for name, tensor in self.artifact.tensors.items()}
+        self.parts: dict[str, Any] = {part.kind: part for part in self.artifact.manifest.parts}
+        self.gates: dict[str, list[Tensor]] = {}
+
+    def __call__(self, rows: list[Encoded]) -> Tensor:
+        """Logits, [rows, outputs]."""
+        lengths = torch.tensor([len(row) for row in rows])
+        width = int(lengths.max())
+        self.mask = torch.arange(width) < lengths[:, None]  # [rows, width]
+        ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in rows])
+        types = torch.tensor([[*row.types, *[0] * (width - len(row))] for row in rows])
+        places = torch.arange(width) + (2 if self.config.family == "roberta" else 0)
+        tables = (("word", ids), ("position", places), ("token_type", types))
+        x = sum(self.w[f"embeddings.{name}_embeddings.weight"][index] for name, index in tables)
+        h = self.norm(0, x)
+        for layer in range(self.config.num_layers):
+            h = self.layer(layer, h)
+        return self.head(h)
+
+    def layer(self, i: int, h: Tensor) -> Tensor:
+        name = f"encoder.layer.{i}"
+        query = self.linear(f"{name}.attention.self.query", "query", i, h)
+        key = self.linear(f"{name}.attention.self.key", "key", i, h)
+        value = self.linear(f"{name}.attention.self.value", "value", i, h)
+        context = self.attend(i, query, key, value, h)
+        u = self.linear(f"{name}.attention.output.dense", "attention_output", i, context)
+        a = self.norm(2 * i + 1, self.bottleneck("attention", i, u, h) + h)
+        inner = ACTIVATIONS["gelu"](self.linear(f"{name}.intermediate.dense", "intermediate", i, a))
+        f = self.linear(f"{name}.output.dense", "output", i, inner)
+        return self.norm(2 * i + 2, self.bottleneck("ffn", i, f, a) + a)
+
+    def linear(self, name: str, site: str, i: int, x: Tensor) -> Tensor:
+        """A frozen map with the task's own bias (BitFit) and LoRA."""
+        bias = self.t[f"bias.{site}"][i] if f"bias.{site}" in self.t else self.w[f"{name}.bias"]
+        y = x @ self.w[f"{name}.weight"].T + bias
+        target = {"attention_output": "output", "output": None, "intermediate": None}.get(site, site)
+        lora = self.parts.get("lora")
+        if lora is None or target not in lora.targets:
+            return y
+        k = lora.targets.index(target)
+        scale = self.gate("lora", (k, i), x, target) if lora.gated else lora.alpha / lora.rank
+        return y + scale * (x @ self.t["lora.down"][k, i] @ self.t["lora.up"][k, i])
+
+    def attend(self, i: int, query: Tensor, key: Tensor, value: Tensor, h: Tensor) -> Tensor:
+        rows, heads, size = len(h), self.config.num_heads, self.config.hidden_size // self.config.num_heads
+        visible = self.mask
+        prefix = self.parts.get("prefix")
+        if prefix is not None:
+            scale = self.gate("prefix", (i,), h) if prefix.gated else torch.ones(rows, 1, 1, dtype=torch.float64)
+            key = torch.cat((scale * self.t["prefix.keys"][i], key), 1)
+            value = torch.cat((scale * self.t["prefix.values"][i], value), 1)
+            visible = torch.cat((torch.ones(rows, prefix.length, dtype=torch.bool), visible), 1)
+        query, key, value = (x.view(rows, -1, heads, size).transpose(1, 2) for x in (query, key, value))
+        scores = query @ key.transpose(2, 3) / size**0.5
+        weights = scores.masked_fill(~visible[:, None, None, :], float("-inf")).softmax(-1)
+        return (weights @ value).transpose(1, 2).reshape(rows, -1, heads * size)
+
+    def bottleneck(self, site: str, i: int, y: Tensor, residual: Tensor) -> Tensor:
+        part = self.parts.get("bottleneck")
+        if part is None or site not in part.sites:
+            return y
+        s = part.sites.index(site)
+        x = y if part.input == "output" else self.norm(2 * i + (1 if site == "attention" else 2), y + residual)
+        inner = ACTIVATIONS[part.activation](x @ self.matrix("down", s, i) + self.t["bottleneck.down.bias"][s, i])
+        term = inner @ self.matrix("up", s, i) + self.t["bottleneck.up.bias"][s, i]
+        return y + (self.gate("bottleneck", (s, i), x, site) * term if part.gated else term)
+
+    def matrix(self, side: str, s: int, i: int) -> Tensor:
+        """The map of one side as one dense matrix [in, out]."""
+        kind = self.parts["bottleneck"].map.kind
+        own = {name: self.t.get(f"bottleneck.{side}.{name}") for name in ("weight", "left", "right", "rule")}
+        own = {name: tensor[s, i] for name, tensor in own.items() if tensor is not None}
+        if kind == "dense":
+            return own["weight"]
+        if kind == "lowrank":
+            return own["left"] @ own["right"]
+        rule = own.get("rule", self.t.get("bottleneck.rule"))
+        blocks = own["weight"] if kind == "phm" else own["left"] @ own["right"]
+        return sum(torch.kron(a, b) for a, b in zip(rule, blocks, strict=True))
+
+    def gate(self, part: str, index: tuple[int, ...], x: Tensor, label: str = "") -> Tensor:
+        """The mean over a row's real tokens of sigmoid(x w + b), [rows, 1, 1]."""
+        scores = torch.sigmoid(x @ self.t[f"{part}.gate.weight"][index] + self.t[f"{part}.gate.bias"][index])
+        mean = (scores * self.mask).sum(1) / self.mask.sum(1)
+        self.gates.setdefault(f"{part}.{label}" if label else part, []).append(mean)
+        return mean[:, None, None]
+
+    def norm(self, index: int, x: Tensor) -> Tensor:
+        layer, site = divmod(index - 1, 2)
+        name = (
+            f"encoder.layer.{layer}.{('attention.output', 'output')[site]}.LayerNorm"
+            if index
+            else "embeddings.LayerNorm"
+        )
+        weight, bias = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
+        weight = self.t["norm.weight"][index] if "norm.weight" in self.t else weight
+        bias = self.t["norm.bias"][index] if "norm.bias" in self.t else bias
+        centred = x - x.mean(-1, keepdim=True)
+        return weight * centred / (centred.pow(2).mean(-1, keepdim=True) + self.config.norm_eps).sqrt() + bias
+
+    def head(self, h: Tensor) -> Tensor:
+        head = self.parts["head"]
+        x = h[:, 0]
+        if head.pooling == "mean":
+            x = (h * self.mask[:, :, None]).sum(1) / self.mask.sum(1, keepdim=True)
+        if head.pooling == "pooler":
+            bias = self.t.get("bias.pooler", self.w["pooler.dense.bias"])
+            x = torch.tanh(x @ self.w["pooler.dense.weight"].T + bias)
+        if head.hidden:
+            x = torch.tanh(x @ self.t["head.dense.weight"] + self.t["head.dense.bias"])
+        return x @ self.t["head.weight"] + self.t["head.bias"]
+
+
+CASES: list[tuple[str, dict[str, str]]] = [
+    ("houlsby", {}),
+    ("houlsby", {"bottleneck": "7", "activation": "gelu", "norms": "true"}),
+    ("houlsby", {"map": "lowrank", "rank": "3"}),
+    ("houlsby", {"map": "phm", "n": "2"}),
+    ("houlsby", {"map": "phm", "n": "12", "bottleneck": "24"}),
+    ("pfeiffer", {}),
+    ("pfeiffer", {"sites": "ffn,attention", "norms": "true"}),
+    ("pfeiffer", {"map": "lphm", "n": "2", "rank": "5", "gated": "true"}),
+    ("compacter", {}),
+    ("compacter", {"n": "1", "rank": "4", "bottleneck": "5"}),
+    ("compacter", {"n": "2", "rank": "3", "bottleneck": "96"}),
+    ("compacter", {"n": "6", "norms": "false", "sites": "attention"}),
+    ("compacter++", {}),
+    ("compacter++", {"pooling": "mean", "head_hidden": "true"}),
+    ("compacter++", {"input": "normed"}),
+    ("lora", {}),
+    ("lora", {"targets": "value,output,key,query", "rank": "3", "alpha": "0.5"}),
+    ("lora", {"targets": "output,key", "gated": "true"}),
+    ("prefix", {}),
+    ("prefix", {"length": "1", "gated": "true"}),
+    ("bitfit", {}),
+    ("bitfit", {"sites": "key,intermediate"}),
+    ("unipelt-ap", {}),
+    ("unipelt-ap", {"gated": "false", "pooling": "first"}),
+    ("unipelt-apl", {}),
+    ("unipelt-apl", {"gated": "false"}),
+    ("unipelt-apl", {"norms": "true", "length": "3", "rank": "2", "bottleneck": "6"}),
+    ("adamix", {}),
+]
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def family(request: pytest.FixtureRequest) -> tuple[Backbone, Path]:
+    """A small random backbone and its checkpoint's directory."""
+    return request.getfixturevalue(request.param), request.getfixturevalue(f"{request.param}_directory")
+
+
+@pytest.mark.parametrize(("preset", "overrides"), CASES, ids=str)
+def test_a_method_is_its_formula(
+    preset: str, overrides: dict[str, str], family: tuple[Backbone, Path], make_artifact: Any
+):
+    """Logits and gates of the packed forward are those of the padded float64 formulas, to float32 rounding; and the
+    adapter's body moves them far more than that."""
+    backbone, directory = family
+    labels = ("a", "b", "c")
+    artifact = read_artifact(make_artifact(backbone, preset, overrides=overrides, labels=labels), backbone)
+    encoded = [encode_input(backbone, artifact.manifest.task, text) for text in TEXTS]
+    reference = Reference(backbone, artifact, directory)
+    expected = reference(encoded)
+    resident = Banks(backbone).add(artifact)
+    outputs = forward(backbone, [Row(one, resident) for one in encoded], record_gates=True)
+    found = torch.stack([output.logits for output in outputs]).double()
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+    bare = forward(backbone, [Row(one, resident, bare=True) for one in encoded])
+    assert max(float((one.logits - two).abs().max()) for one, two in zip(bare, expected, strict=True)) > 1e-2
+    _same_gates(reference.gates, [output.gates for output in outputs])
+
+
+def _same_gates(expected: dict[str, list[Tensor]], found: list[dict[str, list[float]] | None]) -> None:
+    for row, gates in enumerate(found):
+        assert (gates or {}).keys() == expected.keys()
+        for label, layers in expected.items():
+            assert gates is not None
+            torch.testing.assert_close(
+                torch.tensor(gates[label], dtype=torch.float64), torch.stack(layers)[:, row], atol=1e-5, rtol=0
+            )
+
+
+def test_pairs_are_read_as_pairs(bert: Backbone, bert_directory: Path, make_artifact: Any):
+    """Token types of a pair reach the formulas."""
+    artifact = read_artifact(make_artifact(bert, "unipelt-apl", inputs="pair"), bert)
+    encoded = [encode_input(bert, artifact.manifest.task, (text, "a film")) for text in TEXTS]
+    resident = Banks(bert).add(artifact)
+    found = torch.stack([output.logits for output in forward(bert, [Row(one, resident) for one in encoded])])
+    expected = Reference(bert, artifact, bert_directory)(encoded)
+    torch.testing.assert_close(found.double(), expected, atol=2e-5, rtol=2e-5)
+
+
+def test_the_reference_is_the_real_backbone(bert: Backbone, bert_directory: Path, make_artifact: Any):
+    """With a LoRA of no effect the formulas above are transformers' model: the reference itself
+    is checked, not only agreed with."""
+    from transformers import BertModel
+
+    artifact = read_artifact(make_artifact(bert, "lora", overrides={"pooling": "first"}), bert)
+    silent = {name: torch.zeros_like(t) if name == "lora.up" else t for name, t in artifact.tensors.items()}
+    encoded = [bert.tokenizer.encode(text) for text in TEXTS[:1]]
+    reference = Reference(bert, Artifact(artifact.manifest, silent, artifact.digest), bert_directory)
+    model = BertModel.from_pretrained(bert_directory).double().eval()
+    with torch.inference_mode():
+        hidden = model(torch.tensor([encoded[0].ids])).last_hidden_state[:, 0]
+    expected = F.linear(hidden, reference.t["head.weight"].T, reference.t["head.bias"])
+    torch.testing.assert_close(reference(encoded), expected, atol=1e-10, rtol=1e-10)
