@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.spec import HeadSpec, PartSpec
+from peltier_adapters.validation import sentences
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
@@ -155,12 +156,7 @@ def parse_manifest(text: object) -> Manifest:
     try:
         return Manifest.model_validate_json(text if isinstance(text, str) else "")
     except ValidationError as error:
-        reasons = [f"manifest {_where(item['loc'])}: {item['msg']}" for item in error.errors()]
-        raise ArtifactError(reasons) from None
-
-
-def _where(location: tuple[int | str, ...]) -> str:
-    return ".".join(map(str, location)) or "as a whole"
+        raise ArtifactError([f"manifest {sentence}" for sentence in sentences(error)]) from None
 
 
 def read_file_header(path: Path) -> tuple[Manifest, dict[str, Any]]:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from peltier_adapters.composition import BUILDERS, Setting, Settings, parse_setting
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec import Parts
+from peltier_adapters.validation import sentences
 
 # Every adapter has a head; "auto" is the family's own pooling: BERT's pooler, RoBERTa's first token and dense layer.
 _HEAD: Settings = {"pooling": "auto", "head_hidden": False}
@@ -50,8 +51,7 @@ class Preset:
         try:
             parts = tuple(BUILDERS[kind](settings, outputs) for kind in kinds)
         except ValidationError as error:
-            reasons = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-            raise AdapterError(f"preset {self.name!r} cannot be built: {reasons}") from None
+            raise AdapterError(f"preset {self.name!r} cannot be built: {'; '.join(sentences(error))}") from None
         problems = [problem for part in parts for problem in part.problems(config)]
         if problems:
             raise AdapterError(f"preset {self.name!r} does not fit this backbone: {'; '.join(problems)}")

@@ -1,0 +1,23 @@
+"""What pydantic refuses, as sentences for people: the thing, its value and the rule."""
+
+import reprlib
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+# Their messages say all there is: no value, or the value already.
+_COMPLETE = ("value_error", "missing", "json_invalid")
+
+
+def sentences(error: ValidationError) -> list[str]:
+    """One sentence a mistake, beginning with the dotted path of the field."""
+    return [_sentence(item) for item in error.errors(include_url=False)]
+
+
+def _sentence(item: ErrorDetails) -> str:
+    where = ".".join(map(str, item["loc"])) or "as a whole"
+    rule = item["msg"].removeprefix("Value error, ")
+    rule = rule[0].lower() + rule[1:]
+    if item["type"] in _COMPLETE:
+        return f"{where}: {rule}"
+    return f"{where} is {reprlib.repr(item['input'])}: {rule}"

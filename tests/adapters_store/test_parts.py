@@ -1,0 +1,173 @@
+"""The hand-checkable vectors of the methods specification, initial distributions, and identities of single parts."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_adapters.parts import Context, init_tensors
+from peltier_adapters.parts.bottleneck import Bottleneck
+from peltier_adapters.parts.gate import Gate
+from peltier_adapters.parts.lora import Lora
+from peltier_adapters.parts.maps import kronecker, prepare
+from peltier_adapters.presets import find_preset
+from peltier_adapters.segments import Segments
+from peltier_adapters.spec import BottleneckSpec, LoraSpec, LphmMap, MapSpec, PhmMap
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+CPU = torch.device("cpu")
+RULE = torch.tensor([[[1.0, 2], [3, 4]], [[0, 1], [-1, 0]]])
+LEFT = torch.tensor([[1.0, 2], [3, -1]])[:, :, None]  # [n, in / n, 1]
+RIGHT = torch.tensor([[1.0, 0, 2], [-1, 1, 0]])[:, None, :]  # [n, 1, out / n]
+MATRIX = torch.tensor([[1.0, 0, 2, -1, 3, 4], [2, 0, 4, 5, -1, 8], [6, -3, 6, 4, 0, 8], [5, 1, 12, 8, 0, 16]])
+X = torch.tensor([[1, -1, 2, 0.5]])
+BIAS = torch.tensor([0, 0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+def _one(tensors: dict[str, Tensor], *, rule: bool = True) -> dict[str, Tensor]:
+    """[group, site, layer, …] of one group, site and layer; a shared rule has the group alone."""
+    return {name: t[None] if name == "rule" and rule else t[None, None, None] for name, t in tensors.items()}
+
+
+def _map(spec: MapSpec, tensors: dict[str, Tensor], tokens: int, shared_rule: bool = True):
+    return prepare(spec, _one(tensors, rule=shared_rule), Segments([tokens], [0], CPU), torch.float32)
+
+
+def test_kronecker_of_vector_1():
+    """The rule's index is the slow one: H of conformance vector 1."""
+    assert torch.equal(kronecker(RULE, LEFT @ RIGHT), MATRIX)
+
+
+def test_compacter_of_vector_1():
+    """y = x H + b in factored form, also as an addition to what is there."""
+    tensors = {"rule": RULE, "left": LEFT, "right": RIGHT, "bias": BIAS}
+    lphm = _map(LphmMap(n=2), tensors, 1)
+    expected = torch.tensor([[13.5, -5.4, 16.2, 6.3, 4.4, 20.5]])
+    torch.testing.assert_close(lphm(X, 0, 0), expected)
+    y = torch.ones(1, 6)
+    lphm.add(y, X, 0, 0)
+    torch.testing.assert_close(y, expected + 1)
+
+
+def test_phm_of_vector_1():
+    """The unfactored map with a rule of its own gives the same product."""
+    tensors = {"rule": RULE, "weight": LEFT @ RIGHT, "bias": BIAS}
+    phm = _map(PhmMap(n=2), tensors, 1, shared_rule=False)
+    torch.testing.assert_close(phm(X, 0, 0), X @ MATRIX + BIAS)
+
+
+@given(
+    n=st.integers(1, 4),
+    rank=st.integers(1, 3),
+    before=st.integers(1, 6),
+    after=st.integers(1, 6),
+    seed=st.integers(0, 99),
+)
+def test_the_factored_map_is_the_kronecker_product(n: int, rank: int, before: int, after: int, seed: int):
+    """Whichever side is wider, the factored evaluation equals the product with the matrix it never builds."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {"rule": (n, n, n), "left": (n, before, rank), "right": (n, rank, after), "bias": (n * after,)}
+    tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    x = torch.randn(5, n * before, generator=generator)
+    expected = x @ kronecker(tensors["rule"], tensors["left"] @ tensors["right"]) + tensors["bias"]
+    torch.testing.assert_close(_map(LphmMap(n=n, rank=rank), tensors, 5)(x, 0, 0), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_gate_of_vector_4(bert: Backbone):
+    """The mean over real tokens alone: .75 for scores ln 3, with a neighbour of zeros that is not averaged in."""
+    context = Context(bert, Segments([2, 1], [0, 0], CPU))
+    tensors = {"gate.weight": torch.ones(1, 1, 1), "gate.bias": torch.zeros(1, 1)}
+    scores = torch.tensor([[3.0], [3.0], [1.0]]).log()
+    torch.testing.assert_close(Gate("x", tensors, context)(scores, 0), torch.tensor([[0.75], [0.5]]))
+
+
+def test_lora_of_vector_5(bert: Backbone):
+    """y = 2 (1 + 2) 3 = 18 beside a column that no target touches."""
+    spec = LoraSpec(targets=("output",), rank=1, alpha=2)
+    tensors = {"down": torch.tensor([1.0, 2]).view(1, 1, 1, 2, 1), "up": torch.tensor([3.0, 0]).view(1, 1, 1, 1, 2)}
+    y = torch.zeros(1, 2)
+    Lora(spec, tensors, Context(bert, Segments([1], [0], CPU))).project(0, "attention_output", torch.ones(1, 2), y)
+    assert y.tolist() == [[18.0, 0.0]]
+
+
+def _initial(preset: str, backbone: Backbone, **overrides: str) -> dict[str, Tensor]:
+    chosen = find_preset(preset)
+    parts = chosen.compose(chosen.settings(overrides), backbone.config, outputs=3)
+    return init_tensors(parts, backbone, torch.Generator().manual_seed(0))
+
+
+def test_compacter_starts_as_the_identity(minilm: Backbone):
+    """Conformance vector 8: the first forward changes a sub-layer's output by less than 1e-5 of it."""
+    chosen = find_preset("compacter")
+    spec = chosen.compose(chosen.settings({}), minilm.config, outputs=2)[0]
+    assert isinstance(spec, BottleneckSpec)
+    own = {name.removeprefix("bottleneck."): t[None] for name, t in _initial("compacter", minilm).items()}
+    part = Bottleneck(spec, own, Context(minilm, Segments([50], [0], CPU)))
+    y = torch.randn(50, 384, generator=torch.Generator().manual_seed(1))
+    changed = part.sublayer(0, "ffn", y.clone(), y, lambda x: x)
+    assert 0 < float((changed - y).abs().max() / y.abs().max()) < 1e-5
+
+
+# Tensor, preset, overrides, and the standard deviation that methods.md section 3 gives for MiniLM's width of 384.
+NORMAL = [
+    ("bottleneck.down.weight", "houlsby", {}, 0.02),
+    ("bottleneck.up.weight", "adamix", {}, 0.02),
+    ("bottleneck.down.rule", "houlsby", {"map": "phm", "n": "12"}, 0.01),
+    ("bottleneck.rule", "compacter", {"n": "12"}, 1e-4),
+    ("prefix.keys", "prefix", {}, 0.02),
+    ("bottleneck.gate.weight", "unipelt-ap", {}, 0.02),
+    ("lora.gate.weight", "unipelt-apl", {}, 0.02),
+    ("head.weight", "lora", {}, 0.02),
+]
+# The bound of a uniform distribution: xavier with gain sqrt 2 per slice, or LoRA's 1 / sqrt(in).
+UNIFORM = [
+    ("bottleneck.down.left", "compacter", {}, (12 / (96 + 1)) ** 0.5),
+    ("bottleneck.down.right", "compacter", {}, (12 / (1 + 6)) ** 0.5),
+    ("bottleneck.up.left", "compacter", {}, (12 / (6 + 1)) ** 0.5),
+    ("bottleneck.up.right", "compacter", {}, (12 / (1 + 96)) ** 0.5),
+    ("bottleneck.down.weight", "houlsby", {"map": "phm", "n": "12"}, (12 / (32 + 4)) ** 0.5),
+    ("bottleneck.down.left", "houlsby", {"map": "lowrank"}, (12 / (384 + 1)) ** 0.5),
+    ("lora.down", "lora", {}, 384**-0.5),
+]
+
+
+@pytest.mark.parametrize(("tensor", "preset", "overrides", "std"), NORMAL, ids=str)
+def test_normal_draws(tensor: str, preset: str, overrides: dict[str, str], std: float, minilm: Backbone):
+    """Mean 0 and the published deviation, each to five standard errors."""
+    values = _initial(preset, minilm, **overrides)[tensor]
+    error = values.numel() ** -0.5
+    assert abs(float(values.mean())) < 5 * std * error
+    assert abs(float(values.std()) / std - 1) < 5 * error
+    assert float(values.abs().max()) > 2 * std
+
+
+@pytest.mark.parametrize(("tensor", "preset", "overrides", "bound"), UNIFORM, ids=str)
+def test_uniform_draws(tensor: str, preset: str, overrides: dict[str, str], bound: float, minilm: Backbone):
+    """Within the published bound, and filling it."""
+    values = _initial(preset, minilm, **overrides)[tensor]
+    assert 0.97 * bound < float(values.abs().max()) <= bound
+    assert abs(float(values.std()) / (bound / 3**0.5) - 1) < 5 * values.numel() ** -0.5
+
+
+@pytest.mark.parametrize("preset", ["houlsby", "compacter", "unipelt-apl"])
+def test_new_biases_are_zero(preset: str, bert: Backbone):
+    """Biases of maps, gates and the head start at zero, and so does LoRA's up map."""
+    tensors = _initial(preset, bert)
+    zero = [name for name in tensors if name.endswith("bias") and not name.startswith("norm")]
+    assert len(zero) >= 3
+    assert not any(tensors[name].any() for name in [*zero, *(["lora.up"] if "lora.up" in tensors else [])])
+
+
+def test_replaced_values_start_as_the_backbones(bert: Backbone):
+    """Biases and norms begin where the frozen ones are."""
+    tensors = _initial("bitfit", bert) | _initial("compacter", bert)
+    layers = bert.model.layers
+    assert torch.equal(tensors["bias.output"], torch.stack([layer.output.bias for layer in layers]))
+    assert torch.equal(tensors["bias.key"][2], layers[2].query_key_value.bias[48:96])
+    assert torch.equal(tensors["norm.weight"][6], layers[2].output_norm.weight)
+
+
+def test_the_same_seed_draws_the_same_tensors(bert: Backbone):
+    """Training is reproducible from its seed."""
+    one, other = _initial("unipelt-apl", bert), _initial("unipelt-apl", bert)
+    assert all(torch.equal(one[name], other[name]) for name in one)

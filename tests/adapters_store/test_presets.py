@@ -1,0 +1,141 @@
+"""Presets are data: counts of the papers, settings by name, clear refusals."""
+
+import subprocess
+import sys
+
+import pytest
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets import PRESETS, find_preset
+from peltier_adapters.spec import count_parameters, tensor_shapes
+from peltier_backbone.config import BackboneConfig
+
+SIZES = {"vocab_size": 30522, "max_positions": 512, "num_token_types": 2, "pad_token_id": 0, "norm_eps": 1e-12}
+BASE = BackboneConfig(family="bert", hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072, **SIZES)
+LARGE = BackboneConfig(family="roberta", hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096, **SIZES)
+GATES = 12 * 769
+
+
+def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **overrides: str) -> int:
+    chosen = find_preset(preset)
+    parts = chosen.compose(chosen.settings(overrides), config, outputs=2)
+    return count_parameters(parts, config, head=head)
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "count"),
+    [
+        ("houlsby", {}, 1_789_056),
+        ("pfeiffer", {}, 894_528),
+        ("lora", {}, 294_912),
+        ("prefix", {}, 184_320),
+        ("bitfit", {}, 102_912),
+        ("unipelt-ap", {}, 1_097_304),
+        ("unipelt-apl", {}, 1_410_672),
+        ("unipelt-ap", {"gated": "false"}, 1_078_848),
+        ("unipelt-apl", {"gated": "false"}, 1_373_760),
+        ("pfeiffer", {"gated": "true"}, 894_528 + GATES),
+        ("lora", {"gated": "true"}, 294_912 + 2 * GATES),
+        ("compacter", {"norms": "false"}, 57_088),
+        ("compacter", {}, 95_488),
+        ("compacter++", {"norms": "false"}, 28_576),
+        ("compacter", {"norms": "false", "map": "lowrank"}, 57_024),
+        ("houlsby", {"map": "phm", "n": "12", "bottleneck": "24"}, 175_680),
+        ("adamix", {}, 894_528),
+    ],
+    ids=str,
+)
+def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int):
+    """The serving counts of methods.md 5.5 and 8.1, without the head, as the papers count."""
+    assert _count(preset, **overrides) == count
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "count"),
+    [("adamix", {"bottleneck": "16"}, 811_392), ("adamix", {}, 2_385_024), ("lora", {}, 786_432)],
+    ids=str,
+)
+def test_counts_on_roberta_large(preset: str, overrides: dict[str, str], count: int):
+    """The counts of methods.md 5.6."""
+    assert _count(preset, LARGE, **overrides) == count
+
+
+def test_heads_are_counted_on_request():
+    """BERT's head is one layer over the pooler, RoBERTa's two."""
+    assert _count("lora", head=True) - _count("lora") == 1_538
+    assert _count("lora", LARGE, head=True) - _count("lora", LARGE) == 1024 * 1024 + 1024 + 2 * 1024 + 2
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_fits_both_families(preset: str):
+    """Composed parts name each tensor once and end in a head."""
+    for config in (BASE, LARGE):
+        chosen = find_preset(preset)
+        parts = chosen.compose(chosen.settings({}), config, outputs=5)
+        assert parts[-1].kind == "head"
+        assert len(tensor_shapes(parts, config)) == sum(len(part.shapes(config)) for part in parts)
+
+
+def test_settings_keep_the_type_of_their_default():
+    """Text from the command line becomes what the preset holds."""
+    settings = find_preset("unipelt-apl").settings({"gated": "False", "rank": "4", "alpha": "2", "targets": "key"})
+    assert (settings["gated"], settings["rank"], settings["alpha"], settings["targets"]) == (False, 4, 2.0, "key")
+
+
+def test_an_unknown_preset_is_answered_with_those_there_are():
+    """The sentence lists every preset."""
+    with pytest.raises(AdapterError, match=r"^preset 'compactor' is unknown; it is one of houlsby, .*, adamix$"):
+        find_preset("compactor")
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "words"),
+    [
+        ("lora", {"n": "4"}, "preset 'lora' has no setting 'n'; it has alpha,"),
+        ("lora", {"rank": "four"}, "setting 'rank' is 'four'; it must be an integer"),
+        ("lora", {"rank": "4.5"}, "setting 'rank' is '4.5'; it must be an integer"),
+        ("lora", {"alpha": "big"}, "setting 'alpha' is 'big'; it must be a number"),
+        ("lora", {"gated": "maybe"}, "setting 'gated' is 'maybe'; it must be true or false"),
+        ("lora", {"rank": "0"}, "rank is 0: input should be greater than or equal to 1"),
+        ("lora", {"rank": "5000"}, "rank is 5000: input should be less than or equal to 4096"),
+        ("lora", {"alpha": "nan"}, "alpha is nan: input should be a finite number"),
+        ("lora", {"alpha": "-1"}, "alpha is -1.0: input should be greater than 0"),
+        ("lora", {"targets": ""}, "targets is (): tuple should have at least 1 item"),
+        ("lora", {"targets": "query,query"}, "name one projection twice"),
+        ("lora", {"targets": "ffn"}, "targets.0 is 'ffn': input should be 'query'"),
+        ("lora", {"pooling": "max"}, "pooling is 'max': input should be 'pooler'"),
+        ("prefix", {"length": "0"}, "length is 0: "),
+        ("bitfit", {"sites": "embeddings"}, "sites.0 is 'embeddings': "),
+        ("houlsby", {"map": "dens"}, "setting 'map' is 'dens'; it must be one of dense, lowrank, phm, lphm"),
+        ("houlsby", {"activation": "tanh"}, "activation is 'tanh': input should be 'relu'"),
+        ("houlsby", {"sites": "ffn,ffn"}, "name one site twice"),
+        ("houlsby", {"bottleneck": "0"}, "size is 0: "),
+        ("compacter", {"n": "7"}, "n = 7 must divide the hidden size 768"),
+        ("compacter", {"n": "16"}, "n = 16 must divide the bottleneck size 24"),
+        ("compacter", {"n": "0"}, "n is 0: "),
+        ("compacter", {"n": "24", "rank": "2"}, "n * n * rank = 1152 must not exceed the hidden size 768"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_named(preset: str, overrides: dict[str, str], words: str):
+    """One sentence with the setting, its value and the rule."""
+    with pytest.raises(AdapterError) as caught:
+        _count(preset, **overrides)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
+    """RoBERTa's head does not read the pooler, so its bias would be dead weight."""
+    assert not any("pooler" in name for name in tensor_shapes(_parts("bitfit", LARGE), LARGE))
+    assert "bias.pooler" in tensor_shapes(_parts("bitfit", BASE), BASE)
+
+
+def _parts(preset: str, config: BackboneConfig):
+    chosen = find_preset(preset)
+    return chosen.compose(chosen.settings({}), config, outputs=2)
+
+
+def test_presets_need_no_torch():
+    """`peltier presets` answers at once."""
+    program = "import sys, peltier_adapters.presets; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
