@@ -2,6 +2,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from peltier_adapters.blobs import Blobs, digest_of
-from peltier_adapters.database import MIGRATIONS, database_url
+from peltier_adapters.database import MIGRATIONS, _keep_write_ahead_log, database_url
 from peltier_adapters.registry import Registry, RegistryError, Version
 
 
@@ -252,6 +253,17 @@ def test_processes_can_open_a_new_database_at_the_same_moment(url: str) -> None:
     """Replicas that start together migrate it once, and none of them fails."""
     processes = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
+
+
+def test_the_write_ahead_log_waits_for_another_writer(tmp_path: Path) -> None:
+    """SQLite refuses at once to change the mode while another process writes; opening tries again until it may."""
+    with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None, check_same_thread=False)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, writer.execute, ["ROLLBACK"])
+        release.start()
+        _keep_write_ahead_log(tmp_path / "registry.db")
+        release.join()
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 async def open_and_close(url: str) -> None:
