@@ -1,0 +1,10 @@
+"""What the adapter suites share: a backbone of each family."""
+
+import pytest
+from peltier_backbone.load import Backbone
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def backbone(request: pytest.FixtureRequest) -> Backbone:
+    """Each of the small random backbones in turn."""
+    return request.getfixturevalue(request.param)

@@ -1,0 +1,279 @@
+"""The contract that every preset keeps on every backbone."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from peltier_adapters.artifact import read_artifact, to_bytes
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.batch import Row, RowOutput, encode_input, forward
+from peltier_adapters.errors import ArtifactError
+from peltier_adapters.golden import check_golden
+from peltier_adapters.presets import PRESETS
+from peltier_backbone.load import Backbone, load_backbone
+from torch import Tensor
+
+MakeArtifact = Callable[..., bytes]
+TEXTS = (
+    "a good film",
+    "bad",
+    "the plot was not very good , and the actor is dull and the film is not good and not very bad",
+    "is the actor good ?",
+    "dull and bad , bad and dull",
+)
+# Another size of every kind of part, so that signatures differ within a method.
+OTHER = {
+    "houlsby": {"bottleneck": "5"},
+    "pfeiffer": {"bottleneck": "7", "map": "lowrank", "rank": "2"},
+    "compacter": {"n": "2", "rank": "2", "bottleneck": "6"},
+    "compacter++": {"bottleneck": "12", "norms": "false"},
+    "lora": {"rank": "3", "targets": "query,output"},
+    "prefix": {"length": "3"},
+    "bitfit": {"sites": "value,output"},
+    "unipelt-ap": {"length": "4", "bottleneck": "9"},
+    "unipelt-apl": {"length": "2", "rank": "5", "gated": "false"},
+    "adamix": {"bottleneck": "11", "pooling": "mean"},
+}
+
+
+@pytest.fixture(scope="module")
+def zoo(make_artifact: MakeArtifact) -> Callable[[Backbone], dict[str, Resident]]:
+    """Residents of every preset: `name`, `name/twin` of the same signature, `name/other` of another."""
+    known: dict[tuple[str, torch.dtype], dict[str, Resident]] = {}
+
+    def residents(backbone: Backbone) -> dict[str, Resident]:
+        key = (backbone.fingerprint, backbone.dtype)
+        if key not in known:
+            banks = Banks(backbone)
+            known[key] = {
+                label: banks.add(read_artifact(data, backbone))
+                for preset in PRESETS
+                for label, data in (
+                    (preset, make_artifact(backbone, preset)),
+                    (f"{preset}/twin", make_artifact(backbone, preset, seed=1, labels=("a", "b", "c"))),
+                    (f"{preset}/other", make_artifact(backbone, preset, seed=2, overrides=OTHER[preset])),
+                )
+            }
+        return known[key]
+
+    return residents
+
+
+def _rows(backbone: Backbone, residents: Sequence[Resident | None]) -> list[Row]:
+    """One row a resident, each with another text."""
+    encoded = [backbone.tokenizer.encode(TEXTS[number % len(TEXTS)]) for number in range(len(residents))]
+    return [Row(one, resident) for one, resident in zip(encoded, residents, strict=True)]
+
+
+def _alone(backbone: Backbone, rows: Sequence[Row]) -> list[RowOutput]:
+    return [forward(backbone, [row])[0] for row in rows]
+
+
+def _same(found: Sequence[RowOutput], expected: Sequence[RowOutput], tolerance: float = 1e-5) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert float((one.logits - other.logits).abs().max()) < tolerance
+        assert int(one.logits.argmax()) == int(other.logits.argmax())
+
+
+@pytest.mark.parametrize("second", PRESETS)
+@pytest.mark.parametrize("first", PRESETS)
+def test_a_mixed_batch_equals_each_row_alone(
+    first: str, second: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
+):
+    """Any two methods in one batch, in this order, with twins, other sizes, other lengths and a row without an
+    adapter beside them, answer as each row does alone."""
+    residents = zoo(backbone)
+    rows = _rows(
+        backbone,
+        [
+            residents[first], residents[second], None, residents[f"{first}/other"], residents[f"{second}/twin"],
+            residents[first], residents[f"{second}/other"],
+        ],
+    )  # fmt: skip
+    _same(forward(backbone, rows), _alone(backbone, rows))
+
+
+def test_all_methods_share_one_batch(backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
+    """Thirty residents of ten methods and rows without an adapter, in both orders."""
+    rows = _rows(backbone, [None, *zoo(backbone).values(), None])
+    expected = _alone(backbone, rows)
+    _same(forward(backbone, rows), expected)
+    _same(forward(backbone, rows[::-1]), expected[::-1])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_long_neighbours_change_nothing(
+    preset: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]
+):
+    """A one-token text answers the same beside the longest rows there are, of its own adapter and of others."""
+    residents = zoo(backbone)
+    longest = backbone.tokenizer.encode("a " * 200, max_tokens=backbone.config.max_tokens)
+    short = Row(backbone.tokenizer.encode("bad"), residents[preset])
+    crowd = [Row(longest, residents[name]) for name in (preset, "prefix", "compacter", "unipelt-apl")]
+    _same(forward(backbone, [*crowd[:2], short, *crowd[2:]])[2:3], forward(backbone, [short]))
+
+
+@pytest.mark.parametrize("preset", ["unipelt-ap", "unipelt-apl"])
+def test_gates_do_not_see_the_batch(preset: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
+    """Gates average over a row's own tokens, so they are the same in any batch."""
+    residents = zoo(backbone)
+    rows = _rows(backbone, [residents[preset], residents["lora"], residents[f"{preset}/twin"], residents[preset]])
+    together = forward(backbone, rows, record_gates=True)
+    assert not together[1].gates
+    for number in (0, 2, 3):
+        alone = forward(backbone, [rows[number]], record_gates=True)[0].gates
+        assert together[number].gates is not None
+        assert together[number].gates == {
+            part: pytest.approx(layers, abs=1e-6) for part, layers in (alone or {}).items()
+        }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_saving_and_loading_is_bit_equal(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
+    """The same manifest, tensors and bytes come back, so the digest is an identity."""
+    data = make_artifact(backbone, preset)
+    artifact = read_artifact(data, backbone)
+    assert to_bytes(artifact.manifest, artifact.tensors) == data
+    again = read_artifact(to_bytes(artifact.manifest, artifact.tensors), backbone)
+    assert again.manifest == artifact.manifest
+    assert again.digest == artifact.digest
+    assert all(torch.equal(again.tensors[name], tensor) for name, tensor in artifact.tensors.items())
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_wrong_tensor_is_a_reason(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
+    """A missing, an unknown and a misshapen tensor are all named at once."""
+    artifact = read_artifact(make_artifact(backbone, preset), backbone)
+    tensors = dict(artifact.tensors)
+    missing, misshapen = sorted(tensors)[:2]
+    tensors["bottleneck.side"] = torch.ones(3)
+    tensors[misshapen] = tensors.pop(missing)[..., None]
+    with pytest.raises(ArtifactError) as caught:
+        read_artifact(to_bytes(artifact.manifest, tensors), backbone)
+    reasons = "\n".join(caught.value.reasons)
+    assert len(caught.value.reasons) == 3
+    assert f"tensor {missing!r} is missing" in reasons
+    assert "tensor 'bottleneck.side' belongs to no part" in reasons
+    assert f"tensor {misshapen!r} has shape" in reasons
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_values_that_are_not_finite_are_refused(preset: str, value: float, bert: Backbone, make_artifact: MakeArtifact):
+    """Every tensor with such a value is named."""
+    artifact = read_artifact(make_artifact(bert, preset), bert)
+    broken = {name: tensor.clone() for name, tensor in artifact.tensors.items()}
+    for tensor in broken.values():
+        tensor.view(-1)[-1] = value
+    with pytest.raises(ArtifactError) as caught:
+        read_artifact(to_bytes(artifact.manifest, broken), bert)
+    assert len(caught.value.reasons) == len(broken)
+    assert "NaN or infinite" in caught.value.reasons[0]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_true_artifact_proves_itself(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
+    """Its golden examples are reproduced."""
+    resident = Banks(backbone).add(read_artifact(make_artifact(backbone, preset), backbone))
+    assert check_golden(backbone, resident) == []
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_changed_tensor_is_found_out(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
+    """Whichever tensor of the body or head is another adapter's, the golden examples tell."""
+    artifact = read_artifact(make_artifact(backbone, preset), backbone)
+    other = read_artifact(make_artifact(backbone, preset, seed=7), backbone)
+    banks = Banks(backbone)
+    for name in _telling(artifact.tensors):
+        changed = read_artifact(to_bytes(artifact.manifest, {**artifact.tensors, name: other.tensors[name]}), backbone)
+        assert check_golden(backbone, banks.add(changed)), name
+
+
+def _telling(tensors: dict[str, Tensor]) -> list[str]:
+    """All but the key biases: a constant added to all scores of a query leaves the softmax as it is."""
+    return [name for name in tensors if name != "bias.key"]
+
+
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - {"prefix", "unipelt-ap", "unipelt-apl"}))
+def test_an_adapter_without_effect_is_refused(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
+    """Up maps of zero, or the backbone's own biases and norms: the answer is the bare backbone's, whatever it is."""
+    from peltier_adapters.parts import init_tensors
+
+    artifact = read_artifact(make_artifact(backbone, preset), backbone)
+    idle = dict(artifact.tensors) | {
+        name: torch.zeros_like(tensor) if name.startswith(("bottleneck.up", "lora.up")) else tensor
+        for name, tensor in init_tensors(artifact.manifest.parts, backbone, torch.Generator()).items()
+        if not name.startswith("head")
+    }
+    manifest = artifact.manifest
+    resident = Banks(backbone).add(read_artifact(to_bytes(manifest, idle), backbone))
+    rows = [Row(encode_input(backbone, manifest.task, golden.input), resident) for golden in manifest.golden]
+    golden = tuple(
+        old.model_copy(update={"output": tuple(new.logits.tolist())})
+        for old, new in zip(manifest.golden, forward(backbone, rows), strict=True)
+    )
+    data = to_bytes(manifest.model_copy(update={"golden": golden}), idle)
+    reasons = check_golden(backbone, Banks(backbone).add(read_artifact(data, backbone)))
+    assert reasons == ["the adapter changes nothing: every golden answer is the bare backbone's"]
+
+
+def test_another_backbone_is_refused(bert: Backbone, roberta: Backbone, make_artifact: MakeArtifact):
+    """An artifact of one backbone is refused by another, with family and fingerprint among the reasons."""
+    with pytest.raises(ArtifactError) as caught:
+        read_artifact(make_artifact(bert, "compacter"), roberta)
+    reasons = caught.value.reasons
+    assert any("backbone family is 'bert'; this backbone's is 'roberta'" in reason for reason in reasons)
+    assert any(reason.startswith("backbone fingerprint is sha256:") for reason in reasons)
+
+
+def test_the_backbone_is_never_changed(backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
+    """Its weights hash to the same value before and after many mixed batches of all presets."""
+    before = backbone.weights_digest()
+    rows = _rows(backbone, [None, *zoo(backbone).values()])
+    for shift in range(8):
+        forward(backbone, rows[shift:] + rows[:shift], record_gates=bool(shift % 2))
+    assert backbone.weights_digest() == before
+
+
+def test_the_real_minilm_serves_all_methods_at_once(minilm: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
+    """On the published checkpoint too, every row of a batch of all presets answers as it does alone, and the backbone
+    stays what it was."""
+    before = minilm.weights_digest()
+    rows = _rows(minilm, [None, *zoo(minilm).values()])
+    rows.append(Row(minilm.tokenizer.encode("word " * 300, max_tokens=256), zoo(minilm)["unipelt-apl"]))
+    _same(forward(minilm, rows), _alone(minilm, rows))
+    assert minilm.weights_digest() == before
+
+
+@pytest.fixture(params=["bert", "roberta"])
+def half(request: pytest.FixtureRequest) -> tuple[Backbone, Backbone]:
+    """A small backbone in bfloat16, and the same in float32."""
+    directory = request.getfixturevalue(f"{request.param}_directory")
+    return load_backbone(str(directory), dtype="bfloat16"), request.getfixturevalue(request.param)
+
+
+def test_bfloat16_answers_within_its_rounding(
+    half: tuple[Backbone, Backbone], zoo: Callable[[Backbone], dict[str, Resident]]
+):
+    """Who shares the batch moves a bfloat16 answer by no more than bfloat16 itself does (the distance to float32), and
+    its probabilities by less than the golden tolerance."""
+    found, alone, exact = (
+        torch.stack([output.logits[:2] for output in outputs])
+        for outputs in (
+            forward(half[0], _rows(half[0], [*zoo(half[0]).values()])),
+            _alone(half[0], _rows(half[0], [*zoo(half[0]).values()])),
+            forward(half[1], _rows(half[1], [*zoo(half[1]).values()])),
+        )
+    )
+    assert (found - alone).norm() < 1.5 * (alone - exact).norm()
+    assert (alone - exact).norm() < 0.05 * exact.norm()
+    assert (found.softmax(-1) - alone.softmax(-1)).abs().max() < 2e-2
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_float32_artifact_proves_itself_in_bfloat16(
+    preset: str, half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
+):
+    """What was trained and recorded in float32 is accepted by a bfloat16 server."""
+    artifact = read_artifact(make_artifact(half[1], preset), half[0])
+    assert check_golden(half[0], Banks(half[0]).add(artifact)) == []
