@@ -1,0 +1,31 @@
+"""Adapters with random weights of any preset, as artifacts that prove themselves."""
+
+import torch
+from peltier_adapters.artifact import Artifact, read_artifact
+from peltier_adapters.manifest import TaskSpec, TrainingRecord
+from peltier_adapters.parts import init_tensors
+from peltier_adapters.presets import find_preset
+from peltier_backbone.load import Backbone
+from peltier_training.export import Trained, export
+
+LABELS = ("negative", "positive")
+INPUTS = ("a gem of a film", "this one is a long, tedious and entirely forgettable evening at the cinema")
+
+
+def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
+    """The file of adapter `number` of `preset`: every tensor is moved away from its start."""
+    recipe = find_preset(preset)
+    parts = recipe.compose(recipe.settings({}), backbone.config, outputs=len(LABELS))
+    generator = torch.Generator().manual_seed(number)
+    tensors = {
+        name: tensor + 0.02 * torch.randn(tensor.shape, generator=generator)
+        for name, tensor in init_tensors(parts, backbone, generator).items()
+    }
+    task = TaskSpec(type="classification", labels=LABELS, inputs="single", max_length=128)
+    name = f"{preset.replace('+', 'p')}-{number}"
+    return export(backbone, Trained(name, preset, parts, tensors, task), INPUTS, TrainingRecord())
+
+
+def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:
+    """The same, read as a server reads it."""
+    return read_artifact(make_bytes(backbone, preset, number), backbone)
