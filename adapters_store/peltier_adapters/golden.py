@@ -14,17 +14,24 @@ from peltier_adapters.errors import ArtifactError, InputError
 from peltier_adapters.manifest import Golden, Manifest, TaskSpec
 
 # Half a unit of float32 rounding through a dozen layers stays far below the first; bfloat16 has 8 bits.
+_NOTHING = 1e-6
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
 def golden_rows(backbone: Backbone, resident: Resident) -> list[Row]:
-    """The rows to run: every golden example with the adapter, then the same ones without its body.
+    """The rows to run: every golden example with the adapter, then the shortest without its body.
 
     An `ArtifactError` says which golden input no task could take.
     """
     manifest = resident.manifest
     encoded = [_encode(backbone, manifest.task, number, golden) for number, golden in enumerate(manifest.golden)]
-    return [Row(one, resident, bare) for bare in (False, True) for one in encoded]
+    return [*(Row(one, resident) for one in encoded), Row(encoded[_shortest(manifest)], resident, bare=True)]
+
+
+def _shortest(manifest: Manifest) -> int:
+    """The example that is cheapest to run twice."""
+    lengths = [sum(map(len, golden.input)) for golden in manifest.golden]
+    return lengths.index(min(lengths))
 
 
 def _encode(backbone: Backbone, task: TaskSpec, number: int, golden: Golden) -> Encoded:
@@ -36,17 +43,15 @@ def _encode(backbone: Backbone, task: TaskSpec, number: int, golden: Golden) -> 
 
 def judge_golden(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
     """Why the outputs of `golden_rows` do not prove the adapter; empty if they do."""
-    count = len(manifest.golden)
-    found = [output.logits for output in outputs[:count]]
-    bare = [output.logits for output in outputs[count:]]
+    found, bare = [output.logits for output in outputs[:-1]], outputs[-1].logits
     tolerance = TOLERANCES[backbone.dtype]
     reasons = [
         reason
         for number, (golden, logits) in enumerate(zip(manifest.golden, found, strict=True))
         for reason in _differences(manifest.task, number, golden, logits, tolerance)
     ]
-    if not reasons and all(torch.equal(one, other) for one, other in zip(found, bare, strict=True)):
-        reasons.append("the adapter changes nothing: every golden answer is the bare backbone's")
+    if not reasons and torch.allclose(found[_shortest(manifest)], bare, rtol=_NOTHING, atol=_NOTHING):
+        reasons.append("the adapter changes nothing: a golden answer is the bare backbone's")
     return reasons
 
 

@@ -16,7 +16,7 @@ from peltier_training.data import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluation import evaluate
 
-GOLDEN_EXAMPLES = 8
+GOLDEN_EXAMPLES = 4
 
 
 @dataclass(frozen=True)
