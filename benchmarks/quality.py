@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from full_finetuning import FullRun, full_finetuning
-from peltier_adapters.manifest import read_manifest
 from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
@@ -120,7 +119,8 @@ def show(output: Path) -> None:
     last = {(line["task"], line["method"]): line for line in lines}
     total = load_config(find_checkpoint("minilm")).num_parameters
     print(
-        f"{'task':12}{'method':14}{'metric':10}{'value':>8}{'- full':>8}{'params %':>10}{'epochs':>8}{'lr':>8}{'cpu s':>8}"
+        f"{'task':12}{'method':14}{'metric':10}{'value':>8}{'- full':>8}{'params %':>10}"
+        f"{'epochs':>8}{'lr':>8}{'cpu s':>8}"
     )
     for (name, method), line in sorted(last.items(), key=lambda item: (item[0][0], METHODS.index(item[0][1]))):
         metric = BEST[TASKS[name].type]
