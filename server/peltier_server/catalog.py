@@ -1,14 +1,18 @@
 """What is published, in memory: the database is never on the way of a prediction."""
 
+import logging
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from peltier_adapters.errors import ArtifactError
 from peltier_adapters.manifest import Manifest, parse_manifest
 from peltier_adapters.registry import Version
 from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import Adapter, AdapterRef, AdapterVersion, TaskReference, TaskSummary
+
+logger = logging.getLogger(__name__)
 
 TENANT = "default"
 
@@ -60,10 +64,19 @@ class Entry:
 class Catalog:
     """Every live version of the default tenant. Belongs to the event loop; follows the registry, never leads it."""
 
-    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self) -> None:
         self._adapters: dict[str, dict[int, Entry]] = {}
-        for entry in entries:
-            self.add(entry)
+
+    @classmethod
+    def of(cls, versions: Iterable[Version]) -> "Catalog":
+        """The catalog of a registry's versions. One that cannot be read is logged and does not keep the others away."""
+        catalog = cls()
+        for version in versions:
+            try:
+                catalog.add(Entry.of(version))
+            except ArtifactError as error:
+                logger.error("%s@%d is not served: %s", version.name, version.number, error)
+        return catalog
 
     def __len__(self) -> int:
         return len(self._adapters)

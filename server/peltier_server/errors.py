@@ -22,10 +22,13 @@ from peltier_client.errors import (
     TooLarge,
 )
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 logger = logging.getLogger(__name__)
 
+_METHODS = ("GET", "POST", "PUT", "DELETE")
 _MAX_SHOWN_REASONS = 100
+_MAX_SHOWN_CHARS = 80
 
 
 class ClientGone(Exception):
@@ -80,10 +83,21 @@ def describe_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, An
 
 
 async def _handle(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return _method_not_allowed(request)
     wire = to_wire(error)
     if isinstance(wire, ServerError):
         logger.error("request %s failed", request.state.request_id, exc_info=error)
-    return error_response(wire, error.headers if isinstance(error, HTTPException) else None)
+    return error_response(wire)
+
+
+def _method_not_allowed(request: Request) -> Response:
+    # The framework's own Allow header names the methods of the first route at the address, and there may be several.
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    routes = request.app.routes
+    allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
+    error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
+    return error_response(error, {"allow": allowed})
 
 
 async def _hang_up(request: Request, error: Exception) -> Response:
@@ -94,8 +108,6 @@ def _from_http(error: HTTPException) -> PeltierError:
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
             return NotFound("nothing is at this address; /docs lists what there is")
-        case HTTPStatus.METHOD_NOT_ALLOWED:
-            return MethodNotAllowed(f"this address takes {(error.headers or {}).get('Allow', 'another method')} only")
         case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return TooLarge("the request body is larger than this server accepts")
         case _:
@@ -116,6 +128,15 @@ def _from_validation(error: RequestValidationError) -> PeltierError:
 
 def _reason(problem: Mapping[str, Any]) -> str:
     # The first part of a location says query, path or body, which the caller knows.
-    place = ".".join(str(part) for part in problem["loc"][1:])
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    return f"{place or 'the body'}: {message[:1].lower()}{message[1:]}"
+    place = ".".join(str(part) for part in problem["loc"][1:]) or "the body"
+    value = problem.get("input")
+    match problem["type"]:
+        case "missing":
+            return f"{place} is missing"
+        case "extra_forbidden":
+            return f"{place} is unknown here"
+    rule = str(problem["msg"]).removeprefix("Value error, ")
+    shown = (
+        f" is {value!r}" if isinstance(value, bool | int | float | str) and len(str(value)) <= _MAX_SHOWN_CHARS else ""
+    )
+    return f"{place}{shown}: {rule[:1].lower()}{rule[1:]}"

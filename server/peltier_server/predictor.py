@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from peltier_adapters.answers import answer
@@ -37,6 +38,7 @@ from peltier_server.slots import Lease, Slots, Tier
 # Below these, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 4096
 _ANSWERS_ON_THE_LOOP = 64
+_NUM_WORKERS = 2
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class Predictor:
         self._slots = slots
         self._batcher = batcher
         self._max_inputs = max_inputs
+        # Of its own, so that megabytes of text never keep an adapter from loading.
+        self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="tokenizer")
+
+    def close(self) -> None:
+        """Lets its threads end."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, task: str, inputs: Sequence[Input], parameters: Parameters) -> Prediction:
         """One prediction per input, in order, by the version that `task` refers to when the request arrives."""
@@ -130,7 +138,8 @@ class Predictor:
         chars = sum(len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in inputs)
         if chars <= _CHARS_ON_THE_LOOP:
             return _encode_all(self._backbone, task, inputs, truncate)
-        return await asyncio.to_thread(_encode_all, self._backbone, task, inputs, truncate)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._workers, _encode_all, self._backbone, task, inputs, truncate)
 
 
 def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], truncate: bool) -> list[Encoded]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
 from peltier_adapters.blobs import BlobError, Blobs
-from peltier_adapters.errors import ArtifactError, InputError
+from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import golden_rows, judge_golden
 from peltier_adapters.registry import Registry
 from peltier_client.errors import ArtifactRefused, InferenceFailed
@@ -84,12 +84,12 @@ class Publisher:
         """Re-runs the golden examples as ordinary rows; an ArtifactError says how they differ."""
         try:
             async with self._slots.lease(artifact.digest, artifact) as lease:
-                rows = golden_rows(self._loader.backbone, lease.resident)
+                rows = await asyncio.to_thread(golden_rows, self._loader.backbone, lease.resident)
                 outputs = [outcome.output for outcome in await self._batcher.compute(rows)]
                 reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
                 if reasons:
                     raise ArtifactError(reasons)
-        except (InputError, InferenceFailed) as error:
+        except InferenceFailed as error:
             self._forget(artifact.digest)
             raise ArtifactError([f"the golden examples cannot be run: {error}"]) from error
         except BaseException:

@@ -11,7 +11,7 @@ from peltier_adapters.registry import Registry
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_server.batcher import Batcher
-from peltier_server.catalog import TENANT, Catalog, Entry
+from peltier_server.catalog import TENANT, Catalog
 from peltier_server.examples import publish_examples
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
@@ -54,7 +54,7 @@ class Service:
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
             blobs = await asyncio.to_thread(Blobs.open, settings.store / "blobs")
-            catalog = Catalog(Entry.of(version) for version in await registry.versions() if version.tenant == TENANT)
+            catalog = Catalog.of(version for version in await registry.versions() if version.tenant == TENANT)
             logger.info("loading backbone %s", settings.backbone)
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
@@ -76,4 +76,5 @@ class Service:
         self.batcher.close()
         await asyncio.to_thread(self._runner.join, self.settings.drain_seconds)
         await self.slots.close()
+        self.predictor.close()
         self._workers.shutdown(wait=False, cancel_futures=True)

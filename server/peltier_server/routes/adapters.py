@@ -106,7 +106,9 @@ async def download(
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-@router.delete("/{name}", status_code=204, responses=describe_errors(*_SHARED, AdapterNotFound))
+@router.delete(
+    "/{name}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, AdapterNotFound)
+)
 async def delete_adapter(name: str, service: Accepted) -> None:
     """Delete every version; requests in flight still get their answers."""
     await service.publisher.withdraw(name)
@@ -115,6 +117,7 @@ async def delete_adapter(name: str, service: Accepted) -> None:
 @router.delete(
     "/{name}/versions/{version}",
     status_code=204,
+    response_class=Response,
     responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound),
 )
 async def delete_version(name: str, version: VersionNumber, service: Accepted) -> None:

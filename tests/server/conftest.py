@@ -1,0 +1,114 @@
+"""A server in the test's own event loop, over a small random backbone."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from peltier_server.app import create_app
+from peltier_server.service import Service
+from peltier_server.settings import Settings, load_settings
+
+Serve = Callable[..., AbstractAsyncContextManager["Running"]]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A started app, a client of it, and its rooms."""
+
+    app: FastAPI
+    client: httpx2.AsyncClient
+    service: Service
+
+    async def upload(self, data: bytes, name: str | None = None) -> httpx2.Response:
+        """`POST /v1/adapters`."""
+        form = {"name": name} if name is not None else {}
+        return await self.client.post("/v1/adapters", files={"file": ("a.safetensors", data)}, data=form)
+
+    async def predict(self, task: str, inputs: object, **parameters: object) -> httpx2.Response:
+        """`POST /v1/tasks/{task}/predict`."""
+        body = {"inputs": inputs, "parameters": parameters}
+        return await self.client.post(f"/v1/tasks/{task}/predict", json=body)
+
+    async def predict_mixed(self, *requests: dict[str, object]) -> httpx2.Response:
+        """`POST /v1/predict`."""
+        return await self.client.post("/v1/predict", json={"requests": requests})
+
+    async def scores(self, task: str, text: str) -> list[float]:
+        """The scores of one text, in the manifest's order."""
+        answer = await self.predict(task, text)
+        assert answer.status_code == 200, answer.text
+        return list(answer.json()["predictions"][0]["scores"].values())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Returns once `condition` holds; fails after ten seconds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - there is no event for what tests look at
+            await asyncio.sleep(0.001)
+
+
+def make_client(app: FastAPI) -> httpx2.AsyncClient:
+    """A client of an app in this process; what the app fails to catch is raised here."""
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://peltier", timeout=30)
+
+
+@pytest.fixture
+def settings_of(bert_directory: Path, tmp_path: Path) -> Callable[..., Settings]:
+    """`settings_of(**overrides)`: settings of a small server with a store of its own."""
+
+    def make(**overrides: object) -> Settings:
+        small = {"backbone": str(bert_directory), "store": tmp_path / "store", "device": "cpu", "threads": 1}
+        return load_settings({**small, **overrides})
+
+    return make
+
+
+@pytest.fixture
+def serve(settings_of: Callable[..., Settings]) -> Serve:
+    """`async with serve(**settings) as running`: a ready server; two in turn share their store."""
+
+    @asynccontextmanager
+    async def start(**overrides: object) -> AsyncIterator[Running]:
+        app = create_app(settings_of(**overrides))
+        async with app.router.lifespan_context(app), make_client(app) as client:
+            await app.state.lifecycle.settled()
+            yield Running(app, client, app.state.lifecycle.service())
+
+    return start
+
+
+@pytest.fixture
+async def running(serve: Serve) -> AsyncIterator[Running]:
+    """A ready server with the default settings."""
+    async with serve() as started:
+        yield started
+
+
+@pytest.fixture
+def hold_runner(running: Running) -> Callable[[], Any]:
+    """`async with hold_runner():` the runner computes nothing, so that rows wait in the queue."""
+
+    @asynccontextmanager
+    async def hold() -> AsyncIterator[None]:
+        released, holding = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            holding.set()
+            released.wait(10)
+
+        errand = asyncio.ensure_future(running.service._runner.between_batches(wait))
+        await asyncio.to_thread(holding.wait, 10)
+        try:
+            yield
+        finally:
+            released.set()
+            await errand
+
+    return hold

@@ -1,0 +1,56 @@
+"""Every error as the contract's body."""
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+from peltier_adapters.blobs import BlobError
+from peltier_adapters.errors import ArtifactError, InputError
+from peltier_client.errors import PeltierError, QueueFull, Unauthorized, error_classes
+from peltier_server.errors import describe_errors, error_response, to_wire
+
+
+@pytest.mark.parametrize("cls", [cls for cls in error_classes() if cls.status])
+def test_every_error_keeps_its_code_and_status(cls: type[PeltierError]) -> None:
+    """One handler serves the whole tree."""
+    answer = error_response(to_wire(cls("a sentence", ["a reason"])))
+    assert answer.status_code == cls.status
+    assert answer.body == (b'{"error":{"code":"%s","message":"a sentence","details":["a reason"]}}' % cls.code.encode())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ArtifactError(["one", "two"]), "artifact_refused"),
+        (InputError("no"), "invalid_input"),
+        (BlobError("the disk is gone: /secret/path"), "internal_error"),
+    ],
+)
+def test_errors_of_the_rooms_have_a_code(error: Exception, code: str) -> None:
+    """What the adapters raise becomes an error of the wire."""
+    assert to_wire(error).code == code
+
+
+def test_a_failure_of_the_server_tells_no_secrets() -> None:
+    """Its reason is in the log, not in the answer."""
+    assert "/secret" not in str(to_wire(BlobError("the disk is gone: /secret/path")))
+
+
+def test_every_reason_of_a_refused_artifact_is_sent() -> None:
+    """One round trip shows all that is wrong."""
+    assert to_wire(ArtifactError(["one", "two"])).details == ["one", "two"]
+
+
+def test_headers_that_errors_carry() -> None:
+    """`Retry-After` in whole seconds, never 0; and how to authenticate."""
+    assert error_response(QueueFull("full", retry_after=0.2)).headers["retry-after"] == "1"
+    assert error_response(Unauthorized("who?")).headers["www-authenticate"] == "Bearer"
+
+
+def test_a_value_that_breaks_a_rule_is_shown() -> None:
+    """The message has the key, the value and the rule."""
+    problem = {"type": "greater_than_equal", "loc": ("query", "limit"), "msg": "Input should be big", "input": "0"}
+    assert str(to_wire(RequestValidationError([problem]))) == "limit is '0': input should be big"
+
+
+def test_openapi_has_400_for_every_route() -> None:
+    """Any body may be unreadable."""
+    assert 400 in describe_errors()

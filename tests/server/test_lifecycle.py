@@ -1,0 +1,106 @@
+"""Loading, ready, draining."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_client.errors import NotReady
+from peltier_server.app import create_app
+from peltier_server.lifecycle import Lifecycle
+from peltier_server.settings import Settings
+
+from tests.server.conftest import Running, make_client, until
+
+
+def test_a_loading_server_accepts_nothing() -> None:
+    """It says when to come back."""
+    with pytest.raises(NotReady) as caught, Lifecycle().accept():
+        pass
+    assert caught.value.retry_after == 1
+
+
+async def test_health_answers_while_loading(settings_of: Callable[..., Settings]) -> None:
+    """The process is alive before it is ready, and says so."""
+    app = create_app(settings_of())
+    async with app.router.lifespan_context(app), make_client(app) as client:
+        answers = [await client.get(path) for path in ("/health", "/ready", "/info")]
+        await app.state.lifecycle.settled()
+        ready = await client.get("/ready")
+    assert [answer.status_code for answer in answers] == [200, 503, 503]
+    assert answers[1].json()["error"]["code"] == "not_ready"
+    assert answers[1].headers["retry-after"] == "1"
+    assert ready.json() == {"status": "ready"}
+
+
+async def test_a_backbone_that_is_not_there_is_the_failure(settings_of: Callable[..., Settings]) -> None:
+    """The server never becomes ready, and its process can say why."""
+    app = create_app(settings_of(backbone="/does/not/exist"))
+    async with app.router.lifespan_context(app):
+        with pytest.raises(Exception, match="/does/not/exist") as caught:
+            await app.state.lifecycle.settled()
+    assert type(caught.value).is_user_error
+    assert app.state.lifecycle.failure is caught.value
+
+
+async def test_a_draining_server_finishes_what_it_accepted(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], object]
+) -> None:
+    """The request that waits is answered; newcomers and the readiness probe get 503 with a time to come back."""
+    await running.upload(make_artifact(bert, name="a"))
+    lifecycle = running.app.state.lifecycle
+    async with hold_runner():
+        accepted = asyncio.ensure_future(running.predict("a", "a good film"))
+        await until(lambda: not lifecycle.idle)
+        lifecycle.drain()
+        refused = [await running.predict("a", "bad"), await running.client.get("/ready")]
+    assert (await accepted).status_code == 200
+    assert lifecycle.idle
+    for answer in refused:
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "draining"
+        assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_restart_keeps_everything(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Versions, their numbers, their bytes and their answers are what they were; what was deleted stays deleted."""
+    first, second = (make_artifact(bert, name="a", seed=seed) for seed in (1, 2))
+    async with serve() as running:
+        for data in (first, second, make_artifact(bert, name="b")):
+            assert (await running.upload(data)).status_code == 201
+        await running.client.delete("/v1/adapters/b")
+        before = [(await running.client.get("/v1/adapters/a/versions")).json(), await running.scores("a@1", "bad")]
+    async with serve() as running:
+        after = [(await running.client.get("/v1/adapters/a/versions")).json(), await running.scores("a@1", "bad")]
+        assert after == before
+        assert (await running.client.get("/v1/adapters/a/versions/2/artifact")).content == second
+        assert (await running.client.get("/v1/adapters/b")).status_code == 404
+        assert (await running.upload(make_artifact(bert, name="b"))).json()["version"] == 2
+
+
+async def test_examples_are_published_once(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """A new store begins with them; one that was deleted does not come back."""
+    examples = tmp_path / "examples"
+    examples.mkdir()
+    for name in ("a", "b"):
+        (examples / f"{name}.safetensors").write_bytes(make_artifact(bert, name=name))
+    async with serve(publish=examples) as running:
+        assert running.service.catalog.names(after="", containing="", limit=9) == ["a", "b"]
+        await running.client.delete("/v1/adapters/a")
+    async with serve(publish=examples) as running:
+        assert running.service.catalog.names(after="", containing="", limit=9) == ["b"]
+
+
+async def test_a_refused_example_does_not_stop_the_server(
+    serve: Callable[..., object], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Examples of one backbone do no harm under another."""
+    (tmp_path / "x.safetensors").write_bytes(b"not an artifact")
+    async with serve(publish=tmp_path) as running:
+        assert (await running.client.get("/ready")).status_code == 200
+    assert "x.safetensors is not published" in caplog.text

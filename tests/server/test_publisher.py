@@ -1,0 +1,170 @@
+"""What goes live, what does not, and what deletion leaves."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.artifact import read_artifact, to_bytes
+from peltier_backbone.load import Backbone
+
+from tests.server.conftest import Running, until
+
+
+def changed(data: bytes, backbone: Backbone, update: dict[str, object], **tensors: torch.Tensor) -> bytes:
+    """A valid file whose manifest or tensors were changed after the golden examples were recorded."""
+    artifact = read_artifact(data, backbone)
+    manifest = artifact.manifest.model_copy(update=update)
+    return to_bytes(manifest, {**artifact.tensors, **{name.replace("__", "."): t for name, t in tensors.items()}})
+
+
+def stored_files(store: Path) -> list[Path]:
+    return [path for path in (store / "blobs" / "sha256").iterdir() if path.is_file()]
+
+
+async def test_the_same_bytes_are_the_same_version(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """A repeated upload is acknowledged with 200 and makes nothing new; under another name it is another adapter."""
+    data = make_artifact(bert, name="a")
+    first, again, other = [await running.upload(data), await running.upload(data), await running.upload(data, "b")]
+    assert [answer.status_code for answer in (first, again, other)] == [201, 200, 201]
+    assert again.json() == first.json()
+    assert (other.json()["name"], other.json()["version"]) == ("b", 1)
+
+
+async def test_uploads_at_the_same_time_get_numbers_of_their_own(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """None is lost, and equal bytes still are one version."""
+    artifacts = [make_artifact(bert, name="a", seed=seed) for seed in (0, 1, 2, 0)]
+    answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
+    assert sorted(answer.status_code for answer in answers) == [200, 201, 201, 201]
+    assert {answer.json()["version"] for answer in answers} == {1, 2, 3}
+
+
+async def test_an_adapter_that_does_not_prove_itself_is_refused(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Weights that do not give the recorded answers never go live, and nothing of them is stored."""
+    data = make_artifact(bert, name="a")
+    bias = read_artifact(data, bert).tensors["head.bias"]
+    answer = await running.upload(changed(data, bert, {}, head__bias=bias.flip(0) + 1.0))
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["code"] == "artifact_refused"
+    assert any("golden example 0" in reason for reason in error["details"])
+    assert (await running.predict("a", "bad")).status_code == 404
+    assert stored_files(tmp_path / "store") == []
+    assert running.service.slots.used_bytes == 0
+
+
+async def test_weights_that_overflow_are_refused(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Finite weights can still give outputs that are not."""
+    data = make_artifact(bert, name="a")
+    huge = torch.full_like(read_artifact(data, bert).tensors["head.weight"], 3e38)
+    answer = await running.upload(changed(data, bert, {}, head__weight=huge))
+    assert answer.status_code == 422
+    assert "not finite" in answer.json()["error"]["message"]
+
+
+async def test_another_backbone_is_named(
+    running: Running, roberta: Backbone, make_artifact: Callable[..., bytes], bert: Backbone
+) -> None:
+    """Both fingerprints are in the reasons."""
+    answer = await running.upload(make_artifact(roberta, "lora", name="a"))
+    assert answer.status_code == 422
+    reasons = " ".join(answer.json()["error"]["details"])
+    assert roberta.fingerprint in reasons
+    assert bert.fingerprint in reasons
+
+
+async def test_no_broken_file_is_accepted(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Truncated, flipped, renamed from another format: 422 with a reason, never a 500."""
+    data = make_artifact(bert, name="a")
+    flipped = bytearray(data)
+    flipped[-1] ^= 0x40  # a high bit of an exponent
+    broken = [b"", b"\x80\x04\x95pickle", data[:-1], data[: len(data) // 3], data[:20], data + b"x", bytes(flipped)]
+    for file in broken:
+        answer = await running.upload(file)
+        assert answer.status_code == 422, file[:40]
+        assert answer.json()["error"]["details"]
+
+
+async def test_a_metric_that_is_not_a_number_survives(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Training may record NaN, which JSON on the wire cannot have and the registry must keep."""
+    data = make_artifact(bert, name="a")
+    training = read_artifact(data, bert).manifest.training
+    update = {"training": training.model_copy(update={"metrics": {"accuracy": 0.5, "f1": float("nan")}})}
+    answer = await running.upload(changed(data, bert, update))
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["metrics"] == {"accuracy": 0.5}
+    version = (await running.service.store.registry.versions())[0]
+    assert "f1" in json.loads(version.manifest)["training"]["metrics"]
+
+
+async def test_bytes_leave_with_the_last_version_that_has_them(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Two names share a blob until both are gone; then memory and disk are free again."""
+    data = make_artifact(bert, name="a")
+    for name in ("a", "b"):
+        await running.upload(data, name)
+    await running.client.delete("/v1/adapters/a")
+    assert len(stored_files(tmp_path / "store")) == 1
+    assert (await running.predict("b", "bad")).status_code == 200
+    await running.client.delete("/v1/adapters/b/versions/1")
+    await until(lambda: running.service.slots.used_bytes == 0)
+    assert stored_files(tmp_path / "store") == []
+
+
+async def test_deleting_while_predicting_fails_no_accepted_row(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], object]
+) -> None:
+    """A row that waits when its version is deleted is still answered by it."""
+    await running.upload(make_artifact(bert, name="a"))
+    expected = await running.scores("a", "bad")
+    async with hold_runner():
+        waiting = asyncio.ensure_future(running.scores("a", "bad"))
+        await until(lambda: running.service.batcher.queued_tokens)
+        assert (await running.client.delete("/v1/adapters/a")).status_code == 204
+        assert (await running.predict("a", "bad")).status_code == 404
+    assert await waiting == pytest.approx(expected, abs=1e-6)
+
+
+async def test_a_damaged_blob_fails_its_adapter_alone(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """A disk error in one file is a clear error for one task."""
+    async with serve() as running:
+        for seed, name in enumerate("ab"):
+            await running.upload(make_artifact(bert, name=name, seed=seed))
+        damaged = running.service.catalog.versions("a")[0].digest.removeprefix("sha256:")
+    path = tmp_path / "store" / "blobs" / "sha256" / damaged
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
+    async with serve() as running:
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
+        assert "adapter 'a' version 1 cannot be loaded" in answer.json()["error"]["message"]
+        assert (await running.predict("b", "bad")).status_code == 200
+
+
+async def test_the_backbone_is_untouched(
+    minilm: Backbone, make_artifact: Callable[..., bytes], serve: Callable[..., object]
+) -> None:
+    """The weights have the same hash before and after adapters of every kind have passed through the server."""
+    async with serve(backbone="minilm") as running:
+        before = running.service.backbone.weights_digest()
+        for preset in ("compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adamix"):
+            assert (await running.upload(make_artifact(minilm, preset, name=preset))).status_code == 201
+            assert (await running.predict(preset, ["a good film", "bad"])).status_code == 200
+        assert running.service.backbone.weights_digest() == before

@@ -1,0 +1,107 @@
+"""Flags over environment over file, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from peltier_server.settings import SettingsError, load_settings
+from pydantic import ValidationError
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
+
+
+def test_flags_come_before_environment_before_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of precedence is the contract's."""
+    config = tmp_path / "peltier.toml"
+    config.write_text('port = 1\nmax_inputs = 2\ndtype = "bfloat16"\n')
+    monkeypatch.setenv("PELTIER_PORT", "10")
+    monkeypatch.setenv("PELTIER_MAX_INPUTS", "20")
+    settings = load_settings({"config": config, "port": 100})
+    assert (settings.port, settings.max_inputs, settings.dtype) == (100, 20, "bfloat16")
+
+
+def test_auto_is_resolved() -> None:
+    """Nothing below the settings meets 'auto', 0 threads or an empty registry."""
+    settings = load_settings({"store": Path("somewhere")})
+    assert settings.device in ("cpu", "cuda")
+    assert settings.threads >= 1
+    assert settings.registry == "sqlite+aiosqlite:///somewhere/registry.db"
+
+
+def test_settings_are_frozen() -> None:
+    """What was resolved stays."""
+    with pytest.raises(ValidationError, match="frozen"):
+        load_settings({}).port = 1
+
+
+def test_an_unknown_key_in_the_file_is_an_error(tmp_path: Path) -> None:
+    """The message names the key."""
+    config = tmp_path / "peltier.toml"
+    config.write_text("prot = 1\n")
+    with pytest.raises(SettingsError, match="setting 'prot' is unknown; there are "):
+        load_settings({"config": config})
+
+
+def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misspelt variable is not silence."""
+    monkeypatch.setenv("PELTIER_PROT", "1")
+    with pytest.raises(SettingsError, match="PELTIER_PROT is unknown"):
+        load_settings({})
+
+
+def test_the_variables_of_the_client_are_not_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Server and client share an environment."""
+    monkeypatch.setenv("PELTIER_URL", "http://elsewhere")
+    monkeypatch.setenv("PELTIER_API_KEY", "plt_x")
+    load_settings({})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"port": 70_000}, "setting 'port' is 70000: Input should be less than or equal to 65535"),
+        ({"dtype": "int8"}, "setting 'dtype' is 'int8': Input should be 'float32' or 'bfloat16'"),
+        ({"config": Path("missing.toml")}, "config file 'missing.toml' does not exist"),
+    ],
+)
+def test_a_wrong_value_is_named(flags: dict[str, object], message: str) -> None:
+    """One sentence has the key, the value and the rule."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags)
+    assert str(caught.value) == message
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    """So is a file that is not TOML."""
+    config = tmp_path / "peltier.toml"
+    config.write_text("port =")
+    with pytest.raises(SettingsError, match="is not TOML"):
+        load_settings({"config": config})
+
+
+@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.1", "example.org"])
+def test_without_a_key_only_loopback_is_bound(host: str) -> None:
+    """An open server does not face the network."""
+    with pytest.raises(SettingsError, match="PELTIER_ADMIN_KEY is not set"):
+        load_settings({"host": host})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
+def test_loopback_needs_no_key(host: str) -> None:
+    """The embedded default works without any key."""
+    assert load_settings({"host": host}).admin_key is None
+
+
+def test_a_key_opens_the_network_and_stays_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key comes from the environment and is never shown."""
+    monkeypatch.setenv("PELTIER_ADMIN_KEY", "plt_secret")
+    settings = load_settings({"host": EVERYWHERE})
+    assert settings.admin_key is not None
+    assert settings.admin_key.get_secret_value() == "plt_secret"
+    assert "plt_secret" not in repr(settings)
+
+
+def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compose files pass an unset variable on as an empty one."""
+    monkeypatch.setenv("PELTIER_ADMIN_KEY", "")
+    with pytest.raises(SettingsError, match="PELTIER_ADMIN_KEY is not set"):
+        load_settings({"host": EVERYWHERE})
