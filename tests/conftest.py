@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from peltier_adapters.artifact import Artifact, to_bytes
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import Row, encode_input, forward
@@ -16,6 +17,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, RobertaConfig, RobertaModel
 
 torch.set_num_threads(1)
+# A busy machine is no reason to fail.
+settings.register_profile("peltier", deadline=None)
+settings.load_profile("peltier")
 
 MakeArtifact = Callable[..., bytes]
 
@@ -112,8 +116,8 @@ def _make_artifact(
     max_length: int = 64, seed: int = 0,
 ) -> bytes:  # fmt: skip
     chosen = find_preset(preset)
-    settings = chosen.settings(overrides or {})
-    parts = chosen.compose(settings, backbone.config, outputs=len(labels))
+    values = chosen.settings(overrides or {})
+    parts = chosen.compose(values, backbone.config, outputs=len(labels))
     texts: list[Input] = [text if inputs == "single" else (text, text[::-1]) for text in _GOLDEN_TEXTS]
     manifest = Manifest(
         name=name,
