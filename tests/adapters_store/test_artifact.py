@@ -290,7 +290,7 @@ def _set(*path: str | int, to: object) -> Callable[[Json], None]:
         (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value a label"),
         (_set("golden", 0, "input", to=["a", "b"]), "golden inputs do not fit a task of single inputs"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_manifest_that_breaks_a_rule_is_told_which(
     change: Callable[[Json], None], words: str, valid: bytes, bert: Backbone
