@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,11 @@ from peltier_training.errors import TrainingError
 
 @dataclass(frozen=True)
 class Example:
-    """One input and its label as the file has it."""
+    """One input, its label as the file has it, and `where` it stands (file:line)."""
 
     input: Input
     label: Any
+    where: str
 
 
 def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
@@ -39,46 +41,50 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     kind = Path(path.name.removesuffix(".gz")).suffix
     if kind not in (".jsonl", ".csv"):
         raise TrainingError(f"{path} is not a data file; its name must end in .jsonl or .csv, or these with .gz")
+    lines = io.StringIO(_text(path), newline="")
+    return _json_rows(path, lines) if kind == ".jsonl" else _csv_rows(path, lines)
+
+
+def _text(path: Path) -> str:
     try:
-        with _open(path) as file:
-            yield from (_json_rows if kind == ".jsonl" else _csv_rows)(path, file)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read()
     except FileNotFoundError:
         raise TrainingError(f"{path} does not exist") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise TrainingError(f"{path} cannot be read: {error}") from None
+    try:
+        return data.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
     except UnicodeDecodeError as error:
-        raise TrainingError(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TrainingError(f"{path}:{line} is not UTF-8 text: {error.reason}") from None
 
 
-def _open(path: Path) -> io.TextIOWrapper:
-    binary: Any = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - the wrapper closes it
-    return io.TextIOWrapper(binary, encoding="utf-8", newline="")
-
-
-def _json_rows(path: Path, file: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, text in enumerate(file, 1):
+def _json_rows(path: Path, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    for line, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
             row = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TrainingError(f"{path}:{line} is not JSON: {error}") from None
         if not isinstance(row, dict):
             raise TrainingError(f"{path}:{line} is {type(row).__name__}; each line must be a JSON object")
         yield line, row
 
 
-def _csv_rows(path: Path, file: io.TextIOWrapper) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.DictReader(file, strict=True)
+def _csv_rows(path: Path, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    reader = csv.DictReader(lines, strict=True)
     try:
         for row in reader:
             if None in row or None in row.values():
+                num_columns = len(reader.fieldnames or ())
                 raise TrainingError(
-                    f"{path}:{reader.line_num} does not have the {len(reader.fieldnames or ())} columns"
+                    f"{path}:{reader.line_num} does not have the {num_columns} columns of the first line"
                 )
             yield reader.line_num, row
     except csv.Error as error:
-        raise TrainingError(f"{path}:{reader.line_num} is not CSV: {error}") from None
+        raise TrainingError(f"{path}:{reader.reader.line_num} is not CSV: {error}") from None
 
 
 def _example(row: dict[str, Any], where: str, text_columns: Sequence[str], label_column: str) -> Example:
@@ -89,4 +95,4 @@ def _example(row: dict[str, Any], where: str, text_columns: Sequence[str], label
     for column, text in zip(text_columns, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
             raise TrainingError(f"{where}: column {column!r} is {text!r}; it must be a text that is not empty")
-    return Example(texts[0] if len(texts) == 1 else (texts[0], texts[1]), row[label_column])
+    return Example(texts[0] if len(texts) == 1 else (texts[0], texts[1]), row[label_column], where)

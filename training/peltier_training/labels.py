@@ -27,25 +27,26 @@ class Labels:
     def targets(self, examples: Sequence[Example]) -> Tensor:
         """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression."""
         if self.type == "regression":
-            return torch.tensor([_number(example.label) for example in examples])
+            return torch.tensor([_number(example) for example in examples])
         index = {name: number for number, name in enumerate(self.names)}
         if self.type == "classification":
-            return torch.tensor([self._index(index, example.label) for example in examples])
+            return torch.tensor([self._index(index, _name(example.label, example), example) for example in examples])
         targets = torch.zeros(len(examples), len(self.names))
         for row, example in enumerate(examples):
-            for label in _several(example.label):
-                targets[row, self._index(index, label)] = 1.0
+            for name in _several(example):
+                targets[row, self._index(index, name, example)] = 1.0
         return targets
 
-    def _index(self, index: dict[str, int], label: Any) -> int:
-        # Integer labels are positions in the names, unless they are names themselves.
-        if str(label) in index:
-            return index[str(label)]
-        position = _position(label)
-        if position is not None and position < len(self.names):
-            return position
+    def _index(self, index: dict[str, int], label: str, example: Example) -> int:
+        if label in index:
+            return index[label]
+        # An integer is a position in the names, unless integers are names.
+        if _is_integer(label) and int(label) < len(self.names) and not any(map(_is_integer, self.names)):
+            return int(label)
         shown = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
-        raise TrainingError(f"label {label!r} is not one of the task's {len(self.names)} labels: {shown}")
+        raise TrainingError(
+            f"{example.where}: label {label!r} is not one of the task's {len(self.names)} labels: {shown}"
+        )
 
 
 def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None) -> Labels:
@@ -56,15 +57,16 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
         return Labels(kind, ("value",))
     if names is None:
         found = {
-            str(label)
+            name
             for example in examples
-            for label in (_several(example.label) if kind == "multilabel" else [example.label])
+            for name in (_several(example) if kind == "multilabel" else [_name(example.label, example)])
         }
-        names = sorted(found, key=lambda label: (_position(label) is None, _position(label) or 0, label))
+        names = sorted(found, key=lambda name: (not _is_integer(name), int(name) if _is_integer(name) else 0, name))
     if len(set(names)) != len(names) or not all(name.strip() for name in names):
         raise TrainingError(f"the label names {', '.join(names)} must be distinct and not empty")
-    if kind == "classification" and len(names) < 2:
-        raise TrainingError(f"classification needs at least two labels; the data has {', '.join(names) or 'none'}")
+    least = 2 if kind == "classification" else 1
+    if len(names) < least:
+        raise TrainingError(f"{kind} needs at least {least} labels; there are {len(names)}: {', '.join(names)}")
     return Labels(kind, tuple(names))
 
 
@@ -82,22 +84,29 @@ def parse_names(text: str) -> list[str]:
     return names
 
 
-def _several(label: Any) -> list[Any]:
-    if isinstance(label, list):
-        return label
-    return [part.strip() for part in str(label).split(_SEPARATOR) if part.strip()]
+def _name(label: Any, example: Example) -> str:
+    if not isinstance(label, str | int | float) or not str(label).strip():
+        raise TrainingError(f"{example.where}: label {label!r} is not a label; it must be a text or a number")
+    return str(label)
 
 
-def _position(label: Any) -> int | None:
-    text = str(label)
-    return int(text) if text.isascii() and text.isdigit() else None
+def _several(example: Example) -> list[str]:
+    if isinstance(example.label, list):
+        return [_name(label, example) for label in example.label]
+    if example.label == "":
+        return []
+    return [part.strip() for part in _name(example.label, example).split(_SEPARATOR) if part.strip()]
 
 
-def _number(label: Any) -> float:
+def _is_integer(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 10
+
+
+def _number(example: Example) -> float:
     try:
-        value = float(label)
+        value = float(example.label)
     except (TypeError, ValueError):
-        raise TrainingError(f"label {label!r} is not a number; regression needs numbers") from None
-    if not math.isfinite(value):
-        raise TrainingError(f"label {label!r} is not finite; regression needs finite numbers")
+        value = math.nan
+    if not abs(value) <= torch.finfo(torch.float32).max:
+        raise TrainingError(f"{example.where}: label {example.label!r} is not a finite number; regression needs them")
     return value

@@ -7,15 +7,18 @@ from peltier_adapters.batch import Pooled
 from peltier_adapters.composition import Setting
 from peltier_adapters.mixture import Mixture, create_slice
 from peltier_adapters.parts import head, init_tensors
-from peltier_adapters.spec import HeadSpec, Parts, PrefixSpec
+from peltier_adapters.spec import MAX_SIZE, HeadSpec, Parts, PrefixSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from peltier_training.errors import TrainingError
 from peltier_training.experts import Experts, by_name, named_parameters, routed_sides
 
 Settings = Mapping[str, Setting]
+# Settings that shape the training alone: no served part's spec checks them.
+_BOUNDS: Mapping[str, tuple[float, float]] = {"experts": (1, 64), "consistency": (0, 1000), "mlp": (0, MAX_SIZE)}
 
 
 class Direct(nn.Module):
@@ -58,6 +61,7 @@ class TrainableAdapter(nn.Module):
 
     def __init__(self, backbone: Backbone, parts: Parts, settings: Settings, *, dropout: float, seed: int) -> None:
         super().__init__()
+        _check(settings)
         self.backbone, self.parts, self.settings, self._dropout = backbone, parts, settings, dropout
         generator = torch.Generator().manual_seed(seed)
         tensors = init_tensors(parts, backbone, generator)
@@ -109,6 +113,12 @@ class TrainableAdapter(nn.Module):
         pooled = Pooled(self.backbone, packed, [rows], hidden)(self.head_spec.pooling)
         own = {name.removeprefix("head."): t[0] for name, t in tensors.items() if name.startswith("head.")}
         return head.apply(self.head_spec, own, F.dropout(pooled, self._dropout, self.training))
+
+
+def _check(settings: Settings) -> None:
+    for name, (least, most) in _BOUNDS.items():
+        if name in settings and not least <= float(settings[name]) <= most:
+            raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
 
 
 def _routed(settings: Settings) -> tuple[str, ...]:

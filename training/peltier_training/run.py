@@ -1,5 +1,7 @@
 """Everything that one training run is told."""
 
+import math
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ _AT_LEAST = {
     "weight_decay": 0.0,
     "dropout": 0.0,
 }
+_MAX_SEED = 2**32 - 1  # numpy's
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,14 @@ class Hyperparameters:
     def check(self) -> None:
         """Raise a `TrainingError` for a value that cannot be."""
         for name, least in _AT_LEAST.items():
-            if getattr(self, name) < least:
-                raise TrainingError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if self.dropout >= 1 or self.warmup > 1:
+            if not least <= getattr(self, name) < math.inf:
+                raise TrainingError(f"{name} is {getattr(self, name)}; it must be a number of at least {least}")
+        if self.dropout >= 1 or self.warmup >= 1:
             raise TrainingError(f"dropout is {self.dropout} and warmup {self.warmup}; both are fractions below 1")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise TrainingError(f"learning_rate is {self.learning_rate}; it must be above 0")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        if self.seed > _MAX_SEED:
+            raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 
 
 @dataclass(frozen=True)
@@ -100,4 +105,6 @@ class Run:
             raise TrainingError(f"metric {self.metric!r} is not one of {self.task_type}'s: {', '.join(known)}")
         if not self.output.parent.is_dir():
             raise TrainingError(f"output {self.output} cannot be written: its folder does not exist")
+        if self.output.is_dir() or not os.access(self.output.parent, os.W_OK):
+            raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
         self.hyperparameters.check()

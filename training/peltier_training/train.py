@@ -8,9 +8,12 @@ from pathlib import Path
 
 import torch
 from peltier_adapters.batch import encode_input
+from peltier_adapters.errors import InputError
 from peltier_adapters.manifest import Manifest, TaskSpec, TrainingRecord, read_manifest
 from peltier_adapters.presets import Preset, find_preset
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded
+from pydantic import ValidationError
 
 from peltier_training.data import Example, read_examples
 from peltier_training.errors import TrainingError
@@ -53,17 +56,27 @@ def _task(run: Run, backbone: Backbone, labels: Labels) -> TaskSpec:
     limit = backbone.config.max_tokens
     if run.hyperparameters.max_length > limit:
         raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
-    return TaskSpec(
-        type=labels.type,
-        labels=labels.names,
-        inputs="pair" if len(run.data.text_columns) == 2 else "single",
-        max_length=run.hyperparameters.max_length,
-    )
+    try:
+        return TaskSpec(
+            type=labels.type,
+            labels=labels.names,
+            inputs="pair" if len(run.data.text_columns) == 2 else "single",
+            max_length=run.hyperparameters.max_length,
+        )
+    except ValidationError as error:
+        reason = error.errors()[0]
+        raise TrainingError(f"{run.data.train}: task {reason['loc'][0]}: {reason['msg']}") from None
 
 
 def _rows(backbone: Backbone, task: TaskSpec, labels: Labels, examples: Sequence[Example]) -> EncodedRows:
-    encoded = [encode_input(backbone, task, example.input) for example in examples]
-    return EncodedRows(encoded, labels.targets(examples))
+    return EncodedRows([_encode(backbone, task, example) for example in examples], labels.targets(examples))
+
+
+def _encode(backbone: Backbone, task: TaskSpec, example: Example) -> Encoded:
+    try:
+        return encode_input(backbone, task, example.input)
+    except InputError as error:
+        raise TrainingError(f"{example.where}: {error}") from None
 
 
 def _model(
@@ -97,9 +110,11 @@ def _record(run: Run, model: TrainableAdapter, sizes: Sequence[int], found: Mapp
 
 
 def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # each process of torchrun writes the same file
     try:
         partial.write_bytes(data)
         os.replace(partial, path)
     except OSError as error:
         raise TrainingError(f"output {path} cannot be written: {error.strerror}") from None
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,19 +1,21 @@
 """The Hugging Face Trainer over packed rows."""
 
+import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from peltier_backbone.packing import Encoded
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 from transformers import EvalPrediction, Trainer, TrainingArguments
-from transformers.trainer_utils import get_last_checkpoint
 
 from peltier_training import metrics
+from peltier_training.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.errors import TrainingError
 from peltier_training.experts import consistency_loss
 from peltier_training.labels import TaskType
@@ -69,12 +71,14 @@ class AdapterTrainer(Trainer):
         super().__init__(data_collator=collate, **options)
 
     def compute_loss(  # type: ignore[override]
-        self, model: TrainableAdapter, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
     ) -> Any:
-        packed = model.backbone.pack(inputs["rows"])
+        adapter = self.model  # `model` may be wrapped by torchrun
+        assert isinstance(adapter, TrainableAdapter)
+        packed = adapter.backbone.pack(inputs["rows"])
         logits = model(packed)
         loss = self._objective.task_loss(logits, inputs["labels"])
-        if model.training and model.is_mixture and self._objective.has_consistency:
+        if model.training and adapter.is_mixture and self._objective.has_consistency:
             other = model(packed)
             extra = consistency_loss(logits, other, multilabel=self._objective.type == "multilabel")
             loss = loss + self._objective.consistency * extra
@@ -85,7 +89,10 @@ def fit(run: Run, model: TrainableAdapter, rows: Sequence[EncodedRows]) -> None:
     """Train on `rows[0]` and leave in `model` the epoch that was best on `rows[1]`."""
 
     def compute(prediction: EvalPrediction) -> dict[str, float]:
-        return metrics.compute(run.task_type, np.asarray(prediction.predictions), np.asarray(prediction.label_ids))
+        logits = np.asarray(prediction.predictions)
+        if not np.isfinite(logits).all():
+            raise TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
+        return metrics.compute(run.task_type, logits, np.asarray(prediction.label_ids))
 
     trainer = AdapterTrainer(
         objective=Objective(run.task_type, float(model.settings.get("consistency", 0.0))),
@@ -95,12 +102,16 @@ def fit(run: Run, model: TrainableAdapter, rows: Sequence[EncodedRows]) -> None:
         eval_dataset=rows[1],
         compute_metrics=compute,
     )
-    trainer.train(resume_from_checkpoint=_checkpoint(run))
+    checkpoint = str(find_checkpoint(run.directory, model)) if run.resume else None
+    if checkpoint is None:
+        remove_checkpoints(run.directory)
+    with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
+        trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def _arguments(run: Run) -> TrainingArguments:
     numbers = run.hyperparameters
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(run.directory),
         num_train_epochs=numbers.epochs,
         learning_rate=run.learning_rate,
@@ -121,14 +132,9 @@ def _arguments(run: Run) -> TrainingArguments:
         remove_unused_columns=False,
         label_names=["labels"],
         dataloader_pin_memory=False,
+        ddp_find_unused_parameters=False,
         use_cpu=run.device == "cpu",
     )
-
-
-def _checkpoint(run: Run) -> str | None:
-    if not run.resume:
-        return None
-    last: str | None = get_last_checkpoint(str(run.directory)) if run.directory.is_dir() else None  # type: ignore[no-untyped-call]
-    if last is None:
-        raise TrainingError(f"there is no checkpoint to resume from in {run.directory}")
-    return last
+    # One process drives one device: DataParallel would cut the packed rows in pieces.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
