@@ -112,9 +112,9 @@ def _print(metrics: dict[str, float], rows: int | None, as_json: bool, title: st
     if as_json:
         print(json.dumps({"metrics": metrics} | ({"rows": rows} if rows is not None else {})))
         return
-    table = Table("metric", "value", title=title)
+    console = Console()
+    console.print(title if rows is None else f"{title}, {rows} rows", soft_wrap=True)
+    table = Table("metric", "value")
     for name, value in metrics.items():
         table.add_row(name, f"{value:.4f}")
-    Console().print(table)
-    if rows is not None:
-        Console().print(f"{rows} rows")
+    console.print(table)
