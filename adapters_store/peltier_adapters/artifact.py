@@ -17,7 +17,7 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.manifest import Manifest, misfits, read_header
-from peltier_adapters.spec import BiasSpec, HeadSpec, Shapes, tensor_shapes
+from peltier_adapters.spec import Shapes, pooler_users, tensor_shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +69,7 @@ def load_artifact(path: Path, backbone: Backbone) -> Artifact:
 
 
 def _needs_pooler(manifest: Manifest, backbone: Backbone) -> list[str]:
-    if backbone.model.pooler is not None:
-        return []
-    users = [
-        part.kind
-        for part in manifest.parts
-        if (isinstance(part, HeadSpec) and part.pooling == "pooler")
-        or (isinstance(part, BiasSpec) and "pooler" in part.sites)
-    ]
+    users = pooler_users(manifest.parts) if backbone.model.pooler is None else []
     return [f"part {kind!r} needs a pooler, which this backbone's checkpoint does not have" for kind in users]
 
 
@@ -84,9 +77,9 @@ def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
     reasons = [f"tensor {name!r} is missing" for name in shapes if name not in table]
     reasons += [f"tensor {name!r} belongs to no part" for name in table if name not in shapes]
     for name in shapes.keys() & table.keys():
-        entry = table[name] if isinstance(table[name], dict) else {}
-        if entry.get("shape") != list(shapes[name]):
-            reasons.append(f"tensor {name!r} has shape {entry.get('shape')}; its part says {list(shapes[name])}")
+        entry = table[name]
+        if entry["shape"] != list(shapes[name]):
+            reasons.append(f"tensor {name!r} has shape {entry['shape']}; its part says {list(shapes[name])}")
         if entry.get("dtype") != "F32":
             reasons.append(f"tensor {name!r} has dtype {entry.get('dtype')}; artifacts hold F32")
     return sorted(reasons)

@@ -1,6 +1,7 @@
 """What an artifact says of itself: the JSON in its header. Imports no torch."""
 
 import json
+import reprlib
 import struct
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -138,7 +139,16 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != "peltier":
         raise ArtifactError(["the header has no metadata with format 'peltier': this is not a Peltier artifact"])
+    _check_table(header)
     return parse_manifest(metadata.get("manifest", "")), header
+
+
+def _check_table(table: dict[str, Any]) -> None:
+    """Every entry has a shape; whether it is the right one is the reader's to say."""
+    for name, entry in table.items():
+        shape = entry.get("shape") if isinstance(entry, dict) else None
+        if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+            raise ArtifactError([f"tensor {reprlib.repr(name)} has shape {reprlib.repr(shape)}: not a list of sizes"])
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -239,6 +239,16 @@ def tensor_shapes(parts: Parts, config: BackboneConfig) -> Shapes:
     return {f"{part.kind}.{name}": shape for part in parts for name, shape in part.shapes(config).items()}
 
 
+def pooler_users(parts: Parts) -> list[str]:
+    """The kinds of the parts that need a backbone with a pooler."""
+    return [
+        part.kind
+        for part in parts
+        if (isinstance(part, HeadSpec) and part.pooling == "pooler")
+        or (isinstance(part, BiasSpec) and "pooler" in part.sites)
+    ]
+
+
 def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False) -> int:
     """Elements that serving needs; the papers count without the task head."""
     counted = tuple(part for part in parts if head or part.kind != "head")

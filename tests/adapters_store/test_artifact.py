@@ -173,6 +173,17 @@ def test_hostile_tensor_entries_are_refused(change: Json, valid: bytes, bert: Ba
     assert _refused(_entry(valid, "head.bias", **change), bert)
 
 
+@pytest.mark.parametrize(
+    "entry", [None, 3, [], {}, {"shape": None}, {"shape": ["2"]}, {"shape": [True]}, {"shape": [2.0]}]
+)
+def test_even_inspecting_needs_readable_shapes(entry: object, valid: bytes):
+    """Reading the header alone refuses a table that nobody could count."""
+    header, body = _split(valid)
+    header["head.bias"] = entry
+    with pytest.raises(ArtifactError, match=r"^tensor 'head\.bias' has shape .*: not a list of sizes$"):
+        read_header(_join(header, body))
+
+
 def test_a_dtype_other_than_float32_is_named(valid: bytes, bert: Backbone):
     """The reason has the tensor, the value and the rule."""
     reasons = _refused(_entry(valid, "head.bias", dtype="BF16"), bert)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.parts import Context, init_tensors
 from peltier_adapters.parts.bottleneck import Bottleneck
 from peltier_adapters.parts.gate import Gate
@@ -171,3 +172,9 @@ def test_the_same_seed_draws_the_same_tensors(bert: Backbone):
     """Training is reproducible from its seed."""
     one, other = _initial("unipelt-apl", bert), _initial("unipelt-apl", bert)
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_part_without_its_pooler_is_refused(roberta: Backbone):
+    """A trainer is told before its first step, not by a failing forward."""
+    with pytest.raises(AdapterError, match=r"part 'head' needs a pooler, which backbone .* does not have; set pooling"):
+        _initial("lora", roberta, pooling="pooler")

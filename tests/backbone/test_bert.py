@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from torch import Tensor
@@ -91,12 +92,12 @@ def test_bfloat16_is_as_exact_as_transformers(
 
 
 def test_real_minilm_equals_transformers(minilm: Backbone):
-    """The published checkpoint gives the same hidden states as transformers to 1e-4, for every length to 512."""
-    from peltier_backbone.checkpoint import find_checkpoint
-
+    """The published checkpoint gives the same hidden states as transformers to 1e-4, up to the longest row."""
     model = AutoModel.from_pretrained(find_checkpoint("minilm")).eval()
-    rows = _rows(30522, typed=True, lengths=(*range(1, 40, 3), 128, 301, 512))
+    rows = _rows(30522, typed=True, lengths=(1, 2, 5, 16, 31, 33, 64, 301))
     assert _distance(_ours(minilm, rows), _reference(model, rows)) < 1e-4
+    longest = _rows(30522, typed=True, lengths=(512,))
+    assert _distance(_ours(minilm, longest), _reference(model, longest)) < 1e-4
 
 
 def test_rows_do_not_see_their_neighbours(bert: Backbone):

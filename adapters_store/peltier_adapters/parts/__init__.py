@@ -8,9 +8,10 @@ import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.parts import bias, bottleneck, head, lora, norm, prefix
 from peltier_adapters.parts.part import Context, Part
-from peltier_adapters.spec import Parts
+from peltier_adapters.spec import Parts, pooler_users
 
 __all__ = ["PARTS", "Context", "Part", "PartKind", "init_tensors"]
 
@@ -35,6 +36,12 @@ PARTS = {
 
 def init_tensors(parts: Parts, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
     """Fresh float32 tensors of a whole adapter, named `part.tensor`."""
+    users = pooler_users(parts) if backbone.model.pooler is None else []
+    if users:
+        raise AdapterError(
+            f"part {users[0]!r} needs a pooler, which backbone {backbone.name!r} does not have; set pooling to 'first' "
+            "or 'mean'"
+        )
     return {
         f"{part.kind}.{name}": tensor
         for part in parts
