@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator
 from importlib.metadata import version as release_of
 
@@ -18,8 +17,6 @@ from peltier_server.observer import Observer
 from peltier_server.routes import adapters, operations, predict
 from peltier_server.service import Service
 from peltier_server.settings import Settings
-
-logger = logging.getLogger(__name__)
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 # What the parts of a multipart body need besides the artifact.
@@ -66,7 +63,6 @@ async def _load(settings: Settings, lifecycle: Lifecycle, metrics: Metrics) -> S
     try:
         service = await Service.open(settings, metrics)
     except Exception as failure:
-        logger.error("the server cannot start: %s", failure)
         lifecycle.fail(failure)
         return None
     lifecycle.start(service)

@@ -55,6 +55,8 @@ class Lifecycle:
         """The service if the server is ready, else `Draining` or `NotReady`."""
         if self.draining:
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
+        if self.failure is not None:
+            raise NotReady(f"the server cannot start: {self.failure}")
         if self._service is None:
             raise NotReady("the server is still loading its backbone", retry_after=_RETRY_AFTER_SECONDS)
         return self._service

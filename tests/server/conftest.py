@@ -1,6 +1,7 @@
 """A server in the test's own event loop, over a small random backbone."""
 
 import asyncio
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI
+from peltier_adapters.registry import Registry
 from peltier_server.app import create_app
 from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
@@ -59,9 +61,23 @@ def make_client(app: FastAPI) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://peltier", timeout=30)
 
 
+@pytest.fixture(scope="session")
+def new_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated registry without versions, to copy: migrating costs more than most tests."""
+    path = tmp_path_factory.mktemp("registry") / "registry.db"
+
+    async def migrate() -> None:
+        await (await Registry.open(f"sqlite+aiosqlite:///{path}")).close()
+
+    asyncio.run(migrate())
+    return path
+
+
 @pytest.fixture
-def settings_of(bert_directory: Path, tmp_path: Path) -> Callable[..., Settings]:
+def settings_of(bert_directory: Path, tmp_path: Path, new_registry: Path) -> Callable[..., Settings]:
     """`settings_of(**overrides)`: settings of a small server with a store of its own."""
+    (tmp_path / "store").mkdir()
+    shutil.copy(new_registry, tmp_path / "store")
 
     def make(**overrides: object) -> Settings:
         small = {"backbone": str(bert_directory), "store": tmp_path / "store", "device": "cpu", "threads": 1}

@@ -12,17 +12,23 @@ from peltier_backbone.load import Backbone
 from tests.server.conftest import Running
 
 
-@pytest.fixture
-async def loaded(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
-    """A server with one adapter of each kind of task."""
-    for data in (
+@pytest.fixture(scope="module")
+def artifacts(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[bytes]:
+    """One of each kind of task."""
+    return [
         make_artifact(bert, "compacter", name="sst2"),
         make_artifact(bert, "lora", name="nli", inputs="pair", labels=["yes", "no", "maybe"]),
         make_artifact(bert, "bitfit", name="stsb", task_type="regression", labels=["score"]),
         make_artifact(bert, "adamix", name="topics", task_type="multilabel", labels=["a", "b", "c"]),
         make_artifact(bert, "unipelt-apl", name="gated"),
-    ):
-        assert (await running.upload(data)).status_code == 201
+    ]
+
+
+@pytest.fixture
+async def loaded(running: Running, artifacts: list[bytes]) -> Running:
+    """A server with one adapter of each kind of task."""
+    answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
+    assert [answer.status_code for answer in answers] == [201] * len(artifacts)
     return running
 
 

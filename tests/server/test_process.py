@@ -1,0 +1,133 @@
+"""The real process, over a real socket: it stops without losses, and what it acknowledged survives a kill."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+
+Start = Callable[..., "Server"]
+
+
+class Server:
+    """A `peltier serve` of its own on a free port."""
+
+    def __init__(self, log: Path, *flags: str, **environment: str) -> None:
+        self._log = log
+        command = [sys.executable, "-m", "peltier_client", "serve", "--port", "0", "--threads", "1", *flags]
+        with log.open("w") as output:
+            env = {**os.environ, **environment}
+            self.process = subprocess.Popen(command, stderr=output, stdout=output, env=env)
+
+    def wait_until_ready(self) -> "Server":
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            ready = re.search(r"ready on (http://\S+) \(try \1/docs\)", self.log)
+            if ready:
+                self.url = ready[1]
+                self.client = httpx2.Client(base_url=self.url, timeout=30)
+                return self
+            time.sleep(0.05)
+        raise AssertionError(self.log)
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def upload(self, data: bytes) -> httpx2.Response:
+        return self.client.post("/v1/adapters", files={"file": data})
+
+    def predict(self, inputs: object) -> httpx2.Response:
+        return self.client.post("/v1/tasks/demo/predict", json={"inputs": inputs})
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        if hasattr(self, "client"):
+            self.client.close()
+
+
+@pytest.fixture
+def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
+    """`start(*flags, **environment)`: processes that share a store."""
+    servers: list[Server] = []
+
+    def make(*flags: str, **environment: str) -> Server:
+        shared = ("--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
+        servers.append(Server(tmp_path / f"log{len(servers)}", *shared, *flags, **environment))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.end()
+
+
+def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Every accepted request is answered, newcomers read 503, the process ends with 0; a kill -9 then loses nothing."""
+    server = start("--drain-seconds", "20").wait_until_ready()
+    assert server.upload(make_artifact(bert)).status_code == 201
+    answers: list[httpx2.Response] = []
+    many = ["the plot was not very good , and the actor is dull"] * 1000
+    callers = [threading.Thread(target=lambda: answers.append(server.predict(many))) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    _wait_for_queue(server)
+    server.process.send_signal(signal.SIGTERM)
+    refused = _until_draining(server)
+    for caller in callers:
+        caller.join()
+    assert server.process.wait(20) == 0
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert refused.json()["error"]["code"] == "draining"
+    assert refused.headers["retry-after"] == "1"
+
+    server = start().wait_until_ready()
+    assert server.client.get("/v1/adapters/demo").json()["latest"]["version"] == 1
+    second = make_artifact(bert, seed=2)
+    assert server.upload(second).json()["version"] == 2
+    server.process.kill()
+    server.process.wait()
+
+    server = start().wait_until_ready()
+    assert server.client.get("/v1/adapters/demo/versions/2/artifact").content == second
+    assert server.predict("bad").json()["adapter"]["version"] == 2
+
+
+def _wait_for_queue(server: Server) -> None:
+    for _ in range(2000):
+        waiting = re.search(r'queue_tokens{tenant="default"} (\S+)', server.client.get("/metrics").text)
+        if waiting and float(waiting[1]) > 0:
+            return
+        time.sleep(0.005)
+    raise AssertionError("nothing waits")
+
+
+def _until_draining(server: Server) -> httpx2.Response:
+    """The first refusal, over connections of its own."""
+    for _ in range(2000):
+        answer = httpx2.post(f"{server.url}/v1/tasks/demo/predict", json={"inputs": "bad"})
+        if answer.status_code == 503:
+            assert httpx2.get(f"{server.url}/ready").status_code == 503
+            assert httpx2.get(f"{server.url}/health").status_code == 200
+            return answer
+    raise AssertionError("never refused")
+
+
+def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
+    """A backbone that is not there, and an address that is open without a key."""
+    missing = start("--backbone", str(tmp_path / "nothing"))
+    open_to_all = start("--host", "0.0.0.0")  # noqa: S104 - what must be refused
+    assert missing.process.wait(60) == 1
+    assert open_to_all.process.wait(60) == 1
+    assert re.search(r"^error: .*nothing", missing.log, re.MULTILINE)
+    assert "PELTIER_ADMIN_KEY is not set" in open_to_all.log
+    assert "Traceback" not in missing.log + open_to_all.log
