@@ -51,6 +51,24 @@ def test_one_predicted_class_has_no_matthews():
     assert values == pytest.approx({"accuracy": 0.75, "f1": 0.0, "f1_macro": 3 / 7, "matthews": 0.0})
 
 
+def test_one_label_everywhere_is_no_warning():
+    """Data of a single class, all found: right, and without a correlation."""
+    values = metrics.compute("classification", np.eye(2)[[1, 1]], np.array([1, 1]))
+    assert values == {"accuracy": 1.0, "f1": 1.0, "f1_macro": 1.0, "matthews": 0.0}
+
+
+def test_a_single_label_is_one_question():
+    """Multilabel with one label: TP 1, FP 1, FN 0, TN 2; the absent label is no class of its own."""
+    values = metrics.compute("multilabel", np.array([[1.0], [1.0], [-1.0], [-1.0]]), np.array([[1.0], [0], [0], [0]]))
+    assert values == pytest.approx({"f1_micro": 2 / 3, "f1_macro": 2 / 3, "exact_match": 0.75})
+
+
+def test_nearly_constant_answers_are_no_warning():
+    """As a regression gives after its first steps."""
+    found = np.array([[1e6], [1e6 + 1e-7], [1e6 - 1e-7]])
+    assert metrics.compute("regression", found, np.array([1.0, 2.0, 0.0]))["spearman"] == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("kind", metrics.NAMES)
 def test_every_type_has_its_metrics(kind: metrics.TaskType):
     """What is computed is what the names promise, and the best epoch is chosen by one of them."""

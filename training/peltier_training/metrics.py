@@ -1,5 +1,6 @@
 """Metrics by task type, computed by scikit-learn and scipy."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ def _classification(logits: Array, targets: Array) -> dict[str, float]:
     values = {
         "accuracy": sk.accuracy_score(targets, found),
         "f1_macro": sk.f1_score(targets, found, average="macro", zero_division=0),
-        "matthews": sk.matthews_corrcoef(targets, found),
+        # One label on both sides has nothing to correlate, and scikit-learn warns.
+        "matthews": sk.matthews_corrcoef(targets, found) if np.ptp([targets, found]) else 0.0,
     }
     if logits.shape[-1] == 2:
         values["f1"] = sk.f1_score(targets, found, zero_division=0)
@@ -37,11 +39,13 @@ def _classification(logits: Array, targets: Array) -> dict[str, float]:
 
 
 def _multilabel(logits: Array, targets: Array) -> dict[str, float]:
-    found = logits > 0
+    # Each label is a yes-or-no question; scikit-learn would take a single column for two classes.
+    wanted, found = targets.astype(int), (logits > 0).astype(int)
+    by_label = [sk.f1_score(*columns, zero_division=0) for columns in zip(wanted.T, found.T, strict=True)]
     return {
-        "f1_micro": sk.f1_score(targets, found, average="micro", zero_division=0),
-        "f1_macro": sk.f1_score(targets, found, average="macro", zero_division=0),
-        "exact_match": sk.accuracy_score(targets, found),
+        "f1_micro": sk.f1_score(wanted.ravel(), found.ravel(), zero_division=0),
+        "f1_macro": np.mean(by_label),
+        "exact_match": (found == wanted).all(1).mean(),
     }
 
 
@@ -50,5 +54,7 @@ def _regression(logits: Array, targets: Array) -> dict[str, float]:
     errors = {"mse": sk.mean_squared_error(targets, found)}
     if np.ptp(found) == 0 or np.ptp(targets) == 0:  # correlation with a constant is undefined; it orders nothing
         return {"pearson": 0.0, "spearman": 0.0, **errors}
-    pearson, spearman = stats.pearsonr(found, targets).statistic, stats.spearmanr(found, targets).statistic
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)  # a first epoch's answers are nearly the mean
+        pearson, spearman = stats.pearsonr(found, targets).statistic, stats.spearmanr(found, targets).statistic
     return {"pearson": pearson, "spearman": spearman, **errors}

@@ -70,6 +70,11 @@ class AdapterTrainer(Trainer):
         self._objective = objective
         super().__init__(data_collator=collate, **options)
 
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Neither norms nor biases decay; the Trainer does not know our norms by their names."""
+        names: list[str] = super().get_decay_parameter_names(model)
+        return [name for name in names if not name.split(".")[-1].startswith("norm/")]
+
     def compute_loss(  # type: ignore[override]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
     ) -> Any:

@@ -1,0 +1,232 @@
+"""Whole runs on a small random backbone."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.artifact import Artifact, load_artifact
+from peltier_adapters.bank import Banks
+from peltier_adapters.golden import check_golden
+from peltier_backbone import load
+from peltier_backbone.linear import PlainLinear
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_training import trainer
+from peltier_training.data import read_examples
+from peltier_training.errors import TrainingError
+from peltier_training.evaluation import evaluate
+from peltier_training.run import Data, Run
+from peltier_training.train import train
+
+MakeRun = Callable[..., Run]
+MIXTURE = {"preset": "adamix", "overrides": {"bottleneck": "8"}}
+
+
+def proved(run: Run, backbone: Backbone) -> Artifact:
+    """The run's artifact, accepted as a server accepts it."""
+    artifact = load_artifact(run.output, backbone)
+    assert check_golden(backbone, Banks(backbone).add(artifact)) == []
+    return artifact
+
+
+def same(one: Artifact, other: Artifact) -> bool:
+    return all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
+
+
+def logged(run: Run, name: str) -> list[float]:
+    """A metric of each epoch, as the newest checkpoint's state has it."""
+    states = sorted(run.directory.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name[11:]))
+    return [entry[name] for entry in json.loads(states[-1].read_text())["log_history"] if name in entry]
+
+
+@pytest.mark.parametrize("task_type", ["classification", "multilabel", "regression"])
+@pytest.mark.parametrize("preset", ["unipelt-ap", "adamix"])
+def test_a_run_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone, task_type: str, preset: str):
+    """Every task type ends in an artifact that proves itself and records the metrics that `evaluate` finds."""
+    run = make_run(task_type, preset, epochs=1)
+    before = bert.weights_digest()
+    manifest = train(run)
+    artifact = proved(run, bert)
+    assert artifact.manifest == manifest
+    assert (manifest.task.type, manifest.preset, manifest.name) == (task_type, preset, "toy")
+    found = evaluate(bert, artifact, read_examples(run.data.validation, ["text"], "label"))
+    assert manifest.training.metrics == pytest.approx(found)
+    assert bert.weights_digest() == before
+
+
+def test_the_record_says_how_it_was_made(make_run: MakeRun):
+    """Data, numbers with the preset's learning rate, settings and versions."""
+    record = train(make_run(epochs=1, seed=7, overrides={"bottleneck": "8"})).training
+    assert record.data["train_rows"] == 48
+    assert record.data["validation"] == "classification-validation.jsonl"
+    assert {
+        "learning_rate": 3e-3,
+        "seed": 7,
+        "metric": "accuracy",
+        "epochs": 1,
+    }.items() <= record.hyperparameters.items()
+    assert record.hyperparameters["settings"]["bottleneck"] == 8
+    assert sorted(record.versions) == ["peltier", "torch", "transformers"]
+
+
+def test_a_run_leaves_small_checkpoints_and_curves(make_run: MakeRun):
+    """Checkpoints hold the adapter alone, TensorBoard has its events, and nothing half-written stays."""
+    run = make_run()
+    train(run)
+    checkpoints = sorted(run.directory.glob("checkpoint-*"))
+    assert [path.name for path in checkpoints] == ["checkpoint-3", "checkpoint-6"]
+    assert (checkpoints[0] / "model.safetensors").stat().st_size < 1.2 * run.output.stat().st_size
+    assert list(run.directory.rglob("events.out.tfevents.*"))
+    assert [path.name for path in run.output.parent.iterdir() if path.is_file()] == ["toy.safetensors"]
+
+
+def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Path):
+    """Against turned validation labels learning makes things worse: an epoch before the last is exported."""
+    rows = [json.loads(line) for line in make_run("regression").data.validation.read_text().splitlines()]
+    turned = tmp_path / "turned.jsonl"
+    turned.write_text("".join(json.dumps(row | {"label": -4 * row["label"]}) + "\n" for row in rows))
+    run = make_run("regression", "lora", epochs=3, learning_rate=1e-2, metric="mse")
+    run = replace(run, data=replace(run.data, validation=turned))
+    metrics = train(run).training.metrics
+    errors = logged(run, "eval_mse")
+    assert len(errors) == 3
+    assert errors[2] > 1.01 * min(errors)
+    assert metrics["mse"] == pytest.approx(min(errors), rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [{}, MIXTURE], ids=["compacter", "adamix"])
+def test_the_seed_decides_everything(
+    make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch, method: dict[str, Any]
+):
+    """Initialisation, order, dropout and routes: the same seed gives the same tensors, another seed others."""
+    monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)  # the choice by time may differ from run to run
+    artifacts = []
+    for seed in (3, 3, 4):
+        torch.rand(seed)  # whatever was drawn before does not matter
+        run = make_run(seed=seed, epochs=1, **method)
+        train(run)
+        artifacts.append(load_artifact(run.output, bert))
+    assert same(artifacts[0], artifacts[1])
+    assert not same(artifacts[0], artifacts[2])
+
+
+class PowerCut(Exception):
+    """The machine goes off."""
+
+
+@pytest.mark.parametrize("method", [{}, MIXTURE], ids=["compacter", "adamix"])
+def test_resume_goes_on_as_if_never_stopped(
+    make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch, method: dict[str, Any], tmp_path: Path
+):
+    """Cut in the second epoch and resumed, a run ends with the very tensors of one that was never cut."""
+    monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)
+    whole = make_run(epochs=3, directory=tmp_path / "whole", output=tmp_path / "whole.safetensors", **method)
+    train(whole)
+    run = make_run(epochs=3, **method)
+    with monkeypatch.context() as patch:
+        _cut_after(patch, steps=5)
+        with pytest.raises(PowerCut):
+            train(run)
+    assert not run.output.exists()
+    train(replace(run, resume=True))
+    assert same(load_artifact(run.output, bert), load_artifact(whole.output, bert))
+
+
+def _cut_after(patch: pytest.MonkeyPatch, steps: int) -> None:
+    task_loss, calls = trainer.Objective.task_loss, [0]
+
+    def cut(self: trainer.Objective, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        calls[0] += logits.requires_grad
+        if calls[0] > steps:
+            raise PowerCut
+        return task_loss(self, logits, labels)
+
+    patch.setattr(trainer.Objective, "task_loss", cut)
+
+
+def test_a_finished_run_can_be_prolonged(make_run: MakeRun):
+    """One epoch, then `--resume` to two: only the second is trained."""
+    train(make_run(epochs=1))
+    train(make_run(epochs=2, resume=True))
+    assert logged(make_run(), "step")[-1] == 6
+    assert len(logged(make_run(), "eval_accuracy")) == 2
+
+
+def test_bfloat16_training_is_proved_in_float32(make_run: MakeRun, bert: Backbone):
+    """The backbone trains in bfloat16; tensors, metrics and golden examples of the artifact are those of float32."""
+    run = make_run(dtype="bfloat16", epochs=1)
+    manifest = train(run)
+    artifact = proved(run, bert)
+    assert manifest.training.hyperparameters["dtype"] == "bfloat16"
+    assert {tensor.dtype for tensor in artifact.tensors.values()} == {torch.float32}
+    half = load_backbone(bert.name, dtype="bfloat16")
+    assert check_golden(half, Banks(half).add(load_artifact(run.output, half))) == []
+
+
+def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: Path):
+    """Two text columns make a pair task, here on the other family."""
+    words = ("good", "bad")
+    rows = [{"one": one, "two": two, "same": str(one == two)} for one in words for two in words]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows * 8))
+    run = make_run(backbone=roberta.name)
+    train(replace(run, data=Data(path, path, ("one", "two"), "same")))
+    manifest = proved(run, roberta).manifest
+    assert (manifest.task.inputs, manifest.task.labels) == ("pair", ("False", "True"))
+    assert {type(golden.input) for golden in manifest.golden} == {tuple}
+
+
+def test_a_diverged_run_says_so(make_run: MakeRun):
+    """A learning rate that makes the logits infinite ends in one sentence and no artifact."""
+    run = make_run("regression", "lora", learning_rate=1e30)
+    with pytest.raises(TrainingError, match=r"training diverged at learning rate 1e\+30; try a lower one"):
+        train(run)
+    assert not run.output.exists()
+
+
+def test_a_failed_run_leaves_the_old_artifact(make_run: MakeRun):
+    """An output that is there already is replaced by a whole one or not at all."""
+    run = make_run("regression", "lora", learning_rate=1e30)
+    run.output.write_bytes(b"old")
+    with pytest.raises(TrainingError):
+        train(run)
+    assert [path.name for path in run.output.parent.glob("*.safetensors*")] == ["toy.safetensors"]
+    assert run.output.read_bytes() == b"old"
+
+
+def test_an_adapter_learns_on_the_real_backbone(make_run: MakeRun, minilm: Backbone, tmp_path: Path):
+    """Two topics, 300 rows, two epochs on MiniLM: far beyond the majority class on sentences not seen in training."""
+    train_file, validation = _topics(tmp_path, "train", 300), _topics(tmp_path, "validation", 60)
+    run = make_run(backbone="minilm", epochs=2, max_length=32)
+    manifest = train(replace(run, data=replace(run.data, train=train_file, validation=validation)))
+    assert manifest.training.metrics["accuracy"] > 0.9
+    assert manifest.training.metrics["matthews"] > 0.8
+    proved(run, minilm)
+
+
+_TOPICS = {
+    "sport": ("the {} scored a late goal", "our {} won the league match", "fans cheered for the {} in the stadium"),
+    "cooking": ("simmer the {} with garlic", "bake the {} until it is golden", "chop the {} and fry it with onions"),
+}
+_WORDS = {
+    ("sport", "train"): ("striker", "team", "captain", "club"),
+    ("sport", "validation"): ("goalkeeper", "coach", "defender"),
+    ("cooking", "train"): ("bread", "soup", "fish", "potato"),
+    ("cooking", "validation"): ("chicken", "mushroom", "pie"),
+}
+
+
+def _topics(directory: Path, part: str, count: int) -> Path:
+    """Sentences on two topics; the two parts share no subject."""
+    sentences = [
+        {"text": pattern.format(word), "label": topic}
+        for topic, patterns in _TOPICS.items()
+        for pattern in patterns
+        for word in _WORDS[topic, part]
+    ]
+    path = directory / f"{part}.jsonl"
+    path.write_text("".join(json.dumps(sentences[i % len(sentences)]) + "\n" for i in range(count)))
+    return path

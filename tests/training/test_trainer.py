@@ -1,0 +1,102 @@
+"""What is minimised, and how the Trainer is told to do it."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from peltier_backbone.packing import Encoded
+from peltier_training import trainer
+from peltier_training.run import Run
+from peltier_training.train import train
+from peltier_training.trainer import EncodedRows, Objective, collate
+
+MakeRun = Callable[..., Run]
+
+
+def test_rows_stay_ragged():
+    """Collating pads nothing and keeps each row by its target."""
+    rows = [Encoded((1, 2), (0, 0)), Encoded((1, 3, 2), (0, 0, 0))]
+    data = EncodedRows(rows, torch.tensor([4, 5]))
+    batch = collate([data[1], data[0]])
+    assert len(data) == 2
+    assert batch["rows"] == [rows[1], rows[0]]
+    assert batch["labels"].tolist() == [5, 4]
+
+
+def test_classification_minimises_cross_entropy():
+    """Even logits over two labels cost ln 2."""
+    loss = Objective("classification", 0.0).task_loss(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+    assert loss.item() == pytest.approx(math.log(2))
+
+
+def test_multilabel_minimises_a_cross_entropy_a_label():
+    """The mean over rows and labels of -log sigmoid(+-z)."""
+    logits, labels = torch.tensor([[0.0, 1.0], [-1.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    wanted = (math.log(2) + math.log(1 + math.e) + math.log(1 + math.e**-1) + math.log(1 + math.e**-2)) / 4
+    assert Objective("multilabel", 0.0).task_loss(logits, labels).item() == pytest.approx(wanted)
+
+
+def test_regression_minimises_the_squared_error():
+    """Over the one output."""
+    loss = Objective("regression", 0.0).task_loss(torch.tensor([[1.0], [3.0]]), torch.tensor([2.0, 1.0]))
+    assert loss.item() == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("task_type", "preset", "consistency", "calls"),
+    [
+        ("classification", "adamix", "1.0", 3),
+        ("multilabel", "adamix", "1.0", 3),
+        ("classification", "adamix", "0.0", 0),
+        ("regression", "adamix", "1.0", 0),  # a single number is no distribution
+        ("classification", "houlsby", None, 0),
+    ],
+)
+def test_consistency_is_asked_of_every_training_step(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, task_type: str, preset: str, consistency: str | None, calls: int
+):
+    """Two routed passes a step, three steps an epoch; never in evaluation, nor where there is nothing to route."""
+    losses = []
+
+    def record(first: torch.Tensor, second: torch.Tensor, **options: Any) -> torch.Tensor:
+        losses.append(original(first, second, **options))
+        return losses[-1]
+
+    original = trainer.consistency_loss
+    monkeypatch.setattr(trainer, "consistency_loss", record)
+    overrides = {"bottleneck": "8"} | ({"consistency": consistency} if consistency else {})
+    train(make_run(task_type, preset, epochs=1, overrides=overrides))
+    assert len(losses) == calls
+    assert all(loss.item() > 0 and loss.requires_grad for loss in losses)
+
+
+def test_the_learning_rate_warms_up_and_fades(make_run: MakeRun):
+    """`warmup` is a fraction of the steps: half of six reaches the whole rate after three, and it ends at 0."""
+    run = make_run(learning_rate=0.02, warmup=0.5)
+    train(run)
+    rates = [_state(run, step, "scheduler")["_last_lr"] for step in (3, 6)]
+    assert rates == [[0.02, 0.02], [0.0, 0.0]]  # of the two groups, with and without weight decay
+
+
+def test_norms_and_biases_do_not_decay(make_run: MakeRun):
+    """A Compacter's maps, rule and head weight decay; its norms and biases keep to what they learn."""
+    run = make_run(epochs=1, weight_decay=0.1)
+    train(run)
+    groups = _state(run, 3, "optimizer")["param_groups"]
+    # down left and right, up left and right, rule, head; two bottleneck biases, two norm tensors, the head's bias
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.1, 6), (0.0, 5)]
+
+
+def _state(run: Run, step: int, name: str) -> dict[str, Any]:
+    return torch.load(run.directory / f"checkpoint-{step}" / f"{name}.pt", weights_only=True)
+
+
+def test_progress_stays_off_standard_output(make_run: MakeRun, capsys: pytest.CaptureFixture[str]):
+    """The bar and each epoch's metrics go to standard error."""
+    train(make_run())
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "100%" in captured.err
+    assert captured.err.count("eval_accuracy") == 2
