@@ -3,16 +3,30 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 
 import torch
 
 from peltier_backbone.config import BackboneConfig
 
+# Named one by one: a field that a later version adds must not orphan the adapters of today.
+_FIELDS = (
+    "family",
+    "vocab_size",
+    "hidden_size",
+    "num_layers",
+    "num_heads",
+    "intermediate_size",
+    "max_positions",
+    "num_token_types",
+    "pad_token_id",
+    "norm_eps",
+)
+
 
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:
     """`sha256:<hex>` over the configuration and the tensors sorted by name, in the dtype they were stored in."""
-    digest = hashlib.sha256(json.dumps(asdict(config), sort_keys=True).encode())
+    shape = {name: getattr(config, name) for name in _FIELDS}
+    digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
