@@ -34,12 +34,17 @@ class Row:
         return None if self.resident is None or self.bare else self.resident.body
 
     @property
-    def order(self) -> tuple[int, bool, bool, int, int]:
+    def slot(self) -> int:
+        """The body's slot in its bank."""
+        return -1 if self.resident is None or self.bare else self.resident.body_slot
+
+    @property
+    def order(self) -> tuple[bool, bool, int, int]:
         """Neighbours share a bank and a slot; rows without prefixes or norms stand together."""
-        if self.body is None or self.resident is None:
-            return (0, False, False, -1, -1)
+        if self.body is None:
+            return (False, False, -1, self.slot)
         kinds = {part.kind for part in self.body.parts}
-        return (1, "prefix" in kinds, "norm" in kinds, self.body.number, self.resident.body_slot)
+        return ("prefix" in kinds, "norm" in kinds, self.body.number, self.slot)
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,12 @@ def forward(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = Fal
 def _slices(backbone: Backbone, packed: Packed, rows: Sequence[Row], record_gates: bool) -> Iterator[Slice]:
     first = 0
     for bank, group in groupby(rows, key=lambda row: row.body):
-        slots = [row.resident.body_slot for row in group if row.resident is not None and bank is not None]
-        count = len(slots) or sum(1 for row in rows if row.body is None)
+        slots = [row.slot for row in group]
         distinct = list(dict.fromkeys(slots))
-        groups = [distinct.index(slot) for slot in slots] or [0] * count
-        parts, tensors = (bank.parts, bank.gather(distinct)) if bank is not None else ((), {})
+        groups = [distinct.index(slot) for slot in slots]
+        parts, tensors = ((), {}) if bank is None else (bank.parts, bank.gather(distinct))
         yield create_slice(backbone, packed, first, groups, parts, tensors, record_gates=record_gates)
-        first += count
+        first += len(slots)
 
 
 def _row_gates(one: Slice, row: int) -> dict[str, list[float]] | None:
