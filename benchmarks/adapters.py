@@ -9,7 +9,14 @@ from peltier_backbone.load import Backbone
 from peltier_training.export import Trained, export
 
 LABELS = ("negative", "positive")
-INPUTS = ("a gem of a film", "this one is a long, tedious and entirely forgettable evening at the cinema")
+# As many golden examples as `peltier train` writes, of 6 to 34 tokens.
+INPUTS = (
+    "a gem of a film",
+    "it is dull, it is long and it never ends",
+    "this one is a long, tedious and entirely forgettable evening at the cinema",
+    "what begins as a modest story about two brothers and their farm grows, almost without one false note, into one "
+    "of the warmest and funniest films of the year",
+)
 
 
 def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
