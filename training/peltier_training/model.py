@@ -119,6 +119,9 @@ def _check(settings: Settings) -> None:
     for name, (least, most) in _BOUNDS.items():
         if name in settings and not least <= float(settings[name]) <= most:
             raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
+    if "experts" in settings and settings["map"] != "dense":
+        # The mean of factors is not the factors of the mean.
+        raise TrainingError(f"setting 'map' is {settings['map']!r}; experts are merged, and that needs 'dense'")
 
 
 def _routed(settings: Settings) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def train(run: Run) -> Manifest:
     preset = find_preset(run.preset)
     examples, validation = _read(run)
     labels = find_labels(run.task_type, examples, run.data.labels)
+    if run.metric == "f1" and len(labels.names) != 2:
+        raise TrainingError(f"metric 'f1' is for two labels, the task has {len(labels.names)}; f1_macro is for any")
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
     task = _task(run, backbone, labels)
     model = _model(run, preset, backbone, labels, examples)

@@ -12,7 +12,7 @@ from peltier_backbone.packing import Encoded
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
-from transformers import EvalPrediction, Trainer, TrainingArguments
+from transformers import EvalPrediction, ProgressCallback, Trainer, TrainingArguments
 
 from peltier_training import metrics
 from peltier_training.checkpoint import find_checkpoint, remove_checkpoints
@@ -92,6 +92,9 @@ class AdapterTrainer(Trainer):
 
 def fit(run: Run, model: TrainableAdapter, rows: Sequence[EncodedRows]) -> None:
     """Train on `rows[0]` and leave in `model` the epoch that was best on `rows[1]`."""
+    checkpoint = str(find_checkpoint(run.directory, model)) if run.resume else None
+    if checkpoint is None:
+        remove_checkpoints(run.directory)
 
     def compute(prediction: EvalPrediction) -> dict[str, float]:
         logits = np.asarray(prediction.predictions)
@@ -107,11 +110,21 @@ def fit(run: Run, model: TrainableAdapter, rows: Sequence[EncodedRows]) -> None:
         eval_dataset=rows[1],
         compute_metrics=compute,
     )
-    checkpoint = str(find_checkpoint(run.directory, model)) if run.resume else None
-    if checkpoint is None:
-        remove_checkpoints(run.directory)
     with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
-        trainer.train(resume_from_checkpoint=checkpoint)
+        try:
+            trainer.train(resume_from_checkpoint=checkpoint)
+        except TrainingError:
+            _close_bars(trainer)
+            raise
+
+
+def _close_bars(trainer: Trainer) -> None:
+    """What went wrong is said on a line of its own, below them."""
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, ProgressCallback):
+            for bar in (callback.prediction_bar, callback.training_bar):
+                if bar is not None:
+                    bar.close()
 
 
 def _arguments(run: Run) -> TrainingArguments:

@@ -1,0 +1,186 @@
+"""`peltier train` and `peltier evaluate` as a user meets them."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_client.cli import main
+
+MakeArtifact = Callable[..., bytes]
+
+
+class Outcome(NamedTuple):
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+Peltier = Callable[..., Outcome]
+
+
+@pytest.fixture
+def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Peltier:
+    """`peltier(arguments…)` runs the command in this process; an exception that it lets out fails the test."""
+
+    def run(*arguments: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["peltier", *map(str, arguments)])
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def training(toy: Path, bert: Backbone, tmp_path: Path) -> list[str]:
+    """The arguments of a short run; a flag that comes again behind them wins."""
+    flags = {
+        "task": "toy", "train": toy / "classification-train.jsonl", "backbone": bert.name, "epochs": 1, "device": "cpu",
+        "validation": toy / "classification-validation.jsonl", "output": tmp_path / "toy.safetensors",
+        "directory": tmp_path / "run", "max-length": 32,
+    }  # fmt: skip
+    return ["train", *(f"--{name}={value}" for name, value in flags.items())]
+
+
+def test_train_then_evaluate_as_processes(training: list[str], toy: Path, tmp_path: Path, bert: Backbone):
+    """Both end with 0 and one JSON document each; what was recorded is what is measured."""
+    program = str(Path(sys.executable).with_name("peltier"))
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    trained = subprocess.run(
+        [program, *training, "--json"], capture_output=True, text=True, check=True, env=environment
+    )
+    data = toy / "classification-validation.jsonl"
+    command = [program, "evaluate", tmp_path / "toy.safetensors", "--backbone", bert.name, "--data", data, "--json"]
+    evaluated = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    metrics = json.loads(trained.stdout)["metrics"]
+    assert sorted(metrics) == ["accuracy", "f1", "f1_macro", "matthews"]
+    assert json.loads(evaluated.stdout) == {"metrics": pytest.approx(metrics), "rows": 20}
+    assert "Warning" not in trained.stderr + evaluated.stderr
+
+
+def test_metrics_are_a_table(peltier: Peltier, training: list[str], toy: Path, tmp_path: Path, bert: Backbone):
+    """Without --json people get a table, with the number of rows."""
+    assert "accuracy" in peltier(*training).out
+    data = toy / "classification-validation.jsonl"
+    done = peltier("evaluate", tmp_path / "toy.safetensors", "--backbone", bert.name, "--data", data)
+    assert done.status == 0
+    assert "matthews" in done.out
+    assert "20 rows" in done.out
+
+
+def test_divergence_is_said_below_the_bars(peltier: Peltier, training: list[str]):
+    """The sentence has the last line of standard error for itself."""
+    done = peltier(*training, "--learning-rate=1e30")
+    assert done.status == 1
+    assert done.err.splitlines()[-1] == "error: training diverged at learning rate 1e+30; try a lower one"
+
+
+def test_resume_is_a_flag(peltier: Peltier, training: list[str]):
+    """One epoch, then on to two from its checkpoint."""
+    assert peltier(*training).status == 0
+    done = peltier(*training, "--epochs=2", "--resume")
+    assert done.status == 0
+    assert done.err.count("eval_accuracy") == 1
+
+
+ERRORS = {
+    "preset": (["--preset=magic"], "preset 'magic' is unknown; it is one of houlsby, pfeiffer, compacter"),
+    "setting": (["--set=size=3"], "preset 'compacter' has no setting 'size'; it has activation, bottleneck"),
+    "value": (["--set=n=many"], "setting 'n' is 'many'; it must be an integer"),
+    "indivisible": (["--set=n=5"], "preset 'compacter' does not fit this backbone: bottleneck: n = 5 must divide"),
+    "experts": (["--preset=adamix", "--set=experts=0"], "setting 'experts' is 0; it must be from 1 to 64"),
+    "share": (["--preset=adamix", "--set=share=all"], "setting 'share' is 'all'; it must be one of up, down, none"),
+    "metric": (["--metric=speed"], "metric 'speed' is not one of classification's: accuracy, f1, f1_macro, matthews"),
+    "f1 of three": (["--metric=f1", "--labels=negative,positive,odd"], "metric 'f1' is for two labels, the task has 3"),
+    "map": (["--preset=adamix", "--set=map=lowrank"], "setting 'map' is 'lowrank'; experts are merged, and that needs"),
+    "task type": (["--task-type=ranking"], "task type 'ranking' is unknown; it is one of classification"),
+    "task": (["--task=../x"], "task '../x' is not a name"),
+    "epochs": (["--epochs=0"], "epochs is 0; it must be a number of at least 1"),
+    "dropout": (["--dropout=nan"], "dropout is nan; it must be a number of at least 0.0"),
+    "labels": (["--labels=good,bad"], "train.jsonl:1: label 'positive' is not one of the task's 2 labels: good, bad"),
+    "label file": (["--labels=nowhere.json"], "label file nowhere.json cannot be read"),
+    "regression": (["--task-type=regression"], "label 'positive' is not a finite number; regression needs them"),
+    "column": (["--text-column=sentence"], "has no column 'sentence'; it has 'text', 'label'"),
+    "label column": (["--label-column=y"], "has no column 'y'; it has 'text', 'label'"),
+    "three columns": (["--text-column=a", "--text-column=b", "--text-column=c"], "3 text columns were given"),
+    "max length": (["--max-length=97"], "max_length is 97; this backbone takes 96 tokens"),
+    "output": (["--output=nowhere/x.safetensors"], "output nowhere/x.safetensors cannot be written: its folder"),
+    "backbone": (["--backbone=nowhere/at/all"], "nowhere/at/all"),
+    "device": (["--device=abacus"], "device 'abacus' is unknown; it is 'auto', 'cpu' or 'cuda'"),
+    "dtype": (["--dtype=int8"], "dtype 'int8' is unknown; it is one of float32, bfloat16"),
+    "resume": (["--resume"], "there is no checkpoint to resume from in"),
+    "no data": (["--train=nowhere.jsonl"], "nowhere.jsonl does not exist"),
+    "data": (["--validation=pyproject.toml"], "pyproject.toml is not a data file; its name must end in .jsonl or .csv"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_a_run_that_cannot_be_is_one_line(peltier: Peltier, training: list[str], tmp_path: Path, case: str):
+    """Exit status 1 and one sentence on standard error; nothing is written."""
+    arguments, reason = ERRORS[case]
+    done = peltier(*training, *arguments)
+    assert done.status == 1
+    assert done.out == ""
+    assert done.err.startswith("error: ")
+    assert done.err.count("\n") == 1
+    assert reason in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lone_surrogate_is_found_with_its_line(peltier: Peltier, training: list[str], tmp_path: Path):
+    """JSON can spell what no text is."""
+    (tmp_path / "d.jsonl").write_text('{"text": "a", "label": "0"}\n{"text": "\\ud800", "label": "1"}\n')
+    done = peltier(*training, f"--train={tmp_path / 'd.jsonl'}", f"--validation={tmp_path / 'd.jsonl'}")
+    assert done.status == 1
+    assert "d.jsonl:2: an input text has a lone surrogate" in done.err
+
+
+def test_a_text_in_the_place_of_a_label_is_explained(peltier: Peltier, training: list[str], tmp_path: Path):
+    """The text column taken for the label column gives labels that no artifact can hold."""
+    (tmp_path / "d.jsonl").write_text("".join(json.dumps({"text": f"{i} " * 200, "label": 1}) + "\n" for i in range(3)))
+    files = [f"--{part}={tmp_path / 'd.jsonl'}" for part in ("train", "validation")]
+    done = peltier(*training, *files, "--label-column=text")
+    assert done.status == 1
+    assert done.err.count("\n") == 1
+    assert "task labels: String should have at most 256 characters" in done.err
+
+
+@pytest.mark.parametrize("arguments", [["--set=n"], ["--epochs=two"], ["--unknown"]])
+def test_wrong_usage_is_status_2(peltier: Peltier, training: list[str], arguments: list[str]):
+    """With usage and no traceback."""
+    done = peltier(*training, *arguments)
+    assert done.status == 2
+    assert "Usage: peltier train" in done.err
+
+
+def test_evaluate_explains_what_it_cannot_read(
+    peltier: Peltier, toy: Path, tmp_path: Path, bert: Backbone, roberta: Backbone, make_artifact: MakeArtifact
+):
+    """A missing artifact, a file that is none, another backbone, other labels."""
+    good, bad = tmp_path / "good.safetensors", tmp_path / "bad.safetensors"
+    good.write_bytes(make_artifact(bert, labels=("yes", "no")))
+    bad.write_bytes(b"\x80\x04pickle")
+    data = toy / "classification-validation.jsonl"
+    cases: list[tuple[Path, str, Any, str]] = [
+        (tmp_path / "none.safetensors", bert.name, data, "none.safetensors cannot be read: No such file"),
+        (bad, bert.name, data, "not a safetensors file"),
+        (good, roberta.name, data, "backbone family is 'bert'; this backbone's is 'roberta' (and"),
+        (good, bert.name, data, "classification-validation.jsonl:1: label '"),
+        (good, bert.name, tmp_path / "none.csv", "none.csv does not exist"),
+    ]
+    for artifact, backbone, file, reason in cases:
+        done = peltier("evaluate", artifact, "--backbone", backbone, "--data", file)
+        assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
+        assert reason in done.err
