@@ -55,7 +55,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(predict.router, dependencies=closed, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.router, dependencies=closed, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.uploads, dependencies=closed, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
-    app.include_router(operations.router, max_body_size=settings.max_body_bytes)
+    app.include_router(operations.router, dependencies=closed, max_body_size=settings.max_body_bytes)
+    app.include_router(operations.probes, max_body_size=settings.max_body_bytes)
     return app
 
 

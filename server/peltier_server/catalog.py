@@ -123,9 +123,14 @@ class Catalog:
         found = (name for name in sorted(self._adapters) if name > after and containing in name)
         return list(islice(found, limit))
 
+    def entries(self) -> Iterator[Entry]:
+        """Every live version."""
+        for versions in self._adapters.values():
+            yield from versions.values()
+
     def holds(self, digest: str) -> bool:
         """Some live version has these bytes."""
-        return any(entry.digest == digest for entry in self._entries())
+        return any(entry.digest == digest for entry in self.entries())
 
     def find(self, name: str, digest: str) -> Entry | None:
         """The version of `name` that has these bytes."""
@@ -136,7 +141,3 @@ class Catalog:
         if name not in self._adapters:
             raise AdapterNotFound(f"adapter {name!r} does not exist")
         return self._adapters[name]
-
-    def _entries(self) -> Iterator[Entry]:
-        for versions in self._adapters.values():
-            yield from versions.values()

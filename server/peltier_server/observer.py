@@ -1,11 +1,12 @@
 """The outermost layer of every request: its identity, its measure, and an answer whatever happens."""
 
+import asyncio
 import logging
 import re
 import time
 import uuid
 
-from peltier_client.errors import ServerError, TooLarge
+from peltier_client.errors import Draining, PeltierError, ServerError, TooLarge
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -37,9 +38,12 @@ class Observer:
         started = time.monotonic()
         try:
             await self._app(scope, receive, answer.send)
+        except asyncio.CancelledError:
+            # Requests are cancelled from outside only where a draining server's time is up.
+            await answer.fail(Draining("the server stopped before the answer was ready", retry_after=1.0))
         except Exception:
             logger.exception("request %s failed", request_id)
-            await answer.fail()
+            await answer.fail(ServerError(f"the server failed; its log has the reason under x-request-id {request_id}"))
         finally:
             self._metrics.requests.labels(TENANT, answer.status).inc()
             self._metrics.request_seconds.observe(time.monotonic() - started)
@@ -70,19 +74,18 @@ class _Answer:
                 return
         await self._send(message)
 
-    async def fail(self) -> None:
-        """Answers 500, unless an answer has begun: then it breaks off, so that nobody takes it for whole."""
+    async def fail(self, error: PeltierError) -> None:
+        """Answers with `error`, unless an answer has begun: then it breaks off, so that nobody takes it for whole."""
         if self._started:
-            raise RuntimeError(f"request {self._request_id} failed in the middle of its answer")
-        self.status = ServerError.status
-        message = f"the server failed; its log has the reason under x-request-id {self._request_id}"
-        await self._answer(ServerError(message))
+            raise RuntimeError(f"request {self._request_id} failed in the middle of its answer: {error}")
+        self.status = error.status
+        await self._answer(error)
 
     async def _replace_refused_body(self) -> None:
         # The framework's own limit of bodies answers in plain text, in the place where no handler can shape it.
         self._replaced = True
         await self._answer(TooLarge("the request body is larger than this server accepts"))
 
-    async def _answer(self, error: ServerError | TooLarge) -> None:
+    async def _answer(self, error: PeltierError) -> None:
         response = error_response(error, {"x-request-id": self._request_id})
         await response(self._scope, self._receive, self._send)

@@ -11,8 +11,8 @@ from peltier_adapters.answers import answer
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
 from peltier_adapters.batch import Row, RowOutput, encode_input
-from peltier_adapters.blobs import BlobError, BlobNotFound
-from peltier_adapters.errors import InputError
+from peltier_adapters.blobs import BlobNotFound
+from peltier_adapters.errors import AdapterError, InputError
 from peltier_adapters.manifest import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
@@ -109,7 +109,7 @@ class Predictor:
                 if successor.version == entry.version:
                     raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
                 entry = successor
-            except BlobError as error:
+            except AdapterError as error:
                 raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
 
     async def _predict_with(self, entry: Entry, request: "_Request") -> Prediction:

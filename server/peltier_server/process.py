@@ -51,8 +51,8 @@ class DrainingServer(uvicorn.Server):
         if self._deadline is None:
             self._deadline = now + self._drain_seconds
         if self._lifecycle.idle or now >= self._deadline:
-            # Connections that still send their last answer get the rest of the time.
-            self.config.timeout_graceful_shutdown = max(1, int(self._deadline - now))
+            # Connections that still send their last answer get the rest of the time; what runs then is cancelled.
+            self.config.timeout_graceful_shutdown = max(0, int(self._deadline - now))
             self.should_exit = True
 
 
@@ -73,4 +73,6 @@ def _listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        # The standard library adds the address, which is already named.
+        reason = str(error.strerror or error).partition(" (")[0]
+        raise SettingsError(f"cannot listen on {host}:{port}: {reason}") from None

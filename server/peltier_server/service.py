@@ -24,6 +24,8 @@ from peltier_server.slots import Slots
 logger = logging.getLogger(__name__)
 
 _NUM_WORKERS = 4
+# A thread that is torn out of a forward can take the exit status of the process with it.
+_MAX_JOIN_SECONDS = 10.0
 
 
 class Service:
@@ -59,6 +61,7 @@ class Service:
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
+            _warn_of_strangers(catalog, backbone)
             service = cls(settings, backbone, Store(blobs, registry, catalog), metrics)
             service._runner.start()
             opened.push_async_callback(service._stop)
@@ -68,13 +71,25 @@ class Service:
         return service
 
     async def close(self) -> None:
-        """Computes the rows that wait, then stops; at most `drain_seconds`."""
+        """Computes the rows that wait, then stops."""
         await self._stop()
         await self.store.registry.close()
 
     async def _stop(self) -> None:
         self.batcher.close()
-        await asyncio.to_thread(self._runner.join, self.settings.drain_seconds)
+        await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
         await self.slots.close()
         self.predictor.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
+
+
+def _warn_of_strangers(catalog: Catalog, backbone: Backbone) -> None:
+    strangers = [one for one in catalog.entries() if one.manifest.backbone.fingerprint != backbone.fingerprint]
+    if strangers:
+        logger.warning(
+            "%d versions were trained on another backbone than %s and cannot answer, such as %s version %d",
+            len(strangers),
+            backbone.name,
+            strangers[0].version.name,
+            strangers[0].version.number,
+        )

@@ -68,8 +68,8 @@ class Settings(BaseSettings):
             resolved["device"] = _best_device()
         if str(resolved.get("threads", 0)) == "0":
             resolved["threads"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        store = resolved["store"] = _local_directory(str(resolved.get("store", cls.model_fields["store"].default)))
         if not resolved.get("registry"):
-            store = Path(resolved.get("store", cls.model_fields["store"].default))
             resolved["registry"] = f"sqlite+aiosqlite:///{store / 'registry.db'}"
         return resolved
 
@@ -128,6 +128,13 @@ def _sentence(location: tuple[int | str, ...], problem: Mapping[str, Any]) -> st
     if problem["type"] == "extra_forbidden":
         return f"setting {name!r} is unknown; there are {', '.join(sorted(Settings.model_fields))}"
     return f"setting {name!r} is {problem['input']!r}: {problem['msg']}"
+
+
+def _local_directory(location: str) -> Path:
+    scheme, separator, path = location.partition("://")
+    if separator and scheme != "file":
+        raise ValueError(f"setting 'store' is {location!r}: it must be a directory or file:///DIRECTORY")
+    return Path(path if separator else location)
 
 
 def _best_device() -> str:

@@ -102,6 +102,21 @@ def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[.
     assert server.predict("bad").json()["adapter"]["version"] == 2
 
 
+def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """What is not answered within `drain_seconds` reads 503, not a broken connection; the process still ends with 0."""
+    server = start("--drain-seconds", "0.3", "--max-batch-tokens", "16").wait_until_ready()
+    assert server.upload(make_artifact(bert)).status_code == 201
+    answers: list[httpx2.Response] = []
+    many = ["the plot was not very good , and the actor is dull"] * 1000
+    caller = threading.Thread(target=lambda: answers.extend(server.predict(many) for _ in range(1)))
+    caller.start()
+    _wait_for_queue(server)
+    server.process.send_signal(signal.SIGTERM)
+    caller.join()
+    assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
+    assert server.process.wait(20) == 0
+
+
 def _wait_for_queue(server: Server) -> None:
     for _ in range(2000):
         waiting = re.search(r'queue_tokens{tenant="default"} (\S+)', server.client.get("/metrics").text)

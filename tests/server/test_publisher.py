@@ -158,6 +158,26 @@ async def test_a_damaged_blob_fails_its_adapter_alone(
         assert (await running.predict("b", "bad")).status_code == 200
 
 
+async def test_a_store_of_another_backbone_is_kept_and_does_not_answer(
+    serve: Callable[..., object],
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    roberta_directory: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator who starts the wrong backbone loses nothing, and callers read why."""
+    async with serve() as running:
+        await running.upload(make_artifact(bert, name="a"))
+    async with serve(backbone=str(roberta_directory)) as running:
+        assert "1 versions were trained on another backbone" in caplog.text
+        error = (await running.predict("a", "bad")).json()["error"]
+        mixed = (await running.predict_mixed({"task": "a", "input": "bad"})).json()["results"][0]["error"]
+    assert error["code"] == mixed["code"] == "inference_failed"
+    assert bert.fingerprint in error["message"] or "family" in error["message"]
+    async with serve() as running:
+        assert (await running.predict("a", "bad")).status_code == 200
+
+
 async def test_the_backbone_is_untouched(
     minilm: Backbone, make_artifact: Callable[..., bytes], serve: Callable[..., object]
 ) -> None:

@@ -169,6 +169,17 @@ async def test_a_mixed_request_has_one_result_each(loaded: Running) -> None:
     assert list(results[0]["predictions"][0]["scores"].values()) == await loaded.scores("sst2", "a good film")
 
 
+async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even what nobody expected is an error of its own part."""
+    lease = loaded.service.slots.lease
+    bad = loaded.service.catalog.versions("stsb")[0].digest
+    monkeypatch.setattr(loaded.service.slots, "lease", lambda digest: 1 / 0 if digest == bad else lease(digest))
+    answer = await loaded.predict_mixed({"task": "stsb", "input": "bad"}, {"task": "sst2", "input": "bad"})
+    first, second = answer.json()["results"]
+    assert first["error"]["code"] == "internal_error"
+    assert second["task"] == "sst2"
+
+
 async def test_a_mixed_request_travels_in_one_batch(loaded: Running, hold_runner: Callable[[], object]) -> None:
     """Rows of any tasks and methods are computed together."""
     items = [{"task": task, "input": "a good film"} for task in ("sst2", "stsb", "topics", "gated")]

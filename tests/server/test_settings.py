@@ -27,6 +27,13 @@ def test_auto_is_resolved() -> None:
     assert settings.registry == "sqlite+aiosqlite:///somewhere/registry.db"
 
 
+def test_the_store_may_be_a_file_url() -> None:
+    """The contract calls it a URL; what is not local is refused by name."""
+    assert load_settings({"store": "file:///var/peltier"}).store == Path("/var/peltier")
+    with pytest.raises(SettingsError, match="setting 'store' is 's3://bucket': it must be a directory"):
+        load_settings({"store": "s3://bucket"})
+
+
 def test_settings_are_frozen() -> None:
     """What was resolved stays."""
     with pytest.raises(ValidationError, match="frozen"):

@@ -19,9 +19,9 @@ def get_lifecycle(request: Request) -> Lifecycle:
     return lifecycle
 
 
-async def accept(lifecycle: Annotated[Lifecycle, Depends(get_lifecycle)]) -> AsyncIterator[Service]:
+async def accept(request: Request) -> AsyncIterator[Service]:
     """The ready service, kept from stopping until the request is answered."""
-    with lifecycle.accept() as service:
+    with get_lifecycle(request).accept() as service:
         yield service
 
 

@@ -25,15 +25,17 @@ _LIMITS = (
 )
 
 router = APIRouter(tags=["operations"])
+# What orchestrators ask, who have no key.
+probes = APIRouter(tags=["operations"])
 
 
-@router.get("/health")
+@probes.get("/health")
 async def health() -> HealthResponse:
     """Alive, also while loading and draining."""
     return HealthResponse()
 
 
-@router.get("/ready", responses=describe_errors(NotReady, Draining))
+@probes.get("/ready", responses=describe_errors(NotReady, Draining))
 async def ready(lifecycle: AnyTime) -> ReadyResponse:
     """Ready to predict; 503 while loading or draining."""
     lifecycle.service()

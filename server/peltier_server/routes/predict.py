@@ -1,6 +1,7 @@
 """Predictions."""
 
 import asyncio
+import logging
 
 from fastapi import APIRouter, Request, Response
 from peltier_client.errors import (
@@ -13,6 +14,7 @@ from peltier_client.errors import (
     NotReady,
     PeltierError,
     QueueFull,
+    ServerError,
     TooLarge,
     Unauthorized,
     VersionNotFound,
@@ -29,6 +31,8 @@ from peltier_server.errors import describe_errors
 from peltier_server.predictor import Prediction
 from peltier_server.routes.dependencies import Accepted, unless_gone
 from peltier_server.service import Service
+
+logger = logging.getLogger(__name__)
 
 _SHARED = (Unauthorized, TooLarge, InvalidInput, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, DeadlinePassed)
@@ -64,6 +68,9 @@ async def _result(service: Service, item: MixedItem) -> PredictResponse | ErrorB
         return (await service.predictor.predict(item.task, [item.input], item.parameters)).response
     except PeltierError as error:
         return error.body()
+    except Exception:
+        logger.exception("one part of a mixed request failed, for task %s", item.task)
+        return ServerError("the server failed; its log has the reason").body()
 
 
 def _provenance(prediction: Prediction) -> dict[str, str]:
