@@ -97,7 +97,7 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Pat
     assert metrics["mse"] == pytest.approx(min(errors), rel=1e-5)
 
 
-@pytest.mark.parametrize("method", [{}, MIXTURE], ids=["compacter", "adamix"])
+@pytest.mark.parametrize("method", [{"preset": "unipelt-ap"}, MIXTURE], ids=["unipelt-ap", "adamix"])
 def test_the_seed_decides_everything(
     make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch, method: dict[str, Any]
 ):
@@ -198,9 +198,9 @@ def test_a_failed_run_leaves_the_old_artifact(make_run: MakeRun):
 
 
 def test_an_adapter_learns_on_the_real_backbone(make_run: MakeRun, minilm: Backbone, tmp_path: Path):
-    """Two topics, 300 rows, two epochs on MiniLM: far beyond the majority class on sentences not seen in training."""
-    train_file, validation = _topics(tmp_path, "train", 300), _topics(tmp_path, "validation", 60)
-    run = make_run(backbone="minilm", epochs=2, max_length=32)
+    """Two topics, 300 rows, one epoch on MiniLM: far beyond the majority class on sentences not seen in training."""
+    train_file, validation = _topics(tmp_path, "train", 300), _topics(tmp_path, "validation", 54)
+    run = make_run(backbone="minilm", epochs=1)
     manifest = train(replace(run, data=replace(run.data, train=train_file, validation=validation)))
     assert manifest.training.metrics["accuracy"] > 0.9
     assert manifest.training.metrics["matthews"] > 0.8

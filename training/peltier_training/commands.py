@@ -36,7 +36,9 @@ def train(  # noqa: PLR0913 - one parameter a flag
     directory: Annotated[
         Path | None, typer.Option(help="Checkpoints and TensorBoard; default runs/TASK-PRESET-SEED.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the newest checkpoint; without it earlier ones are removed.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="Of the frozen backbone while training: float32 or bfloat16.")] = "float32",
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
