@@ -121,38 +121,49 @@ class PowerCut(Exception):
 def test_resume_goes_on_as_if_never_stopped(
     make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch, method: dict[str, Any], tmp_path: Path
 ):
-    """Cut in the second epoch and resumed, a run ends with the very tensors of one that was never cut."""
+    """Cut in the second epoch and resumed after the first, a run ends with the very tensors of one never cut."""
     monkeypatch.setattr(load, "choose_linear", lambda *_: PlainLinear)
     whole = make_run(epochs=3, directory=tmp_path / "whole", output=tmp_path / "whole.safetensors", **method)
     train(whole)
     run = make_run(epochs=3, **method)
-    with monkeypatch.context() as patch:
-        _cut_after(patch, steps=5)
-        with pytest.raises(PowerCut):
-            train(run)
+    with pytest.raises(PowerCut):
+        _train_until(run, monkeypatch, step=5)
     assert not run.output.exists()
-    train(replace(run, resume=True))
+    assert _train_until(replace(run, resume=True), monkeypatch, step=99) == 6
     assert same(load_artifact(run.output, bert), load_artifact(whole.output, bert))
 
 
-def _cut_after(patch: pytest.MonkeyPatch, steps: int) -> None:
-    task_loss, calls = trainer.Objective.task_loss, [0]
+def _train_until(run: Run, monkeypatch: pytest.MonkeyPatch, step: int) -> int:
+    """Train, cut off after `step` steps; returns how many there were."""
+    task_loss, steps = trainer.Objective.task_loss, [0]
 
-    def cut(self: trainer.Objective, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        calls[0] += logits.requires_grad
-        if calls[0] > steps:
+    def counted(self: trainer.Objective, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        steps[0] += logits.requires_grad
+        if steps[0] > step:
             raise PowerCut
         return task_loss(self, logits, labels)
 
-    patch.setattr(trainer.Objective, "task_loss", cut)
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer.Objective, "task_loss", counted)
+        train(run)
+    return steps[0]
 
 
-def test_a_finished_run_can_be_prolonged(make_run: MakeRun):
+def test_a_finished_run_can_be_prolonged(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
     """One epoch, then `--resume` to two: only the second is trained."""
     train(make_run(epochs=1))
-    train(make_run(epochs=2, resume=True))
+    assert _train_until(make_run(epochs=2, resume=True), monkeypatch, step=99) == 3
     assert logged(make_run(), "step")[-1] == 6
     assert len(logged(make_run(), "eval_accuracy")) == 2
+
+
+def test_a_regression_starts_from_the_mean_of_its_targets(make_run: MakeRun, bert: Backbone):
+    """With hardly any learning the head's bias is still there."""
+    run = make_run("regression", "houlsby", epochs=1, learning_rate=1e-6)
+    train(run)
+    targets = [example.label for example in read_examples(run.data.train, ["text"], "label")]
+    bias = load_artifact(run.output, bert).tensors["head.bias"]
+    assert bias.item() == pytest.approx(sum(targets) / len(targets), abs=1e-4)
 
 
 def test_bfloat16_training_is_proved_in_float32(make_run: MakeRun, bert: Backbone):

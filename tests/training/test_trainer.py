@@ -72,6 +72,21 @@ def test_consistency_is_asked_of_every_training_step(
     assert all(loss.item() > 0 and loss.requires_grad for loss in losses)
 
 
+def test_the_seed_decides_the_order(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
+    """Rows come in an order of the seed's own; the same seed brings it again."""
+    orders = []
+    for seed in (1, 1, 2):
+        seen: list[Encoded] = []
+        monkeypatch.setattr(
+            trainer, "collate", lambda items, seen=seen: seen.extend(row for row, _ in items) or collate(items)
+        )
+        train(make_run(epochs=1, seed=seed))
+        orders.append(seen[:48])  # the rest is the evaluation
+    assert orders[0] == orders[1]
+    assert orders[0] != orders[2]
+    assert sorted(row.ids for row in orders[0]) == sorted(row.ids for row in orders[2])
+
+
 def test_the_learning_rate_warms_up_and_fades(make_run: MakeRun):
     """`warmup` is a fraction of the steps: half of six reaches the whole rate after three, and it ends at 0."""
     run = make_run(learning_rate=0.02, warmup=0.5)
