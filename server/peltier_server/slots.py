@@ -52,6 +52,10 @@ class Lease(Generic[R]):
     load_seconds: float
 
 
+class _AbandonedError(Exception):
+    """A load that nobody waits for any more; nobody sees this."""
+
+
 class _Entry(Generic[R]):
     """One adapter that is on the device or on its way."""
 
@@ -167,8 +171,7 @@ class Slots(Generic[A, R]):
             self._released.set()
             self._discard_if_retired(entry)
         else:
-            if self._entries.get(entry.digest) is entry:
-                del self._entries[entry.digest]
+            self._forget(entry)
             self._free(entry)
         self._report()
 
@@ -177,6 +180,10 @@ class Slots(Generic[A, R]):
             raise TooLarge(f"the adapter has {nbytes} bytes; this server keeps {self._device_bytes} on the device")
         async with self._room:
             while self._used_bytes + nbytes > self._device_bytes:
+                if entry.num_leases == 0:
+                    # Everyone who wanted it has gone, so it shall neither evict others nor stand in their way.
+                    self._forget(entry)
+                    raise _AbandonedError
                 await self._evict_one()
             entry.nbytes = nbytes
             self._used_bytes += nbytes
@@ -202,6 +209,10 @@ class Slots(Generic[A, R]):
         await self._loader.remove(entry.loading.result())
         self._free(entry)
         self._report()
+
+    def _forget(self, entry: _Entry[R]) -> None:
+        if self._entries.get(entry.digest) is entry:
+            del self._entries[entry.digest]
 
     def _free(self, entry: _Entry[R]) -> None:
         self._used_bytes -= entry.nbytes

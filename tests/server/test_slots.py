@@ -41,6 +41,7 @@ class FakeLoader:
     installed: set[FakeResident] = field(default_factory=set)
     fetches: list[str] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
+    max_bytes: int = DEVICE_BYTES
 
     async def fetch(self, digest: str) -> FakeArtifact:
         self.fetches.append(digest)
@@ -53,6 +54,7 @@ class FakeLoader:
         await asyncio.sleep(0)
         resident = FakeResident(artifact.digest, artifact.nbytes)
         self.installed.add(resident)
+        assert sum(one.nbytes for one in self.installed) <= self.max_bytes
         return resident
 
     async def remove(self, resident: FakeResident) -> None:
@@ -184,7 +186,7 @@ class SlotsMachine(RuleBasedStateMachine):
 
 
 TestSlots = SlotsMachine.TestCase
-TestSlots.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestSlots.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 async def test_loads_of_one_adapter_are_one_load() -> None:
@@ -251,6 +253,52 @@ async def test_a_caller_who_gives_up_does_not_end_the_load() -> None:
     second.release.set()
     await second.task
     assert second.resident.digest == "a"
+
+
+async def test_loads_get_their_room_in_the_order_they_asked() -> None:
+    """Small adapters do not starve a large one."""
+    slots = make_slots(FakeLoader(), device_bytes=10)
+    held, large, small = (Holder(slots, digest) for digest in ("c", "e", "a"))
+    await asyncio.sleep(0.01)
+    assert (held.holds, large.waits, small.waits) == (True, True, True)
+    held.release.set()
+    await asyncio.sleep(0.01)
+    assert (large.holds, small.holds) == (True, True)
+    for holder in (large, small):
+        holder.release.set()
+        await holder.task
+
+
+async def test_a_load_that_nobody_waits_for_stands_in_nobodys_way() -> None:
+    """Its callers gave up, so those behind it get the room."""
+    slots = make_slots(FakeLoader(), device_bytes=10)
+    held, large, small = (Holder(slots, digest) for digest in ("c", "e", "a"))
+    await asyncio.sleep(0.01)
+    large.task.cancel()
+    await asyncio.sleep(0.01)
+    assert small.holds
+    assert slots.used_bytes == 5 + 3
+    for holder in (held, small):
+        holder.release.set()
+        await holder.task
+
+
+async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
+    """Both may meet in one turn of the loop: deleted while it loads, and its only caller gone as the load ends."""
+
+    class Meeting(FakeLoader):
+        async def install(self, artifact: FakeArtifact) -> FakeResident:
+            slots.retire("a")
+            holder.task.cancel()
+            return await super().install(artifact)
+
+    loader = Meeting()
+    slots = make_slots(loader)
+    holder = Holder(slots, "a")
+    await asyncio.wait([holder.task])
+    await asyncio.sleep(0.01)
+    assert loader.installed == set()
+    assert slots.used_bytes == 0
 
 
 async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
