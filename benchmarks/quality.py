@@ -37,6 +37,7 @@ class Task:
     type: TaskType = "classification"
     epochs: dict[str, int] = field(default_factory=dict)
     learning_rates: dict[str, float] = field(default_factory=dict)
+    settings: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 TASKS = {
@@ -47,8 +48,9 @@ TASKS = {
     ),
     "sst2": Task(
         ("sentence",),
-        epochs={"compacter": 3, "unipelt-apl": 2, "adamix": 2, "full": 2},
-        learning_rates={"compacter": 3e-3, "unipelt-apl": 1e-3, "adamix": 1e-3, "full": 5e-5},
+        epochs={"compacter": 4, "unipelt-apl": 3, "adamix": 3, "full": 2},
+        learning_rates={"compacter": 5e-3, "unipelt-apl": 1e-3, "adamix": 1e-3, "full": 5e-5},
+        settings={"compacter": {"n": "8", "bottleneck": "48"}},
     ),
     "stsb": Task(
         ("sentence1", "sentence2"),
@@ -76,7 +78,7 @@ def run_adapter(name: str, task: Task, method: str, data: Data, directory: Path)
         output=directory / f"{name}-{method}.safetensors",
         directory=directory / "run",
         hyperparameters=Hyperparameters(epochs=task.epochs[method], learning_rate=task.learning_rates[method]),
-        overrides=MEAN,
+        overrides=MEAN | task.settings.get(method, {}),
         device="cpu",
         dtype="bfloat16",
     )
@@ -109,6 +111,7 @@ def run(name: str, method: str, root: Path) -> dict[str, Any]:
         "parameters": found[1],
         "epochs": task.epochs[method],
         "learning_rate": task.learning_rates[method],
+        "settings": task.settings.get(method, {}),
         "cpu_seconds": round(time.process_time() - start),
     }
 
