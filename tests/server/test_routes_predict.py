@@ -9,7 +9,7 @@ import pytest
 from peltier_adapters.artifact import read_artifact
 from peltier_backbone.load import Backbone
 
-from tests.server.conftest import Running
+from tests.server.conftest import Running, until
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,10 @@ async def loaded(running: Running, artifacts: list[bytes]) -> Running:
     answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
     assert [answer.status_code for answer in answers] == [201] * len(artifacts)
     return running
+
+
+def num_waiting(running: Running) -> int:
+    return len(running.service.batcher._waiting)
 
 
 async def test_the_body_is_the_contracts(loaded: Running) -> None:
@@ -185,7 +189,7 @@ async def test_a_mixed_request_travels_in_one_batch(loaded: Running, hold_runner
     items = [{"task": task, "input": "a good film"} for task in ("sst2", "stsb", "topics", "gated")]
     async with hold_runner():
         waiting = asyncio.ensure_future(loaded.predict_mixed(*items))
-        await asyncio.sleep(0.05)
+        await until(lambda: num_waiting(loaded) == len(items))
     batches = [result["batch"] for result in (await waiting).json()["results"]]
     assert batches == [{"rows": 4, "adapters": 4}] * 4
 
@@ -197,7 +201,7 @@ async def test_an_answer_does_not_depend_on_its_neighbours(loaded: Running, hold
     alone = [await loaded.scores(task, text) for task, text in calls]
     async with hold_runner():
         together = asyncio.gather(*(loaded.scores(task, text) for task, text in calls))
-        await asyncio.sleep(0.05)
+        await until(lambda: num_waiting(loaded) == len(calls))
     for one, other in zip(alone, await together, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
 
@@ -230,8 +234,7 @@ async def test_a_caller_who_hangs_up_is_dropped(loaded: Running, hold_runner: Ca
     async with hold_runner():
         with pytest.raises(httpx2.ReadTimeout):
             await _hang_up(loaded)
-        await asyncio.sleep(0.05)
-        assert loaded.app.state.lifecycle.idle
+        await until(lambda: loaded.app.state.lifecycle.idle)
     assert (await loaded.predict("sst2", "bad")).json()["batch"]["rows"] == 1
 
 
