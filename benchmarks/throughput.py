@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/throughput.py [--data SST2/validation.jsonl.gz] [--dtype bfloat16]
 
 `transformers` is the plain model with no adapters, padded to the longest row of each random batch of 32; `sorted` the
-same with batches sorted by length. `bare` is our backbone without adapters. Rates count sentences.
+same with batches sorted by length. `bare` is our backbone without adapters; `linear maps alone` runs nothing but its
+frozen products, the floor that no arrangement of the rest can pass. Rates count sentences.
 """
 
 import argparse
@@ -58,6 +59,17 @@ def mixed_batches(exact: Backbone, banks: Banks, presets: tuple[str, ...], rows:
     ]
 
 
+@torch.inference_mode()
+def linear_maps(backbone: Backbone, sizes: list[int]) -> None:
+    """The frozen products of a forward over batches of `sizes` tokens."""
+    for size in sizes:
+        hidden = torch.zeros(size, backbone.config.hidden_size, dtype=backbone.dtype)
+        for layer in backbone.model.layers:
+            layer.query_key_value(hidden)
+            layer.attention_output(hidden)
+            layer.output(layer.intermediate.gelu(hidden))
+
+
 def contenders(backbone: Backbone, exact: Backbone, rows: list[Encoded]) -> dict[str, Callable[[], None]]:
     """What is timed: each call answers every sentence once. transformers always runs in float32, its default."""
     model = BertModel.from_pretrained(find_checkpoint("minilm")).eval()
@@ -75,6 +87,7 @@ def contenders(backbone: Backbone, exact: Backbone, rows: list[Encoded]) -> dict
     return {
         "transformers": lambda: transformers_pass(model, batches_of(rows)),
         "transformers, sorted": lambda: transformers_pass(model, by_length),
+        "linear maps alone": lambda: linear_maps(backbone, [one.starts[-1] for one in packed]),
         "bare": bare,
         "32 compacters": lambda: [forward(backbone, batch) for batch in compacters] and None,
         "32 adapters of 4 presets": lambda: [forward(backbone, batch) for batch in four] and None,
