@@ -72,7 +72,21 @@ def _gate_shapes(gated: bool, *leading: int, hidden: int) -> Shapes:
     return {"gate.weight": (*leading, hidden), "gate.bias": leading} if gated else {}
 
 
-class BottleneckSpec(_Spec):
+class _PartSpec(_Spec):
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        for name in ("sites", "targets"):
+            values = getattr(self, name, ())
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name} {values} name one {name.removesuffix('s')} twice")
+        return self
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        """Why the part cannot act on a backbone of this shape; empty if it can."""
+        return []
+
+
+class BottleneckSpec(_PartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
     `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual.
@@ -86,12 +100,6 @@ class BottleneckSpec(_Spec):
     input: Literal["output", "normed"] = "output"
     map: MapSpec
     gated: bool = False
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        if len(set(self.sites)) != len(self.sites):
-            raise ValueError(f"sites {self.sites} name one site twice")
-        return self
 
     def problems(self, config: BackboneConfig) -> list[str]:
         n = getattr(self.map, "n", 1)
@@ -120,7 +128,7 @@ class BottleneckSpec(_Spec):
         return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
 
 
-class LoraSpec(_Spec):
+class LoraSpec(_PartSpec):
     """y + scale * (x down) up on attention projections; a gate replaces the scale alpha / rank (Q-U5)."""
 
     kind: Literal["lora"] = "lora"
@@ -129,15 +137,6 @@ class LoraSpec(_Spec):
     alpha: float = Field(gt=0, allow_inf_nan=False)
     gated: bool = False
 
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        if len(set(self.targets)) != len(self.targets):
-            raise ValueError(f"targets {self.targets} name one projection twice")
-        return self
-
-    def problems(self, config: BackboneConfig) -> list[str]:
-        return []
-
     def shapes(self, config: BackboneConfig) -> Shapes:
         leading = (len(self.targets), config.num_layers)
         hidden = config.hidden_size
@@ -145,15 +144,12 @@ class LoraSpec(_Spec):
         return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
 
 
-class PrefixSpec(_Spec):
+class PrefixSpec(_PartSpec):
     """P extra keys and values in front of every self-attention; a gate scales both (UniPELT)."""
 
     kind: Literal["prefix"] = "prefix"
     length: Annotated[int, Field(ge=1, le=512)]
     gated: bool = False
-
-    def problems(self, config: BackboneConfig) -> list[str]:
-        return []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         shape = (config.num_layers, self.length, config.hidden_size)
@@ -161,20 +157,11 @@ class PrefixSpec(_Spec):
         return shapes | _gate_shapes(self.gated, config.num_layers, hidden=config.hidden_size)
 
 
-class BiasSpec(_Spec):
+class BiasSpec(_PartSpec):
     """Biases that replace the backbone's at the named sites (BitFit)."""
 
     kind: Literal["bias"] = "bias"
     sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=7)
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        if len(set(self.sites)) != len(self.sites):
-            raise ValueError(f"sites {self.sites} name one site twice")
-        return self
-
-    def problems(self, config: BackboneConfig) -> list[str]:
-        return []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         return {site: self._shape(site, config) for site in self.sites}
@@ -186,7 +173,7 @@ class BiasSpec(_Spec):
         return (config.num_layers, config.intermediate_size if site == "intermediate" else config.hidden_size)
 
 
-class NormSpec(_Spec):
+class NormSpec(_PartSpec):
     """LayerNorm weights and/or biases that replace the backbone's, the embedding norm first (Q-C2)."""
 
     kind: Literal["norm"] = "norm"
@@ -199,15 +186,12 @@ class NormSpec(_Spec):
             raise ValueError("a norm part replaces the weight, the bias or both")
         return self
 
-    def problems(self, config: BackboneConfig) -> list[str]:
-        return []
-
     def shapes(self, config: BackboneConfig) -> Shapes:
         shape = (config.num_norms, config.hidden_size)
         return {name: shape for name in ("weight", "bias") if getattr(self, name)}
 
 
-class HeadSpec(_Spec):
+class HeadSpec(_PartSpec):
     """The task's own output layer over one vector a row.
 
     `pooling` picks that vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token,
@@ -218,9 +202,6 @@ class HeadSpec(_Spec):
     pooling: Literal["pooler", "first", "mean"] = "pooler"
     hidden: bool = False
     outputs: Size
-
-    def problems(self, config: BackboneConfig) -> list[str]:
-        return []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         hidden = config.hidden_size

@@ -100,7 +100,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
         ("lora", {"alpha": "nan"}, "alpha is nan: input should be a finite number"),
         ("lora", {"alpha": "-1"}, "alpha is -1.0: input should be greater than 0"),
         ("lora", {"targets": ""}, "targets is (): tuple should have at least 1 item"),
-        ("lora", {"targets": "query,query"}, "name one projection twice"),
+        ("lora", {"targets": "query,query"}, "name one target twice"),
         ("lora", {"targets": "ffn"}, "targets.0 is 'ffn': input should be 'query'"),
         ("lora", {"pooling": "max"}, "pooling is 'max': input should be 'pooler'"),
         ("prefix", {"length": "0"}, "length is 0: "),
