@@ -1,5 +1,6 @@
 """The process around the app: one socket, and an end without losses."""
 
+import gc
 import socket
 import sys
 import time
@@ -38,13 +39,20 @@ class DrainingServer(uvicorn.Server):
         """Ten times a second: announces that the server is ready, or ends it once drained."""
         lifecycle = self._lifecycle
         if lifecycle.ready and not self._announced:
-            self._announced = True
-            print(f"Peltier is ready on {self._url} (try {self._url}/docs)", file=sys.stderr, flush=True)
+            self._announce()
         if lifecycle.failure is not None:
             self.should_exit = True
         if lifecycle.draining:
             self._end_when_drained()
         return await super().on_tick(counter)
+
+    def _announce(self) -> None:
+        self._announced = True
+        # What has been loaded stays: without this every full collection walks a million objects of torch and the model,
+        # which costs a request as much as all of its HTTP.
+        gc.collect()
+        gc.freeze()
+        print(f"Peltier is ready on {self._url} (try {self._url}/docs)", file=sys.stderr, flush=True)
 
     def _end_when_drained(self) -> None:
         now = time.monotonic()

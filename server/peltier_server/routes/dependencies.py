@@ -1,8 +1,8 @@
 """What routes ask for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
-from typing import Annotated, Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 
@@ -11,6 +11,8 @@ from peltier_server.lifecycle import Lifecycle
 from peltier_server.service import Service
 
 T = TypeVar("T")
+
+_WATCH_AFTER_SECONDS = 0.1
 
 
 def get_lifecycle(request: Request) -> Lifecycle:
@@ -29,20 +31,45 @@ AnyTime = Annotated[Lifecycle, Depends(get_lifecycle)]
 Accepted = Annotated[Service, Depends(accept)]
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns; cancels it and raises `ClientGone` when the caller hangs up first."""
-    answer = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnected(request))
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """What `work` gives; cancels it and raises `ClientGone` when the caller hangs up first."""
+    watch = _Watch(request)
     try:
-        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise ClientGone
-        return answer.result()
+        return await work
+    except asyncio.CancelledError:
+        if not watch.gone:
+            raise
+        watch.task.uncancel()
+        raise ClientGone from None
     finally:
-        answer.cancel()
-        gone.cancel()
+        watch.end()
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+class _Watch:
+    """Cancels the task that made it once the caller of `request` has hung up.
+
+    It begins late: a task for each request would cost more than all of its HTTP, and most are answered before.
+    """
+
+    def __init__(self, request: Request) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.gone = False
+        self._request = request
+        self._watcher: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    def _begin(self) -> None:
+        self._watcher = asyncio.create_task(self._wait_and_cancel())
+
+    async def _wait_and_cancel(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self.task.cancel()

@@ -56,11 +56,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request, service: Ac
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
     work = asyncio.gather(*(_result(service, item) for item in body.requests))
-    return MixedPredictResponse(results=await unless_gone(request, _all(work)))
-
-
-async def _all(work: "asyncio.Future[list[PredictResponse | ErrorBody]]") -> list[PredictResponse | ErrorBody]:
-    return await work
+    return MixedPredictResponse(results=await unless_gone(request, work))
 
 
 async def _result(service: Service, item: MixedItem) -> PredictResponse | ErrorBody:
