@@ -48,8 +48,8 @@ TASKS = {
     ),
     "sst2": Task(
         ("sentence",),
-        epochs={"compacter": 4, "unipelt-apl": 3, "adamix": 3, "full": 2},
-        learning_rates={"compacter": 5e-3, "unipelt-apl": 1e-3, "adamix": 1e-3, "full": 5e-5},
+        epochs={"compacter": 5, "unipelt-apl": 3, "adamix": 3, "full": 2},
+        learning_rates={"compacter": 2e-3, "unipelt-apl": 1e-3, "adamix": 1e-3, "full": 5e-5},
         settings={"compacter": {"n": "8", "bottleneck": "48"}},
     ),
     "stsb": Task(
