@@ -2,6 +2,9 @@
 
 Tensors are packed: `x` and `y` are [tokens, width]. Implementations may change `y` in place and return it; they must
 never change `x` or a backbone weight.
+
+Blocks, attentions and norms are numbered as in `BackboneConfig`; in BERT a block and its attention are the layer. While
+an encoder-decoder decodes, each token is a row of its own: what is said of rows holds for decoder tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +14,9 @@ from torch import Tensor
 
 from peltier_backbone.attention import Prefix
 
-Projection = Literal["query_key_value", "attention_output", "intermediate", "output"]
+Projection = Literal[
+    "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
+]  # "query" and "key_value" are cross-attention's, fused elsewhere
 Sublayer = Literal["attention", "ffn"]
 Norm = Callable[[Tensor], Tensor]
 
@@ -26,17 +31,27 @@ class Adaptation(Protocol):
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         """Runs of neighbouring rows that attend together, covering all rows in order."""
 
-    def prefix(self, layer: int, span: int, x: Tensor) -> Prefix | None:
-        """Prefix keys and values of a span, given that span's layer input."""
+    def embed(self, x: Tensor) -> Tensor:
+        """T5's encoder embeddings `x`, which may be changed in place (soft prompts in the place of their tokens)."""
 
-    def project(self, layer: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
-        """The projection's output `y` = frozen map of `x`, adapted (LoRA, biases)."""
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
+        """Prefix keys and values of a span, given what its queries are made of; no position is shifted and, in T5,
+        the relative bias of a prefix key is 0."""
 
-    def sublayer(self, layer: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
-        """A sub-layer's output before `y + residual` is normed (bottlenecks)."""
+    def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
+        """The projection's output `y` = frozen map of `x`, adapted (LoRA, biases).
+
+        `number` is the block of "intermediate" and "output", 0 for "lm_head", else the attention.
+        """
+
+    def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
+        """A sub-layer's output before `y + residual` (bottlenecks); BERT norms that sum, T5 does not.
+
+        Never called after cross-attention (methods.md 1.1).
+        """
 
     def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
-        """Norm `index` (0 the embedding's, then two a layer) of `x`, with each row's own weights."""
+        """Norm `index` of `x`, with each row's own weights."""
 
 
 class NoAdaptation:
@@ -47,13 +62,16 @@ class NoAdaptation:
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [(0, num_rows)]
 
-    def prefix(self, layer: int, span: int, x: Tensor) -> Prefix | None:
+    def embed(self, x: Tensor) -> Tensor:
+        return x
+
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
         return None
 
-    def project(self, layer: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
+    def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         return y
 
-    def sublayer(self, layer: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
+    def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         return y
 
     def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:

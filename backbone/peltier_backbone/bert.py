@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention import Span
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
@@ -46,7 +46,7 @@ class Layer:
 class Bert:
     """The frozen encoder. It is never mutated; what a batch adds comes in as an `Adaptation`."""
 
-    config: BackboneConfig
+    config: BertConfig
     embeddings: Embeddings
     layers: Sequence[Layer]
     pooler: Linear | None

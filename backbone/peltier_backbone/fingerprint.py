@@ -6,26 +6,37 @@ from collections.abc import Mapping
 
 import torch
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.shape import BackboneConfig, Family
 
 # Named one by one: a field that a later version adds must not orphan the adapters of today.
-_FIELDS = (
+_COMMON = (
     "family",
     "vocab_size",
     "hidden_size",
     "num_layers",
     "num_heads",
     "intermediate_size",
-    "max_positions",
-    "num_token_types",
     "pad_token_id",
     "norm_eps",
 )
+_BERT = ("max_positions", "num_token_types")
+_T5 = (
+    "num_decoder_layers",
+    "kv_size",
+    "num_buckets",
+    "max_distance",
+    "gated",
+    "activation",
+    "tied",
+    "start_token_id",
+    "eos_token_id",
+)
+_FIELDS: dict[Family, tuple[str, ...]] = {"bert": _COMMON + _BERT, "roberta": _COMMON + _BERT, "t5": _COMMON + _T5}
 
 
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:
     """`sha256:<hex>` over the configuration and the tensors sorted by name, in the dtype they were stored in."""
-    shape = {name: getattr(config, name) for name in _FIELDS}
+    shape = {name: getattr(config, name) for name in _FIELDS[config.family]}
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode())
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()

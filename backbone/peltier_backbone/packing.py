@@ -7,7 +7,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.shape import BackboneConfig
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets import PRESETS, find_preset
 from peltier_adapters.spec import count_parameters, tensor_shapes
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.config import BackboneConfig, BertConfig
 
 SIZES = {"vocab_size": 30522, "max_positions": 512, "num_token_types": 2, "pad_token_id": 0, "norm_eps": 1e-12}
-BASE = BackboneConfig(family="bert", hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072, **SIZES)
-LARGE = BackboneConfig(family="roberta", hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096, **SIZES)
+BASE = BertConfig(family="bert", hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072, **SIZES)
+LARGE = BertConfig(family="roberta", hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096, **SIZES)
 GATES = 12 * 769
 
 

@@ -38,7 +38,7 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model_type": "t5"}, "model_type is 't5'"),
+        ({"model_type": "mt5"}, "model_type is 'mt5'"),
         ({"model_type": None}, "model_type is None"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),

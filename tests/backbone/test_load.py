@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from peltier_backbone import load
+from peltier_backbone.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.load import Backbone, load_backbone, resolve_device
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import (
@@ -56,7 +56,7 @@ def test_a_sharded_checkpoint_is_the_same_backbone(bert: Backbone, bert_director
     """Sharding does not change the fingerprint."""
     directory = tmp_path / "sharded"
     shutil.copytree(bert_directory, directory)
-    tensors = load.read_tensors(bert_directory)
+    tensors = read_tensors(bert_directory)
     (directory / "model.safetensors").unlink()
     places = {name: f"model-{index % 2}.safetensors" for index, name in enumerate(tensors)}
     for file in set(places.values()):
@@ -133,7 +133,7 @@ def test_a_larger_tokenizer_is_refused(bert_directory: Path, minilm: Backbone, t
     """Ids without an embedding would fail at the first request that uses them."""
     directory = tmp_path / "mismatched"
     shutil.copytree(bert_directory, directory)
-    shutil.copy(load.find_checkpoint("minilm") / "tokenizer.json", directory)
+    shutil.copy(find_checkpoint("minilm") / "tokenizer.json", directory)
     with pytest.raises(BackboneError, match="the tokenizer has 30522 entries"):
         load_backbone(str(directory))
 
@@ -155,7 +155,7 @@ def test_a_missing_gpu_is_refused(bert_directory: Path):
     """Asking for a GPU that is not there never falls back in silence; `auto` does."""
     with pytest.raises(BackboneError, match="torch sees no CUDA device"):
         load_backbone(str(bert_directory), device="cuda")
-    assert load.resolve_device("auto").type == "cpu"
+    assert resolve_device("auto").type == "cpu"
 
 
 def test_bfloat16_keeps_the_identity(bert: Backbone, bert_directory: Path):

@@ -1,0 +1,84 @@
+"""The configuration of BERT and RoBERTa; imports no torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from peltier_backbone.fields import Fields
+from peltier_backbone.shape import BackboneConfig
+
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+    "num_token_types": "type_vocab_size",
+}
+
+
+@dataclass(frozen=True)
+class BertConfig(BackboneConfig):
+    """The shape of an encoder with absolute positions; a block, an attention and a layer are the same number."""
+
+    max_positions: int
+    num_token_types: int
+
+    @property
+    def head_size(self) -> int:
+        return self.hidden_size // self.num_heads
+
+    @property
+    def num_blocks(self) -> int:
+        return self.num_layers
+
+    @property
+    def num_attentions(self) -> int:
+        return self.num_layers
+
+    @property
+    def num_norms(self) -> int:
+        """The embedding norm, then two norms a layer."""
+        return 2 * self.num_layers + 1
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements of the encoder; BERT's pooler is part of it, RoBERTa's classifiers have none."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        embeddings = (self.vocab_size + self.max_positions + self.num_token_types) * hidden
+        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + hidden
+        pooler = hidden * (hidden + 1) if self.family == "bert" else 0
+        return embeddings + self.num_layers * layer + 2 * hidden * self.num_norms + pooler
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest row that has position embeddings."""
+        return self.max_positions - self.first_position
+
+    @property
+    def first_position(self) -> int:
+        """RoBERTa counts positions from the one after its padding index, BERT from zero."""
+        return self.pad_token_id + 1 if self.family == "roberta" else 0
+
+    @property
+    def typed(self) -> bool:
+        """RoBERTa reads every token as type zero, whatever its tokenizer says of pairs."""
+        return self.family == "bert" and self.num_token_types > 1
+
+
+def parse_bert(fields: Fields, family: Literal["bert", "roberta"]) -> BertConfig:
+    """Build the configuration; a `BackboneError` names what is missing or unsupported."""
+    for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
+        fields.only(key, served)
+    values = {name: fields.size(key) for name, key in _SIZES.items()}
+    if values["hidden_size"] % values["num_heads"]:
+        raise fields.error(f"hidden_size {values['hidden_size']} is not divisible by its {values['num_heads']} heads")
+    config = BertConfig(
+        family=family,
+        pad_token_id=fields.token("pad_token_id", 1 if family == "roberta" else 0),
+        norm_eps=fields.epsilon("layer_norm_eps", 1e-12),
+        **values,
+    )
+    if config.max_tokens < 1:
+        raise fields.error(f"max_position_embeddings {config.max_positions} leaves no position for a token")
+    return config

@@ -1,0 +1,86 @@
+"""From a checkpoint's tensors to a frozen BERT or RoBERTa, and back to named weights."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.bert import Bert, Embeddings, Layer
+from peltier_backbone.bert_config import BertConfig
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.linear import Linear, LinearKernel
+from peltier_backbone.norm import LayerNorm
+from peltier_backbone.weights import Weights
+
+# Heads of the pretraining task: part of the published checkpoint, never of the encoder.
+_PRETRAINING = ("cls.", "lm_head.")
+
+
+def canonical_bert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
+    """Names as in `BertModel`, without the family prefix, the pretraining heads or the constant position ids."""
+    kept = {}
+    for name, tensor in tensors.items():
+        if name.startswith(_PRETRAINING) or name.endswith("embeddings.position_ids"):
+            continue
+        short = name.removeprefix("bert.").removeprefix("roberta.")
+        short = short.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        if short in kept:
+            raise BackboneError(f"{directory}: tensor {name!r} is there twice")
+        kept[short] = tensor
+    return kept
+
+
+def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Bert:
+    """Assemble the encoder from canonical `weights`, consuming all of them."""
+    hidden = config.hidden_size
+    embeddings = Embeddings(
+        tokens=weights.take("embeddings.word_embeddings.weight", config.vocab_size, hidden),
+        positions=weights.take("embeddings.position_embeddings.weight", config.max_positions, hidden),
+        types=weights.take("embeddings.token_type_embeddings.weight", config.num_token_types, hidden),
+        norm=_norm(weights, "embeddings.LayerNorm", config),
+    )
+    layers = [_layer(weights, f"encoder.layer.{i}", config, kernel) for i in range(config.num_layers)]
+    # Masked-language-model checkpoints of RoBERTa have no pooler.
+    pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if "pooler.dense.weight" in weights else None
+    weights.finish(f"{config.family} encoder")
+    return Bert(config, embeddings, layers, pooler)
+
+
+def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
+    """Every weight in memory by a name of our own, for hashing."""
+    embeddings = model.embeddings
+    yield from (("tokens", embeddings.tokens), ("positions", embeddings.positions), ("types", embeddings.types))
+    for index, norm in enumerate(model.norms()):
+        yield from ((f"norm.{index}.weight", norm.weight), (f"norm.{index}.bias", norm.bias))
+    linears: dict[str, Linear] = {}
+    for index, layer in enumerate(model.layers):
+        for part in ("query_key_value", "attention_output", "intermediate", "output"):
+            linears[f"{index}.{part}"] = getattr(layer, part)
+    if model.pooler is not None:
+        linears["pooler"] = model.pooler
+    for name, linear in linears.items():
+        weight, bias = linear.weights()
+        yield from ((f"{name}.weight", weight), (f"{name}.bias", bias))
+
+
+def _layer(weights: Weights, name: str, config: BertConfig, kernel: LinearKernel) -> Layer:
+    hidden, inner = config.hidden_size, config.intermediate_size
+    parts = [_linear(weights, f"{name}.attention.self.{part}", hidden, hidden) for part in ("query", "key", "value")]
+    return Layer(
+        query_key_value=kernel(torch.cat([weight for weight, _ in parts]), torch.cat([bias for _, bias in parts])),
+        attention_output=kernel(*_linear(weights, f"{name}.attention.output.dense", hidden, hidden)),
+        attention_norm=_norm(weights, f"{name}.attention.output.LayerNorm", config),
+        intermediate=kernel(*_linear(weights, f"{name}.intermediate.dense", inner, hidden)),
+        output=kernel(*_linear(weights, f"{name}.output.dense", hidden, inner)),
+        output_norm=_norm(weights, f"{name}.output.LayerNorm", config),
+    )
+
+
+def _linear(weights: Weights, name: str, out: int, width: int) -> tuple[Tensor, Tensor]:
+    return weights.take(f"{name}.weight", out, width), weights.take(f"{name}.bias", out)
+
+
+def _norm(weights: Weights, name: str, config: BertConfig) -> LayerNorm:
+    hidden = config.hidden_size
+    return LayerNorm(weights.take(f"{name}.weight", hidden), weights.take(f"{name}.bias", hidden), config.norm_eps)

@@ -1,0 +1,143 @@
+"""The configuration of T5, v1.0 and v1.1; imports no torch."""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from peltier_backbone.fields import Fields
+from peltier_backbone.shape import BackboneConfig
+
+Activation = Literal["relu", "gelu", "gelu_new", "silu"]
+
+# The published vocabularies end in 28 rows that no token id of the tokenizer reaches (methods-quirks Q-C21).
+_PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
+
+
+@dataclass(frozen=True)
+class T5Config(BackboneConfig):
+    """The shape of an encoder-decoder with relative positions; `num_layers` counts the encoder's.
+
+    `tied`: the output layer is the embedding, read with hidden states scaled by hidden_size ** -0.5.
+    """
+
+    num_decoder_layers: int
+    kv_size: int
+    num_buckets: int
+    max_distance: int
+    gated: bool
+    activation: Activation
+    tied: bool
+    start_token_id: int
+    eos_token_id: int
+    num_positions: int = 512
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head; all heads together need not be as wide as the hidden states."""
+        return self.kv_size
+
+    @property
+    def num_blocks(self) -> int:
+        """The encoder's blocks, then the decoder's."""
+        return self.num_layers + self.num_decoder_layers
+
+    @property
+    def num_attentions(self) -> int:
+        """The encoder's self-attentions, the decoder's, then the decoder's cross-attentions."""
+        return self.num_layers + 2 * self.num_decoder_layers
+
+    @property
+    def num_norms(self) -> int:
+        """Encoder blocks (attention, feed-forward) and final, decoder blocks (self, cross, feed-forward) and final."""
+        return 2 * self.num_layers + 1 + 3 * self.num_decoder_layers + 1
+
+    @property
+    def expansion_size(self) -> int:
+        """A gated feed-forward projects twice: what is activated, then what it is multiplied with."""
+        return 2 * self.intermediate_size if self.gated else self.intermediate_size
+
+    @property
+    def num_parameters(self) -> int:
+        """Elements without the vocabulary's padding; a tied output layer counts once."""
+        tables = self.vocab_size * self.hidden_size * (1 if self.tied else 2) + 2 * self.num_buckets * self.num_heads
+        attentions = self.num_attentions * 4 * self.hidden_size * self.attention_size
+        feed_forwards = self.num_blocks * self.hidden_size * (self.expansion_size + self.intermediate_size)
+        return tables + attentions + feed_forwards + self.num_norms * self.hidden_size
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest row that the model was made for; relative positions set no limit of their own."""
+        return self.num_positions
+
+    @property
+    def generates(self) -> bool:
+        return True
+
+
+def crop_vocabulary(rows: int) -> int:
+    """The rows of an embedding of `rows` that token ids reach."""
+    return _VOCABULARY if rows == _PADDED_VOCABULARY else rows
+
+
+def parse_t5(fields: Fields) -> T5Config:
+    """Build the configuration; a `BackboneError` names what is missing or unsupported."""
+    fields.only("is_encoder_decoder", True)
+    gated, activation = _feed_forward(fields)
+    layers = fields.size("num_layers")
+    padding = fields.token("pad_token_id", 0)
+    config = T5Config(
+        family="t5",
+        vocab_size=crop_vocabulary(fields.size("vocab_size")),
+        hidden_size=fields.size("d_model"),
+        num_layers=layers,
+        num_heads=fields.size("num_heads"),
+        intermediate_size=fields.size("d_ff"),
+        pad_token_id=padding,
+        norm_eps=fields.epsilon("layer_norm_epsilon", 1e-6),
+        num_decoder_layers=fields.size("num_decoder_layers", layers),
+        kv_size=fields.size("d_kv"),
+        num_buckets=fields.size("relative_attention_num_buckets", 32),
+        max_distance=fields.size("relative_attention_max_distance", 128),
+        gated=gated,
+        activation=activation,
+        tied=_tied(fields),
+        start_token_id=fields.token("decoder_start_token_id", padding),
+        eos_token_id=fields.token("eos_token_id", 1),
+        num_positions=fields.size("n_positions", 512),
+    )
+    _check(config, fields)
+    return config
+
+
+def _feed_forward(fields: Fields) -> tuple[bool, Activation]:
+    """Whether it is gated, and its activation: `gated-gelu` means the tanh form, as in transformers."""
+    found = str(fields.raw.get("feed_forward_proj") or "relu")
+    name = "gelu_new" if found == "gated-gelu" else found.removeprefix("gated-")
+    if name not in ("relu", "gelu", "gelu_new", "silu"):
+        raise fields.error(
+            f"feed_forward_proj is {found!r}; it is relu, gelu, gelu_new or silu, with 'gated-' in front or not"
+        )
+    gated = found.startswith("gated-")
+    fields.only("is_gated_act", gated)
+    fields.only("dense_act_fn", name)
+    return gated, cast(Activation, name)
+
+
+def _tied(fields: Fields) -> bool:
+    """transformers 5 saves every T5 as tied and keeps what the checkpoint said under another name."""
+    return (fields.raw.get("scale_decoder_outputs"), fields.raw.get("tie_word_embeddings")).count(False) == 0
+
+
+def _check(config: T5Config, fields: Fields) -> None:
+    if config.num_buckets < 4 or config.max_distance <= config.num_buckets // 2:
+        raise fields.error(
+            f"{config.num_buckets} relative_attention_num_buckets up to relative_attention_max_distance "
+            f"{config.max_distance} have no logarithmic half"
+        )
+    tokens = {
+        "pad_token_id": config.pad_token_id,
+        "eos_token_id": config.eos_token_id,
+        "decoder_start_token_id": config.start_token_id,
+    }
+    for key, token in tokens.items():
+        if token >= config.vocab_size:
+            raise fields.error(f"{key} is {token}; the vocabulary has {config.vocab_size} entries")
