@@ -14,7 +14,16 @@ from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
 from peltier_backbone.load import Backbone, load_backbone
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
-from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, RobertaConfig, RobertaModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 torch.set_num_threads(1)
 # A busy machine is no reason to fail.
@@ -48,6 +57,19 @@ def _byte_level() -> Tokenizer:
     return tokenizer
 
 
+def _unigram() -> Tokenizer:
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
+    pieces += [(f"▁{word}", -3.0) for word in _WORDS if len(word) > 1] + [(letter, -6.0) for letter in _LETTERS]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=False))
+    tokenizer.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+    )
+    return tokenizer
+
+
 def _randomise(model: PreTrainedModel, seed: int) -> None:
     """Weights large enough that every map, norm and bias matters to the output."""
     generator = torch.Generator().manual_seed(seed)
@@ -58,6 +80,33 @@ def _randomise(model: PreTrainedModel, seed: int) -> None:
                 weight.copy_(noise * (0.5 if "embeddings" in name else 1.2 * weight.shape[1] ** -0.5))
             else:
                 weight.copy_(0.2 * noise + (1.0 if name.endswith("LayerNorm.weight") else 0.0))
+
+
+def _randomise_t5(model: T5ForConditionalGeneration, seed: int) -> None:
+    """Weights large enough that every map, norm and bias matters. A final norm of random signs keeps a tied embedding
+    from writing its last token again and again."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            noise = torch.empty_like(weight).normal_(generator=generator)
+            if name == "decoder.final_layer_norm.weight" or "shared" in name or "relative" in name:
+                weight.copy_(noise)
+            else:
+                weight.copy_(1.0 + 0.2 * noise if weight.dim() == 1 else 1.2 * weight.shape[1] ** -0.5 * noise)
+
+
+def _save_t5(directory: Path, seed: int, *, tied: bool, **config: object) -> Path:
+    tokenizer = _unigram()
+    sizes = {"d_model": 48, "d_ff": 88, "num_heads": 4, "decoder_start_token_id": 0}
+    model = T5ForConditionalGeneration(
+        T5Config(vocab_size=tokenizer.get_vocab_size(), tie_word_embeddings=tied, **sizes, **config)
+    )
+    if not tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
+    _randomise_t5(model, seed)
+    model.save_pretrained(directory)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return directory
 
 
 def _save(directory: Path, model: PreTrainedModel, tokenizer: Tokenizer, seed: int) -> Path:
@@ -87,6 +136,21 @@ def roberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def t5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 + 2 x 48 T5 v1.0 (ReLU, tied) with a Unigram tokenizer."""
+    return _save_t5(tmp_path_factory.mktemp("t5"), 6, tied=True, num_layers=3, num_decoder_layers=2, d_kv=12)
+
+
+@pytest.fixture(scope="session")
+def t5_gated_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 2 + 2 x 48 T5 v1.1 (gated GELU, untied) whose attention is narrower than its states."""
+    return _save_t5(
+        tmp_path_factory.mktemp("t5-gated"), 4, tied=False, num_layers=2, num_decoder_layers=2, d_kv=8,
+        feed_forward_proj="gated-gelu",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
 def bert(bert_directory: Path) -> Backbone:
     """The small random BERT."""
     return load_backbone(str(bert_directory))
@@ -96,6 +160,18 @@ def bert(bert_directory: Path) -> Backbone:
 def roberta(roberta_directory: Path) -> Backbone:
     """The small random RoBERTa; it has no pooler, as masked-language-model checkpoints do."""
     return load_backbone(str(roberta_directory))
+
+
+@pytest.fixture(scope="session")
+def t5(t5_directory: Path) -> Backbone:
+    """The small random T5 v1.0."""
+    return load_backbone(str(t5_directory))
+
+
+@pytest.fixture(scope="session")
+def t5_gated(t5_gated_directory: Path) -> Backbone:
+    """The small random T5 v1.1."""
+    return load_backbone(str(t5_gated_directory))
 
 
 @pytest.fixture(scope="session")

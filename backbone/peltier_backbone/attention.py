@@ -5,7 +5,6 @@ A `Span` is a run of neighbouring rows that share a kernel call where there is o
 their own, so nobody else pays for them.
 """
 
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.packing import Packed
+from peltier_backbone.padding import Padding
 
 # Below this many tokens one call for rows of equal length beats a call a row on the CPU.
 _SHORT = 32
@@ -36,15 +36,13 @@ class Span:
     def __init__(self, packed: Packed, first: int, last: int, num_heads: int) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
         self._lengths, self._num_heads = packed.lengths[first:last], num_heads
-        self._rows, self._width = len(self._lengths), max(self._lengths)
-        self._uniform = all(length == self._width for length in self._lengths)
-        self._device = packed.ids.device
+        self._padding = Padding(self._lengths, packed.ids.device)
 
     def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
         if qkv.requires_grad:
             return self._padded(qkv, prefix)
-        if qkv.device.type == "cpu" and not (self._uniform and self._width < _SHORT):
+        if qkv.device.type == "cpu" and not (self._padding.uniform and self._padding.width < _SHORT):
             return self._by_row(qkv, prefix)
         return self._padded(qkv, prefix)
 
@@ -63,40 +61,19 @@ class Span:
         return torch.cat(context)
 
     def _padded(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
-        padded = qkv if self._uniform else qkv.index_select(0, self._gather)
-        heads = padded.view(self._rows, self._width, 3, self._num_heads, -1)
+        padded = self._padding.pad(qkv)  # [rows, width, 3 * hidden]
+        heads = padded.view(*padded.shape[:2], 3, self._num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         if prefix is not None:
             key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
-        mask = self._mask(qkv, key.shape[2] - self._width)
+        mask = self._mask(qkv, key.shape[2] - self._padding.width)
         attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
-        context = attend(query, key, value, mask)
-        flat = context.transpose(1, 2).reshape(self._rows * self._width, -1)
-        return flat if self._uniform else flat.index_select(0, self._scatter)
-
-    @cached_property
-    def _real(self) -> Tensor:
-        """Which places of the padded view hold a token, [rows, width]."""
-        return torch.arange(self._width) < torch.tensor(self._lengths)[:, None]
-
-    @cached_property
-    def _gather(self) -> Tensor:
-        """The token at each place; a pad place reads its row's first token: finite, and masked away."""
-        lengths = torch.tensor(self._lengths)
-        starts = lengths.cumsum(0) - lengths
-        return (starts[:, None] + torch.arange(self._width) * self._real).view(-1).to(self._device)
-
-    @cached_property
-    def _scatter(self) -> Tensor:
-        """The place of each token."""
-        return self._real.view(-1).nonzero().view(-1).to(self._device)
+        return self._padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
 
     def _mask(self, like: Tensor, prefix_len: int) -> Tensor | None:
-        if self._uniform:
+        if self._padding.uniform:
             return None
-        visible = F.pad(self._real, (prefix_len, 0), value=True).to(like.device)
-        mask = torch.zeros(visible.shape, dtype=like.dtype, device=like.device).masked_fill_(~visible, float("-inf"))
-        return mask[:, None, None, :]
+        return F.pad(self._padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 
 
 def _differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

@@ -60,8 +60,7 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
     if model.pooler is not None:
         linears["pooler"] = model.pooler
     for name, linear in linears.items():
-        weight, bias = linear.weights()
-        yield from ((f"{name}.weight", weight), (f"{name}.bias", bias))
+        yield from ((f"{name}.weight", linear.weights()[0]), (f"{name}.bias", linear.bias))
 
 
 def _layer(weights: Weights, name: str, config: BertConfig, kernel: LinearKernel) -> Layer:

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from peltier_backbone.errors import BackboneError
 
 _PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
-_PATTERNS += ["special_tokens_map.json"]
+_PATTERNS += ["special_tokens_map.json", "spiece.model"]
 
 
 def find_checkpoint(name: str, *, config_only: bool = False) -> Path:

@@ -1,7 +1,7 @@
 """Frozen linear maps behind one small kernel interface, chosen once at start-up.
 
-`PackedLinear` keeps the weight in oneDNN's blocked layout and fuses GELU. The operators are private to torch, so
-they stay in this file, with `PlainLinear` as the fallback that works everywhere.
+`PackedLinear` keeps the weight in oneDNN's blocked layout and fuses GELU and ReLU. The operators are private to torch,
+so they stay in this file, with `PlainLinear` as the fallback that works everywhere.
 """
 
 import time
@@ -13,10 +13,11 @@ from torch.nn import functional as F
 
 
 class Linear(Protocol):
-    """y = x W^T + b with a frozen W [out, in] and b [out]."""
+    """y = x W^T + b with a frozen W [out, in] and b [out], or without b (T5)."""
 
     @property
-    def bias(self) -> Tensor: ...
+    def bias(self) -> Tensor:
+        """The bias of a map that has one."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """[tokens, in] -> [tokens, out]."""
@@ -24,7 +25,10 @@ class Linear(Protocol):
     def gelu(self, x: Tensor) -> Tensor:
         """gelu(x W^T + b), erf form."""
 
-    def weights(self) -> tuple[Tensor, Tensor]:
+    def relu(self, x: Tensor) -> Tensor:
+        """max(x W^T + b, 0)."""
+
+    def weights(self) -> tuple[Tensor, Tensor | None]:
         """The plain weight and bias, for hashing."""
 
 
@@ -33,28 +37,42 @@ class LinearKernel(Protocol):
 
     name: str
 
-    def __call__(self, weight: Tensor, bias: Tensor) -> Linear: ...
+    def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Linear: ...
 
 
-class PlainLinear:
+class _Biased:
+    """What both kernels say of their bias."""
+
+    _bias: Tensor | None
+
+    @property
+    def bias(self) -> Tensor:
+        assert self._bias is not None, "T5 has no biases, and nobody asks for one"
+        return self._bias
+
+
+class PlainLinear(_Biased):
     """`torch.nn.functional.linear`: any device, any dtype."""
 
     name = "torch"
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self.weight, self.bias = weight, bias
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self.weight, self._bias = weight, bias
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(x, self.weight, self._bias)
 
     def gelu(self, x: Tensor) -> Tensor:
         return F.gelu(self(x))
 
-    def weights(self) -> tuple[Tensor, Tensor]:
-        return self.weight, self.bias
+    def relu(self, x: Tensor) -> Tensor:
+        return F.relu(self(x))
+
+    def weights(self) -> tuple[Tensor, Tensor | None]:
+        return self.weight, self._bias
 
 
-class PackedLinear:
+class PackedLinear(_Biased):
     """oneDNN with a prepacked weight (CPU). Keeps no second copy of the weight in plain layout.
 
     The weight is frozen, so backward is one product with W, itself prepacked at its first use, and saves nothing.
@@ -62,20 +80,25 @@ class PackedLinear:
 
     name = "onednn-prepacked"
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self.bias = bias
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        self._bias = bias
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
         self._transposed: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and x.requires_grad:
             return _Frozen.apply(x, self)  # type: ignore[no-untyped-call, no-any-return]
-        return _onednn(x, self._packed, self.bias)
+        return _onednn(x, self._packed, self._bias)
 
     def gelu(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and x.requires_grad:
             return F.gelu(self(x))
-        return _onednn(x, self._packed, self.bias, "gelu")
+        return _onednn(x, self._packed, self._bias, "gelu")
+
+    def relu(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            return F.relu(self(x))
+        return _onednn(x, self._packed, self._bias, "relu")
 
     def backward(self, gradient: Tensor) -> Tensor:
         """Gradient of the input, [tokens, out] -> [tokens, in]."""
@@ -83,8 +106,8 @@ class PackedLinear:
             self._transposed = torch.ops.mkldnn._reorder_linear_weight(self.weights()[0].t().contiguous())
         return _onednn(gradient.contiguous(), self._transposed, None)
 
-    def weights(self) -> tuple[Tensor, Tensor]:
-        return self._packed.to_dense(), self.bias
+    def weights(self) -> tuple[Tensor, Tensor | None]:
+        return self._packed.to_dense(), self._bias
 
 
 def _onednn(x: Tensor, packed: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
@@ -96,7 +119,7 @@ class _Frozen(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, linear: PackedLinear) -> Tensor:
         ctx.linear = linear
-        return _onednn(x, linear._packed, linear.bias)
+        return _onednn(x, linear._packed, linear._bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

@@ -4,16 +4,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from peltier_backbone.attention import kernel_name
 from peltier_backbone.bert import Bert
 from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.config import BackboneConfig, BertConfig, load_config
+from peltier_backbone.config import BackboneConfig, BertConfig, T5Config, load_config
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
-from peltier_backbone.linear import choose_linear
+from peltier_backbone.linear import LinearKernel, choose_linear
 from peltier_backbone.packing import Encoded, Packed, pack
+from peltier_backbone.t5 import T5
+from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
 from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
 from peltier_backbone.weights import Weights
 
@@ -28,7 +31,7 @@ class Backbone:
     config: BackboneConfig
     fingerprint: str
     tokenizer: Tokenizer
-    model: Bert
+    model: Bert | T5
     device: torch.device
     dtype: torch.dtype
     kernels: dict[str, str]
@@ -36,6 +39,13 @@ class Backbone:
     @property
     def bert(self) -> Bert:
         """The model, where the caller has made sure that it is an encoder."""
+        assert isinstance(self.model, Bert), "callers look at `config.generates` first"
+        return self.model
+
+    @property
+    def t5(self) -> T5:
+        """The model, where the caller has made sure that it generates."""
+        assert isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
 
     def pack(self, rows: list[Encoded]) -> Packed:
@@ -44,7 +54,8 @@ class Backbone:
 
     def weights_digest(self) -> str:
         """Hash of the weights as they are now in memory, in the compute dtype: it never changes while serving."""
-        return fingerprint(self.config, dict(bert_weights(self.model)))
+        weights = t5_weights(self.model) if isinstance(self.model, T5) else bert_weights(self.model)
+        return fingerprint(self.config, dict(weights))
 
 
 def resolve_device(device: str) -> torch.device:
@@ -65,8 +76,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     target, compute = resolve_device(device), DTYPES[dtype]
     directory = find_checkpoint(name)
     config = load_config(directory)
-    assert isinstance(config, BertConfig)
-    tensors = canonical_bert(read_tensors(directory), directory)
+    tensors = _canonical(config, directory)
     identity = fingerprint(config, tensors)
     kernel = choose_linear(target, compute)
     ready = {key: tensor.to(target, compute) for key, tensor in tensors.items()}
@@ -75,11 +85,23 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         config=config,
         fingerprint=identity,
         tokenizer=_tokenizer(directory, config),
-        model=build_bert(config, Weights(ready, directory), kernel),
+        model=_build(config, Weights(ready, directory), kernel),
         device=target,
         dtype=compute,
-        kernels={"linear": kernel.name, "attention": kernel_name(target)},
+        kernels={"linear": kernel.name, "attention": "matmul" if config.generates else kernel_name(target)},
     )
+
+
+def _canonical(config: BertConfig | T5Config, directory: Path) -> dict[str, Tensor]:
+    """The checkpoint's tensors by the names under which they are hashed and consumed."""
+    tensors = read_tensors(directory)
+    return (
+        canonical_t5(tensors, config, directory) if isinstance(config, T5Config) else canonical_bert(tensors, directory)
+    )
+
+
+def _build(config: BertConfig | T5Config, weights: Weights, kernel: LinearKernel) -> Bert | T5:
+    return build_t5(config, weights, kernel) if isinstance(config, T5Config) else build_bert(config, weights, kernel)
 
 
 def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:

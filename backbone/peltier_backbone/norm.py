@@ -1,4 +1,4 @@
-"""Layer normalisation with frozen weights."""
+"""Layer normalisations with frozen weights."""
 
 from dataclasses import dataclass
 
@@ -17,6 +17,22 @@ class LayerNorm:
     def __call__(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
-    def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with another row's weights."""
         return F.layer_norm(x, weight.shape, weight, bias, self.eps)
+
+
+@dataclass(frozen=True)
+class RMSNorm:
+    """weight * x / sqrt(mean(x^2) + eps) over the last dimension, the mean in float32 (Zhang and Sennrich 2019)."""
+
+    weight: Tensor
+    eps: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+    def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        """The same norm with another row's weights, and the bias that BitFit adds."""
+        y = F.rms_norm(x, weight.shape, weight, self.eps)
+        return y if bias is None else y + bias

@@ -1,11 +1,14 @@
 """Text to token ids, without padding."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.packing import Encoded
+
+_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
 
 
 class Tokenizer:
@@ -34,6 +37,14 @@ class Tokenizer:
         encoding = self._fast.post_process(first, second)
         return Encoded(tuple(encoding.ids), tuple(encoding.type_ids))
 
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text without special tokens: what a decoder shall write."""
+        return tuple(self._fast.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids; special tokens are left out."""
+        return str(self._fast.decode(list(ids), skip_special_tokens=True))
+
 
 def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """Lengths of both texts when one token after the other is taken from the longer text until `room` is kept."""
@@ -50,9 +61,9 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 def load_tokenizer(directory: Path) -> Tokenizer:
     """The tokenizer in `directory`: its `tokenizer.json`, else converted from the slow files by transformers."""
     path = directory / "tokenizer.json"
-    if not any((directory / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json")):
+    if not any((directory / name).is_file() for name in _FILES):
         # transformers would make up an empty vocabulary here
-        raise BackboneError(f"{directory} has no readable tokenizer: no tokenizer.json, vocab.txt or vocab.json")
+        raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_FILES)}")
     try:
         if path.is_file():
             return Tokenizer(FastTokenizer.from_file(str(path)))

@@ -1,0 +1,76 @@
+"""The decoder's memory of texts that grow: rows join and leave between two steps, and nothing is moved."""
+
+import itertools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.memory import Memory
+from peltier_backbone.padding import Padding
+from peltier_backbone.store import Store
+from peltier_backbone.t5_config import T5Config
+
+
+class Cache:
+    """Slots, each with its own tokens' keys and values and those of its memory.
+
+    Made and used under `torch.inference_mode`, by one thread at a time.
+    """
+
+    def __init__(self, config: T5Config, device: torch.device, dtype: torch.dtype) -> None:
+        shape = (config.num_decoder_layers, config.num_heads, config.head_size)
+        self.own, self.memory = Store(shape, device, dtype), Store(shape, device, dtype)
+        self._live: set[int] = set()
+
+    @property
+    def lengths(self) -> dict[int, int]:
+        """How many tokens each live slot has decoded."""
+        return {slot: self.own.lengths[slot] for slot in sorted(self._live)}
+
+    def join(self, memory: Memory, copies: Sequence[int] | None = None) -> list[list[int]]:
+        """Give each row of `memory` as many slots as `copies` says (one, if it says nothing), the lowest free first."""
+        copies = copies or [1] * len(memory.lengths)
+        slots = self._take(sum(copies))
+        self.memory.reserve(max(slots) + 1, max(memory.lengths))
+        self.own.reserve(max(slots) + 1, 1)
+        self.own.clear(slots)
+        self.memory.clear(slots, max(memory.lengths))
+        rows = [row for row, count in enumerate(copies) for _ in range(count)]
+        self._fill(slots, rows, memory)
+        free = iter(slots)
+        return [[next(free) for _ in range(count)] for count in copies]
+
+    def leave(self, slots: Sequence[int]) -> None:
+        """Free `slots`; they are reused by whoever joins next."""
+        self._live.difference_update(slots)
+        for slot in slots:
+            self.own.lengths[slot] = self.memory.lengths[slot] = 0
+
+    def reorder(self, slots: Sequence[int], sources: Sequence[int]) -> None:
+        """Let each of `slots` go on from what its source has decoded; all share one memory (beams)."""
+        self.own.copy(slots, sources)
+
+    def advance(self, slots: Sequence[int]) -> None:
+        """Count the token that a step has added to each of `slots`."""
+        for slot in slots:
+            self.own.lengths[slot] += 1
+
+    def _take(self, count: int) -> list[int]:
+        slots = list(itertools.islice((slot for slot in itertools.count() if slot not in self._live), count))
+        self._live.update(slots)
+        return slots
+
+    def _fill(self, slots: list[int], rows: list[int], memory: Memory) -> None:
+        padding = Padding(memory.lengths, self.memory.data.device)
+        index = torch.tensor(rows, device=self.memory.data.device)
+        for layer, key_value in enumerate(memory.key_values):
+            padded = padding.pad(key_value).index_select(0, index)  # [slots, width, 2 * attention]
+            self.memory.data[layer][:, slots, :, : padding.width] = self._heads(padded)
+        for slot, row in zip(slots, rows, strict=True):
+            self.memory.lengths[slot] = memory.lengths[row]
+
+    def _heads(self, key_value: Tensor) -> Tensor:
+        """[slots, width, 2 * attention] -> [2, slots, heads, width, head size]."""
+        heads = key_value.view(*key_value.shape[:2], 2, self.memory.data.shape[3], -1)
+        return heads.permute(2, 0, 3, 1, 4)

@@ -1,0 +1,49 @@
+"""T5's decoder over any view: a tree of given tokens, or one step of many texts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from peltier_backbone.adaptation import Adaptation
+from peltier_backbone.feed_forward import FeedForward
+from peltier_backbone.norm import RMSNorm
+from peltier_backbone.prefixed import Prefixed
+from peltier_backbone.relative import RelativeBias
+from peltier_backbone.t5_attention import CrossAttention, SelfAttention
+from peltier_backbone.view import View
+
+
+@dataclass(frozen=True)
+class DecoderBlock:
+    """Self-attention, cross-attention, then feed-forward, all pre-norm."""
+
+    own: SelfAttention
+    cross: CrossAttention
+    feed_forward: FeedForward
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """All blocks share one relative bias; cross-attention has none."""
+
+    num_heads: int
+    bias: RelativeBias
+    blocks: Sequence[DecoderBlock]
+    norm: RMSNorm
+    norm_index: int
+
+    def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
+        """Embedded tokens [tokens, hidden] to their states after the final norm; each is a row of the adaptation."""
+        prefixed = Prefixed(adaptation, [1] * len(x), self.num_heads)
+        for layer, block in enumerate(self.blocks):
+            x = block.own(x, partial(view.own, layer), prefixed, adaptation)
+            x = block.cross(x, partial(view.cross, layer), prefixed, adaptation)
+            x = block.feed_forward(x, adaptation)
+        return adaptation.norm(self.norm_index, x, self.norm)
+
+    def norms(self) -> list[RMSNorm]:
+        """Three a block, then the final one."""
+        norms = [norm for one in self.blocks for norm in (one.own.norm, one.cross.norm, one.feed_forward.norm)]
+        return [*norms, self.norm]

@@ -1,0 +1,52 @@
+"""T5's padding-free encoder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from peltier_backbone.adaptation import Adaptation
+from peltier_backbone.feed_forward import FeedForward
+from peltier_backbone.norm import RMSNorm
+from peltier_backbone.prefixed import Prefixed
+from peltier_backbone.products import Attended
+from peltier_backbone.ragged import Ragged
+from peltier_backbone.relative import RelativeBias
+from peltier_backbone.t5_attention import SelfAttention
+
+
+@dataclass(frozen=True)
+class EncoderBlock:
+    """Self-attention, then feed-forward, both pre-norm."""
+
+    attention: SelfAttention
+    feed_forward: FeedForward
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """All blocks share one relative bias."""
+
+    num_heads: int
+    bias: RelativeBias
+    blocks: Sequence[EncoderBlock]
+    norm: RMSNorm
+
+    def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
+        """Embedded rows of `lengths` tokens back to back, [tokens, hidden], to their states after the final norm."""
+        biases = [self.bias.square(max(lengths))] * len(lengths)
+        rows = Ragged(self.num_heads, lengths, lengths, x, biases)
+        prefixed = Prefixed(adaptation, lengths, self.num_heads)
+
+        def attend(qkv: Tensor, total: bool) -> Attended:
+            size = qkv.shape[1] // 3
+            return rows.attend(qkv[:, :size], qkv[:, size:], total)
+
+        for block in self.blocks:
+            x = block.attention(x, attend, prefixed, adaptation)
+            x = block.feed_forward(x, adaptation)
+        return adaptation.norm(2 * len(self.blocks), x, self.norm)
+
+    def norms(self) -> list[RMSNorm]:
+        """Two a block, then the final one."""
+        return [norm for block in self.blocks for norm in (block.attention.norm, block.feed_forward.norm)] + [self.norm]

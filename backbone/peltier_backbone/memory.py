@@ -1,0 +1,13 @@
+"""What the decoder reads of the encoder: keys and values of every cross-attention, computed once a row."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Rows back to back, as they were encoded: for each decoder block keys, then values, [tokens, 2 * attention]."""
+
+    key_values: tuple[Tensor, ...]
+    lengths: tuple[int, ...]

@@ -1,0 +1,48 @@
+"""The padded view of packed rows, for the few products that need one."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+class Padding:
+    """Rows of `lengths` tokens side by side; what depends on the lengths alone is computed once."""
+
+    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+        self._lengths, self._device = tuple(lengths), device
+        self.rows, self.width = len(self._lengths), max(self._lengths)
+        self.uniform = all(length == self.width for length in self._lengths)
+
+    def pad(self, x: Tensor) -> Tensor:
+        """[tokens, size] -> [rows, width, size]; a pad reads its row's first token: finite, and never a neighbour's."""
+        padded = x if self.uniform else x.index_select(0, self._gather)
+        return padded.view(self.rows, self.width, -1)
+
+    def unpad(self, x: Tensor) -> Tensor:
+        """[rows, width, size] -> [tokens, size]."""
+        flat = x.reshape(self.rows * self.width, -1)
+        return flat if self.uniform else flat.index_select(0, self._scatter)
+
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """What keeps pads from being seen, [rows, width]: -inf on a pad, else 0."""
+        mask = torch.zeros(self.rows, self.width, dtype=dtype)
+        return mask.masked_fill_(~self._real, float("-inf")).to(self._device)
+
+    @cached_property
+    def _real(self) -> Tensor:
+        """Which places hold a token, [rows, width]."""
+        return torch.arange(self.width) < torch.tensor(self._lengths)[:, None]
+
+    @cached_property
+    def _gather(self) -> Tensor:
+        """The token at each place."""
+        lengths = torch.tensor(self._lengths)
+        starts = lengths.cumsum(0) - lengths
+        return (starts[:, None] + torch.arange(self.width) * self._real).view(-1).to(self._device)
+
+    @cached_property
+    def _scatter(self) -> Tensor:
+        """The place of each token."""
+        return self._real.view(-1).nonzero().view(-1).to(self._device)

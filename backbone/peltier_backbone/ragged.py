@@ -1,0 +1,84 @@
+"""T5's attention of packed rows: each row of queries sees its own row of keys. On the CPU rows attend one by one where
+pads would cost more than the calls; elsewhere and in training side by side.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.padding import Padding
+from peltier_backbone.products import Attended, attend
+
+# So many padded logits (query, key) cost as much as one row's own calls on the CPU.
+_WASTE = 600
+
+
+class Ragged:
+    """Queries of `lengths` and keys of `key_lengths`, row by row; what depends on them alone is computed once for all
+    layers. `biases` has one tensor a row, [heads, at least queries, at least keys], or is None for no bias; `like` has
+    the device and dtype of what will attend.
+    """
+
+    def __init__(
+        self, num_heads: int, lengths: Sequence[int], key_lengths: Sequence[int], like: Tensor,
+        biases: Sequence[Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self._num_heads, self._lengths, self._key_lengths = num_heads, list(lengths), list(key_lengths)
+        self._biases, self._dtype = biases, like.dtype
+        self._queries, self._keys = Padding(lengths, like.device), Padding(key_lengths, like.device)
+        pairs = sum(queries * keys for queries, keys in zip(lengths, key_lengths, strict=True))
+        waste = self._queries.rows * self._queries.width * self._keys.width - pairs
+        self._side_by_side = like.device.type != "cpu" or waste <= _WASTE * self._queries.rows
+
+    def attend(self, query: Tensor, key_value: Tensor, total: bool) -> Attended:
+        """[queries, size] and [keys, 2 * size] -> context [queries, size] and total [queries, heads]."""
+        if self._side_by_side or query.requires_grad or key_value.requires_grad:
+            return self._padded(query, key_value, total)
+        return self._by_row(query, key_value, total)
+
+    def _by_row(self, query: Tensor, key_value: Tensor, total: bool) -> Attended:
+        queries = query.view(len(query), self._num_heads, -1).transpose(0, 1)  # [heads, tokens, head size]
+        keys, values = key_value.view(len(key_value), 2, self._num_heads, -1).permute(1, 2, 0, 3)
+        pieces = zip(
+            torch.split(queries, self._lengths, 1),
+            torch.split(keys, self._key_lengths, 1),
+            torch.split(values, self._key_lengths, 1),
+            strict=True,
+        )
+        rows = [attend(*piece, self._bias(row), total=total) for row, piece in enumerate(pieces)]
+        context = torch.cat([row.context for row in rows], 1).transpose(0, 1).flatten(1)
+        totals = [row.total for row in rows if row.total is not None]
+        return Attended(context, torch.cat(totals, 1).t() if total else None)
+
+    def _bias(self, row: int) -> Tensor | None:
+        if self._biases is None:
+            return None
+        return self._biases[row][:, : self._lengths[row], : self._key_lengths[row]]
+
+    def _padded(self, query: Tensor, key_value: Tensor, total: bool) -> Attended:
+        padded, padded_keys = self._queries.pad(query), self._keys.pad(key_value)
+        queries = padded.view(*padded.shape[:2], self._num_heads, -1).transpose(1, 2)
+        keys, values = padded_keys.view(*padded_keys.shape[:2], 2, self._num_heads, -1).permute(2, 0, 3, 1, 4)
+        context, totals = attend(queries, keys, values, self._padded_bias, total=total)
+        unpad = self._queries.unpad
+        return Attended(
+            unpad(context.transpose(1, 2).flatten(2)), None if totals is None else unpad(totals.transpose(1, 2))
+        )
+
+    @cached_property
+    def _padded_bias(self) -> Tensor | None:
+        """What is added to the padded logits, broadcast to [rows, heads, queries, keys]; built once for all layers."""
+        mask = None if self._keys.uniform else self._keys.mask(self._dtype)[:, None, None, :]
+        if self._biases is None:
+            return mask
+        queries, keys = self._queries.width, self._keys.width
+        shared = self._biases[0]
+        if all(bias is shared for bias in self._biases):
+            bias = shared[:, :queries, :keys]
+            return bias if mask is None else bias + mask
+        bias = shared.new_zeros(self._queries.rows, self._num_heads, queries, keys)
+        for row, (num_queries, num_keys) in enumerate(zip(self._lengths, self._key_lengths, strict=True)):
+            bias[row, :, :num_queries, :num_keys] = self._biases[row]
+        return bias if mask is None else bias + mask

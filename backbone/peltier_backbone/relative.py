@@ -1,0 +1,55 @@
+"""T5's relative position bias: one number for each head and bucket of distances (Raffel et al. 2020, section 2.1)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectional: bool) -> Tensor:
+    """Bucket of each relative position, key - query: near ones have their own, far ones share logarithmic ones."""
+    if bidirectional:
+        num_buckets //= 2
+        first = (relative > 0).long() * num_buckets
+        distance = relative.abs()
+    else:
+        first = torch.zeros_like(relative)
+        distance = (-relative).clamp(min=0)
+    exact = num_buckets // 2
+    # In transformers' order of operations: at a bucket's edge another one rounds to another bucket.
+    share = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    far = exact + (share * (num_buckets - exact)).long()
+    return first + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
+
+
+@dataclass(frozen=True)
+class RelativeBias:
+    """The bias of every relative position that makes a difference, `line` [positions, heads] from `first` on.
+
+    Positions beyond either end of the line have the bias of that end; a decoder's line ends in -inf at +1: no token
+    sees a later one.
+    """
+
+    line: Tensor
+    first: int
+
+    def between(self, relative: Tensor) -> Tensor:
+        """Bias of relative positions, key - query: [...] -> [..., heads]."""
+        last = self.first + len(self.line) - 1
+        return F.embedding(relative.clamp(self.first, last) - self.first, self.line)
+
+    def square(self, width: int) -> Tensor:
+        """Bias between `width` neighbours, [heads, queries, keys]."""
+        reach = torch.arange(1 - width, width, device=self.line.device)
+        # Row k of the unfolded line begins at the relative position k + 1 - width: the last query comes first.
+        return self.between(reach).t().unfold(1, width, 1).flip(1)
+
+
+def create_bias(table: Tensor, max_distance: int, *, bidirectional: bool) -> RelativeBias:
+    """Lay a checkpoint's table [buckets, heads] out by relative position."""
+    relative = torch.arange(-max_distance, (max_distance if bidirectional else 0) + 1)
+    bucket = buckets(relative, len(table), max_distance, bidirectional=bidirectional)
+    line = table.index_select(0, bucket.to(table.device))
+    return RelativeBias(line if bidirectional else F.pad(line, (0, 0, 0, 1), value=-math.inf), -max_distance)

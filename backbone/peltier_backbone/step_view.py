@@ -1,0 +1,75 @@
+"""One step: every live row's next token, over the slots of a cache."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.cache import Cache
+from peltier_backbone.products import Attended, attend
+from peltier_backbone.relative import RelativeBias
+
+
+class StepView:
+    """Row r's token is the next one of slot `slots[r]`. Queries are brought into the order of the slots, which is one
+    small copy; keys and values stay where they are. A slot that takes no part attends too, and nobody reads it.
+    """
+
+    def __init__(self, slots: Sequence[int], cache: Cache, bias: RelativeBias) -> None:
+        assert len(set(slots)) == len(slots), "a slot grows by one token a step"
+        self._cache, device = cache, bias.line.device
+        num_slots = max(slots) + 1
+        self._width = 1 + max(cache.own.lengths[slot] for slot in slots)
+        self._memory_width = max(cache.memory.lengths[slot] for slot in slots)
+        cache.own.reserve(num_slots, self._width)
+        lengths, memory_lengths = cache.own.lengths[:num_slots], cache.memory.lengths[:num_slots]
+        self._slots = torch.tensor(slots, device=device)
+        self._places = torch.tensor([lengths[slot] for slot in slots], device=device)
+        row_of = {slot: row for row, slot in enumerate(slots)}
+        rows = [row_of.get(slot, 0) for slot in range(num_slots)]
+        self._rows = None if rows == list(range(len(slots))) else torch.tensor(rows, device=device)
+        self._bias = _own_bias(lengths, self._width, bias)
+        self._memory_bias = _memory_bias(memory_lengths, self._memory_width, bias)
+
+    def own(self, layer: int, qkv: Tensor, total: bool) -> Attended:
+        store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
+        size = qkv.shape[1] // 3
+        store[:, self._slots, :, self._places] = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
+        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, total)
+
+    def cross(self, layer: int, query: Tensor, total: bool) -> Attended:
+        return self._attend(
+            query, self._cache.memory.data[layer][..., : self._memory_width, :], self._memory_bias, total
+        )
+
+    def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, total: bool) -> Attended:
+        ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]
+        heads, head_size = keys_values.shape[2], keys_values.shape[4]
+        keys, values = keys_values[:, : len(ordered)].flatten(1, 2).unbind()  # [slots * heads, width, head size]
+        context, totals = attend(ordered.reshape(-1, 1, head_size), keys, values, bias, total=total)
+        context = context.view(len(ordered), -1)
+        totals = None if totals is None else totals.view(-1, heads)
+        if self._rows is None:
+            return Attended(context, totals)
+        return Attended(
+            context.index_select(0, self._slots), None if totals is None else totals.index_select(0, self._slots)
+        )
+
+
+def _own_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor:
+    """The bias of each slot's next token to its first `width`, -inf to those beyond it, [slots * heads, 1, width]."""
+    device = bias.line.device
+    places = torch.tensor(lengths, device=device)
+    table = bias.between(torch.arange(width, device=device) - places[:, None])  # [slots, width, heads]
+    return table.transpose(1, 2).reshape(-1, 1, width)
+
+
+def _memory_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor | None:
+    """-inf where a slot's memory has ended, [slots * heads, 1, width]; None where all are equally long."""
+    if all(length == width for length in lengths):
+        return None
+    heads, device = bias.line.shape[1], bias.line.device
+    ended = torch.arange(width, device=device) >= torch.tensor(lengths, device=device).clamp(min=1)[:, None]
+    mask = torch.zeros(ended.shape, dtype=bias.line.dtype, device=device).masked_fill_(ended, -math.inf)
+    return mask[:, None].expand(-1, heads, -1).reshape(-1, 1, width)

@@ -1,0 +1,65 @@
+"""The frozen T5, v1.0 and v1.1 (Raffel et al. 2020; methods.md section 0.4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.cache import Cache
+from peltier_backbone.decoder import Decoder
+from peltier_backbone.encoder import Encoder
+from peltier_backbone.linear import Linear
+from peltier_backbone.memory import Memory
+from peltier_backbone.norm import RMSNorm
+from peltier_backbone.packing import Packed
+from peltier_backbone.step_view import StepView
+from peltier_backbone.t5_config import T5Config
+from peltier_backbone.targets import Targets
+from peltier_backbone.tree_view import TreeView
+
+
+@dataclass(frozen=True)
+class T5:
+    """The frozen encoder-decoder. It is never mutated; what a batch adds comes in as an `Adaptation`.
+
+    `encode` and `remember` take the adaptation of the encoder's rows; the others that of decoder tokens, each a row.
+    """
+
+    config: T5Config
+    embedding: Tensor
+    encoder: Encoder
+    decoder: Decoder
+    lm_head: Linear
+
+    def encode(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """The encoder's states after its final norm, [tokens, hidden]."""
+        x = adaptation.embed(F.embedding(packed.ids, self.embedding))
+        return self.encoder(x, packed.lengths, adaptation)
+
+    def remember(self, packed: Packed, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> Memory:
+        """What the decoder reads of the encoder's `states`, computed once a row."""
+        blocks = self.decoder.blocks
+        return Memory(tuple(block.cross.remember(states, adaptation) for block in blocks), packed.lengths)
+
+    def decode(self, targets: Targets, memory: Memory, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """Teacher forcing: the decoder's states after its final norm, [nodes, hidden]; row r reads memory row r."""
+        view = TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
+        return self.decoder(F.embedding(targets.ids, self.embedding), view, adaptation)
+
+    def step(self, ids: Tensor, slots: Sequence[int], cache: Cache, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """One token `ids` [rows] for each of the distinct `slots`, which grow by it; their states, [rows, hidden]."""
+        view = StepView(slots, cache, self.decoder.bias)
+        hidden = self.decoder(F.embedding(ids, self.embedding), view, adaptation)
+        cache.advance(slots)
+        return hidden
+
+    def logits(self, hidden: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """Next-token logits of decoder states, [n, hidden] -> [n, vocab]."""
+        x = hidden * self.config.hidden_size**-0.5 if self.config.tied else hidden
+        return adaptation.project(0, "lm_head", x, self.lm_head(x))
+
+    def norms(self) -> list[RMSNorm]:
+        """All norms in `Adaptation.norm`'s order: the encoder's, then the decoder's."""
+        return self.encoder.norms() + self.decoder.norms()

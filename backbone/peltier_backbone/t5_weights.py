@@ -1,0 +1,151 @@
+"""From a checkpoint's tensors to a frozen T5, and back to named weights."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.decoder import Decoder, DecoderBlock
+from peltier_backbone.encoder import Encoder, EncoderBlock
+from peltier_backbone.errors import BackboneError
+from peltier_backbone.feed_forward import FeedForward
+from peltier_backbone.linear import Linear, LinearKernel
+from peltier_backbone.norm import RMSNorm
+from peltier_backbone.relative import RelativeBias, create_bias
+from peltier_backbone.t5 import T5
+from peltier_backbone.t5_attention import CrossAttention, SelfAttention
+from peltier_backbone.t5_config import T5Config
+from peltier_backbone.weights import Weights
+
+_EMBEDDING, _HEAD = "shared.weight", "lm_head.weight"
+_ALIASES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+# The first published checkpoints carry a table that no T5 reads; transformers ignores it too.
+_UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
+
+
+def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) -> dict[str, Tensor]:
+    """Names as in `T5ForConditionalGeneration`, each weight once, without the vocabulary's padding."""
+    kept = {name: tensor for name, tensor in tensors.items() if name != _UNUSED}
+    for alias in (*_ALIASES, _HEAD) if config.tied else _ALIASES:
+        tensor = kept.pop(alias, None)
+        if tensor is not None and not torch.equal(kept.setdefault(_EMBEDDING, tensor), tensor):
+            raise BackboneError(
+                f"{directory}: tensor {alias!r} differs from {_EMBEDDING!r}, which the configuration says it is"
+            )
+    for name in (_EMBEDDING, _HEAD):
+        if name in kept:
+            kept[name] = kept[name][: config.vocab_size]
+    return kept
+
+
+def build_t5(config: T5Config, weights: Weights, kernel: LinearKernel) -> T5:
+    """Assemble the model from canonical `weights`, consuming all of them."""
+    embedding = weights.take(_EMBEDDING, config.vocab_size, config.hidden_size)
+    builder = _Builder(config, weights, kernel)
+    encoder, decoder = builder.encoder(), builder.decoder()
+    # A packed kernel keeps a copy of a tied embedding in its own layout: twice as fast, and lookups need the plain one.
+    lm_head = kernel(embedding if config.tied else weights.take(_HEAD, config.vocab_size, config.hidden_size))
+    weights.finish("t5 model")
+    return T5(config, embedding, encoder, decoder, lm_head)
+
+
+def t5_weights(model: T5) -> Iterator[tuple[str, Tensor]]:
+    """Every weight in memory by a name of our own, for hashing."""
+    yield from (("embedding", model.embedding), ("encoder.bias", model.encoder.bias.line))
+    yield ("decoder.bias", model.decoder.bias.line)
+    for index, norm in enumerate(model.norms()):
+        yield (f"norm.{index}", norm.weight)
+    for name, linear in _linears(model):
+        yield (name, linear.weights()[0])
+
+
+def _linears(model: T5) -> Iterator[tuple[str, Linear]]:
+    yield ("lm_head", model.lm_head)
+    blocks = [(one.attention, one.feed_forward) for one in model.encoder.blocks]
+    blocks += [(one.own, one.feed_forward) for one in model.decoder.blocks]
+    for index, (attention, feed_forward) in enumerate(blocks):
+        yield from ((f"{index}.qkv", attention.query_key_value), (f"{index}.attention_output", attention.output))
+        yield from ((f"{index}.intermediate", feed_forward.intermediate), (f"{index}.output", feed_forward.output))
+    for index, block in enumerate(model.decoder.blocks):
+        for part in ("query", "key_value", "output"):
+            yield (f"cross.{index}.{part}", getattr(block.cross, part))
+
+
+class _Builder:
+    """Blocks of both stacks with their numbers in the whole model (see `T5Config`)."""
+
+    def __init__(self, config: T5Config, weights: Weights, kernel: LinearKernel) -> None:
+        self._config, self._weights, self._kernel = config, weights, kernel
+
+    def encoder(self) -> Encoder:
+        blocks = [
+            EncoderBlock(
+                self._own(f"encoder.block.{i}.layer.0", i, 2 * i),
+                self._feed_forward(f"encoder.block.{i}.layer.1", i, 2 * i + 1),
+            )
+            for i in range(self._config.num_layers)
+        ]
+        return Encoder(self._config.num_heads, self._bias("encoder"), blocks, self._norm("encoder.final_layer_norm"))
+
+    def decoder(self) -> Decoder:
+        config, blocks = self._config, []
+        for i in range(config.num_decoder_layers):
+            block, norm = config.num_layers + i, 2 * config.num_layers + 1 + 3 * i
+            blocks.append(
+                DecoderBlock(
+                    self._own(f"decoder.block.{i}.layer.0", block, norm),
+                    self._cross(f"decoder.block.{i}.layer.1", block + config.num_decoder_layers, norm + 1),
+                    self._feed_forward(f"decoder.block.{i}.layer.2", block, norm + 2),
+                )
+            )
+        final = self._norm("decoder.final_layer_norm")
+        return Decoder(config.num_heads, self._bias("decoder"), blocks, final, config.num_norms - 1)
+
+    def _own(self, name: str, block: int, norm_index: int) -> SelfAttention:
+        hidden, size = self._config.hidden_size, self._config.attention_size
+        return SelfAttention(
+            block=block,
+            attention=block,
+            norm_index=norm_index,
+            norm=self._norm(f"{name}.layer_norm"),
+            query_key_value=self._linear([f"{name}.SelfAttention.{part}" for part in "qkv"], size, hidden),
+            output=self._linear([f"{name}.SelfAttention.o"], hidden, size),
+        )
+
+    def _cross(self, name: str, attention: int, norm_index: int) -> CrossAttention:
+        hidden, size = self._config.hidden_size, self._config.attention_size
+        return CrossAttention(
+            attention=attention,
+            norm_index=norm_index,
+            norm=self._norm(f"{name}.layer_norm"),
+            query=self._linear([f"{name}.EncDecAttention.q"], size, hidden),
+            key_value=self._linear([f"{name}.EncDecAttention.{part}" for part in "kv"], size, hidden),
+            output=self._linear([f"{name}.EncDecAttention.o"], hidden, size),
+        )
+
+    def _feed_forward(self, name: str, block: int, norm_index: int) -> FeedForward:
+        config, dense = self._config, f"{name}.DenseReluDense"
+        expansion = [f"{dense}.wi_0", f"{dense}.wi_1"] if config.gated else [f"{dense}.wi"]
+        return FeedForward(
+            block=block,
+            norm_index=norm_index,
+            norm=self._norm(f"{name}.layer_norm"),
+            intermediate=self._linear(expansion, config.intermediate_size, config.hidden_size),
+            output=self._linear([f"{dense}.wo"], config.hidden_size, config.intermediate_size),
+            activation=config.activation,
+            gated=config.gated,
+        )
+
+    def _linear(self, names: list[str], out: int, width: int) -> Linear:
+        """The maps `names`, each [out, width], as one."""
+        parts = [self._weights.take(f"{name}.weight", out, width) for name in names]
+        return self._kernel(parts[0] if len(parts) == 1 else torch.cat(parts))
+
+    def _norm(self, name: str) -> RMSNorm:
+        return RMSNorm(self._weights.take(f"{name}.weight", self._config.hidden_size), self._config.norm_eps)
+
+    def _bias(self, stack: str) -> RelativeBias:
+        config, name = self._config, f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        table = self._weights.take(name, config.num_buckets, config.num_heads)
+        return create_bias(table, config.max_distance, bidirectional=stack == "encoder")

@@ -1,0 +1,43 @@
+"""Teacher forcing: all tokens of all rows at once."""
+
+import math
+
+from torch import Tensor
+
+from peltier_backbone.memory import Memory
+from peltier_backbone.products import Attended
+from peltier_backbone.ragged import Ragged
+from peltier_backbone.relative import RelativeBias
+from peltier_backbone.targets import Targets, ancestry
+
+
+class TreeView:
+    """Each node sees itself and its ancestors, at distances counted along the tree, and row r sees memory row r."""
+
+    def __init__(self, targets: Targets, memory: Memory, bias: RelativeBias, num_heads: int) -> None:
+        assert len(targets.lengths) == len(memory.lengths), "one memory a row"
+        lengths = targets.lengths
+        self._memory, self._size = memory, memory.key_values[0].shape[-1] // 2
+        self._own = Ragged(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
+        self._cross = Ragged(num_heads, lengths, memory.lengths, bias.line)
+
+    def own(self, layer: int, qkv: Tensor, total: bool) -> Attended:
+        return self._own.attend(qkv[:, : self._size], qkv[:, self._size :], total)
+
+    def cross(self, layer: int, query: Tensor, total: bool) -> Attended:
+        return self._cross.attend(query, self._memory.key_values[layer], total)
+
+
+def _biases(targets: Targets, bias: RelativeBias) -> list[Tensor]:
+    """The self-attention bias of each row, [heads, nodes, nodes]; equal trees share one."""
+    if targets.parents is None:
+        return [bias.square(max(targets.lengths))] * len(targets.lengths)
+    distinct = {parents: _tree_bias(ancestry(parents), bias) for parents in dict.fromkeys(targets.parents)}
+    return [distinct[parents] for parents in targets.parents]
+
+
+def _tree_bias(seen: Tensor, bias: RelativeBias) -> Tensor:
+    seen = seen.to(bias.line.device)
+    depths = seen.sum(-1)
+    table = bias.between(depths[None, :] - depths[:, None]).permute(2, 0, 1)
+    return table.masked_fill(~seen, -math.inf)
