@@ -2,9 +2,10 @@
 
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.manifest import TaskSpec, TrainingRecord
+from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.export import Trained, export
 
@@ -22,7 +23,7 @@ INPUTS = (
 def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
     """The file of adapter `number` of `preset`: every tensor is moved away from its start."""
     recipe = find_preset(preset)
-    parts = recipe.compose(recipe.settings({}), backbone.config, outputs=len(LABELS))
+    parts = recipe.compose(recipe.settings({}, backbone.config), backbone.config, outputs=len(LABELS))
     generator = torch.Generator().manual_seed(number)
     tensors = {
         name: tensor + 0.02 * torch.randn(tensor.shape, generator=generator)

@@ -18,7 +18,8 @@ from pathlib import Path
 import torch
 from adapters import make_artifact
 from peltier_adapters.bank import Banks
-from peltier_adapters.batch import Row, forward
+from peltier_adapters.batch import forward
+from peltier_adapters.row import Row
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.load import DTYPES, Backbone, load_backbone
 from peltier_backbone.packing import Encoded

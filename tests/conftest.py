@@ -7,11 +7,18 @@ import pytest
 import torch
 from hypothesis import settings
 from peltier_adapters.artifact import Artifact, to_bytes
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import Row, encode_input, forward
-from peltier_adapters.manifest import BackboneRef, Golden, Input, Manifest, TaskSpec
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.batch import forward
+from peltier_adapters.generation import create_draft, generate
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.label_tree import text_tree
+from peltier_adapters.manifest import BackboneRef, Golden, Input, Manifest
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
@@ -186,29 +193,76 @@ def make_artifact() -> MakeArtifact:
     return _make_artifact
 
 
+def fitting(preset: str, config: BackboneConfig) -> dict[str, str]:
+    """Settings with which a preset of the papers' sizes fits the small backbones."""
+    settings = {"adapterdrop": {"skip": "1"}, "prompt-r": {"length": "4"}, "prompt-t": {"length": "3"}}.get(preset, {})
+    if config.generates and preset in (
+        "houlsby",
+        "pfeiffer",
+        "adapterdrop",
+        "lowrank",
+        "phm",
+        "compacter",
+        "compacter++",
+    ):
+        settings = {**settings, "bottleneck": "8"}
+    return settings
+
+
 def _make_artifact(
     backbone: Backbone, preset: str = "compacter", *, name: str = "demo", overrides: dict[str, str] | None = None,
     labels: Sequence[str] = ("negative", "positive"), task_type: str = "classification", inputs: str = "single",
-    max_length: int = 64, seed: int = 0,
+    max_length: int = 64, seed: int = 0, answer: str | None = None,
 ) -> bytes:  # fmt: skip
     chosen = find_preset(preset)
-    values = chosen.settings(overrides or {})
+    values = chosen.settings(fitting(preset, backbone.config) | (overrides or {}), backbone.config)
     parts = chosen.compose(values, backbone.config, outputs=len(labels))
     texts: list[Input] = [text if inputs == "single" else (text, text[::-1]) for text in _GOLDEN_TEXTS]
+    task = _task(backbone, labels, task_type, inputs, max_length, answer)
+    placeholder = "a" if task_type == "text2text" else None
     manifest = Manifest(
         name=name,
         preset=preset,
         parts=parts,
         backbone=_reference(backbone),
-        task=TaskSpec(type=task_type, labels=tuple(labels), inputs=inputs, max_length=max_length),
-        golden=tuple(Golden(input=text, output=(0.0,) * len(labels)) for text in texts),
+        task=task,
+        golden=tuple(Golden(input=text, output=(0.0,) * task.num_outputs, text=placeholder) for text in texts),
     )
     tensors = _random_tensors(manifest, backbone, seed)
     resident = Banks(backbone).add(Artifact(manifest, tensors, f"sha256:{0:064}"))
-    rows = [Row(encode_input(backbone, manifest.task, text), resident) for text in texts]
-    outputs = forward(backbone, rows)
-    golden = [Golden(input=text, output=tuple(one.logits.tolist())) for text, one in zip(texts, outputs, strict=True)]
-    return to_bytes(manifest.model_copy(update={"golden": tuple(golden)}), tensors)
+    golden = tuple(_golden(backbone, resident, text) for text in texts)
+    return to_bytes(manifest.model_copy(update={"golden": golden}), tensors)
+
+
+def _task(
+    backbone: Backbone, labels: Sequence[str], task_type: str, inputs: str, max_length: int, answer: str | None
+) -> TaskSpec:
+    given = {"type": task_type, "inputs": inputs, "max_length": max_length}
+    if not backbone.config.generates:
+        return TaskSpec.model_validate(given | {"labels": tuple(labels)})
+    closed = task_type != "text2text"
+    return TaskSpec.model_validate(
+        given
+        | {
+            "labels": tuple(labels) if task_type == "classification" else ("value",) if closed else (),
+            "targets": tuple(labels) if closed else (),
+            "template": "good film: {text}" if inputs == "single" else "good: {text} film: {pair}",
+            "decoding": {"answer": answer or ("score" if closed else "generate"), "max_new_tokens": 12},
+        }
+    )
+
+
+def _golden(backbone: Backbone, resident: Resident, value: Input) -> Golden:
+    """A golden example with what this adapter really answers."""
+    task, text, tree = resident.manifest.task, None, None
+    encoded = encode_input(backbone, task, value)
+    if task.type == "text2text":
+        draft = create_draft(backbone, Row(encoded, resident), Decoding(max_new_tokens=8))
+        generate(backbone, [draft], max_rows=1)
+        text = backbone.tokenizer.decode(draft.ids) or "a"
+        tree = text_tree(text, backbone)
+    output = forward(backbone, [Row(encoded, resident, tree=tree)])[0]
+    return Golden(input=value, output=tuple(output.logits.tolist()), text=text)
 
 
 def _reference(backbone: Backbone) -> BackboneRef:

@@ -3,11 +3,26 @@
 from dataclasses import dataclass
 
 import torch
+from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.manifest import TaskSpec
+from peltier_adapters.generation import Draft
+from peltier_adapters.search import FinishReason
+from peltier_adapters.task_spec import TaskSpec
 
 MULTILABEL_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """A generated text; `label` or `value` is what it stands for in a closed task, None where it is none of its
+    targets. `score` is the geometric mean of its tokens' probabilities."""
+
+    text: str
+    score: float
+    finish_reason: FinishReason
+    label: str | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -23,13 +38,18 @@ class Answer:
 
 
 def scores(task: TaskSpec, logits: Tensor) -> Tensor:
-    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); regression's value as it is."""
+    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); regression's value as it is.
+
+    On T5 the logits are log-likelihoods of the targets, and the probabilities are among these targets.
+    """
+    if task.targets:
+        return logits.softmax(-1)
     match task.type:
         case "classification":
             return logits.softmax(-1)
         case "multilabel":
             return logits.sigmoid()
-        case "regression":
+        case "regression" | "text2text":
             return logits
 
 
@@ -37,7 +57,7 @@ def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: i
     """The answer for one row's logits [labels]; `raw_scores` gives logits for probabilities, `top_k` keeps the best
     labels in `scores`."""
     if task.type == "regression":
-        return Answer(scores={}, value=float(logits[0]))
+        return Answer(scores={}, value=float(task.targets[int(logits.argmax())]) if task.targets else float(logits[0]))
     probabilities = scores(task, logits)
     values = (logits if raw_scores else probabilities).tolist()
     kept = range(len(values)) if top_k is None else sorted(torch.topk(logits, min(top_k, len(values))).indices.tolist())
@@ -47,3 +67,15 @@ def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: i
         return Answer(scores=table, labels=tuple(task.labels[index] for index in chosen))
     best = int(logits.argmax())
     return Answer(scores=table, label=task.labels[best], score=values[best])
+
+
+def text_answer(task: TaskSpec, backbone: Backbone, draft: Draft) -> TextAnswer:
+    """The answer of a finished draft."""
+    assert draft.finish is not None, "only finished drafts answer"
+    text = backbone.tokenizer.decode(draft.ids)
+    label, value = None, None
+    if text.strip() in task.targets:
+        index = task.targets.index(text.strip())
+        label = task.labels[index] if task.type == "classification" else None
+        value = float(task.targets[index]) if task.type == "regression" else None
+    return TextAnswer(text, draft.score, draft.finish, label, value)

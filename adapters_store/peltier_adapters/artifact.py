@@ -16,8 +16,10 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError, ArtifactError
+from peltier_adapters.label_tree import target_problems
 from peltier_adapters.manifest import Manifest, misfits, read_header
-from peltier_adapters.spec import Shapes, pooler_users, tensor_shapes
+from peltier_adapters.map_spec import Shapes
+from peltier_adapters.spec import pooler_users, tensor_shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +47,11 @@ def read_artifact(data: bytes, backbone: Backbone) -> Artifact:
     Shapes are checked in the header before any weight is touched. Nothing is ever unpickled.
     """
     manifest, table = read_header(data)
-    shapes = tensor_shapes(manifest.parts, backbone.config)
     reasons = misfits(manifest, backbone.config, backbone.fingerprint)
-    reasons += _needs_pooler(manifest, backbone) + _table_reasons(table, shapes)
+    if manifest.backbone.family == backbone.config.family:  # of another family every tensor would be a reason
+        shapes = tensor_shapes(manifest.parts, backbone.config)
+        reasons += _needs_pooler(manifest, backbone) + _table_reasons(table, shapes)
+        reasons += target_problems(manifest.task, backbone)
     if reasons:
         raise ArtifactError(reasons)
     try:
@@ -69,8 +73,12 @@ def load_artifact(path: Path, backbone: Backbone) -> Artifact:
 
 
 def _needs_pooler(manifest: Manifest, backbone: Backbone) -> list[str]:
-    users = pooler_users(manifest.parts) if backbone.model.pooler is None else []
+    users = pooler_users(manifest.parts) if _lacks_pooler(backbone) else []
     return [f"part {kind!r} needs a pooler, which this backbone's checkpoint does not have" for kind in users]
+
+
+def _lacks_pooler(backbone: Backbone) -> bool:
+    return not backbone.config.generates and backbone.bert.pooler is None
 
 
 def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:

@@ -15,6 +15,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
+from peltier_adapters.label_tree import LabelTree, grow_tree
 from peltier_adapters.manifest import Manifest
 from peltier_adapters.spec import HeadSpec, Parts, tensor_shapes
 
@@ -79,7 +80,8 @@ class Bank:
 
 @dataclass(frozen=True, eq=False)
 class Resident:
-    """One adapter version in its slots: the body acts inside the encoder, the head after it."""
+    """One adapter version in its slots: the body acts inside the backbone, the head after an encoder; `tree` holds the
+    label strings that a T5 scores."""
 
     manifest: Manifest
     digest: str
@@ -88,6 +90,7 @@ class Resident:
     body_slot: int
     head: Bank
     head_slot: int
+    tree: LabelTree | None = None
 
 
 def head_spec(bank: Bank) -> HeadSpec:
@@ -125,6 +128,7 @@ class Banks:
             body_slot=body.add(artifact.tensors),
             head=head,
             head_slot=head.add(artifact.tensors),
+            tree=grow_tree(artifact.manifest.task, self._backbone),
         )
 
     def remove(self, resident: Resident) -> None:

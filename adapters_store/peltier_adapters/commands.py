@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from peltier_adapters.composition import parse_overrides
 from peltier_adapters.manifest import Manifest, read_file_header
-from peltier_adapters.presets import PRESETS
+from peltier_adapters.presets import PRESETS, presets_for
 from peltier_adapters.spec import count_parameters
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -18,6 +19,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 def presets(
     backbone: Annotated[str, typer.Option(help="A directory with a config.json, a hub id or minilm.")] = "minilm",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, NAME=VALUE, for the presets that have it.")
+    ] = None,
     json_output: Json = False,
 ) -> None:
     """List the presets with their parameters on a backbone, without the task head. Loads no weights."""
@@ -27,8 +31,11 @@ def presets(
     config = load_config(find_checkpoint(backbone, config_only=True))
     total = config.num_parameters
     rows = []
-    for preset in PRESETS.values():
-        count = count_parameters(preset.compose(preset.settings({}), config, outputs=2), config)
+    overrides = parse_overrides(set_ or [])
+    for preset in presets_for(config):
+        known = preset.settings({}, config)
+        settings = preset.settings({name: text for name, text in overrides.items() if name in known}, config)
+        count = count_parameters(preset.compose(settings, config, outputs=2), config)
         rows.append({"preset": preset.name, "parameters": count, "percent": round(100 * count / total, 4)})
     if json_output:
         print(json.dumps({"backbone": backbone, "backbone_parameters": total, "presets": rows}))

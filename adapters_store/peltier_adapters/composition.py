@@ -1,6 +1,6 @@
 """From a preset's settings to part specs; imports no torch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from peltier_adapters import spec
@@ -19,6 +19,14 @@ def parse_setting(name: str, text: str, default: Setting) -> Setting:
     except (ValueError, KeyError):
         kind = {bool: "true or false", int: "an integer", float: "a number"}[type(default)]
         raise AdapterError(f"setting {name!r} is {text!r}; it must be {kind}") from None
+
+
+def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` pairs of a command line."""
+    wrong = [pair for pair in pairs if "=" not in pair]
+    if wrong:
+        raise AdapterError(f"--set takes NAME=VALUE, not {wrong[0]!r}")
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _map(settings: Settings) -> dict[str, Any]:
@@ -41,6 +49,7 @@ def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
         "input": settings["input"],
         "map": _map(settings),
         "gated": settings["gated"],
+        "skip": settings["skip"],
     }
     return spec.BottleneckSpec.model_validate(fields)
 
@@ -55,14 +64,23 @@ def _prefix(settings: Settings, outputs: int) -> PartSpec:
     return spec.PrefixSpec.model_validate({"length": settings["length"], "gated": settings["gated"]})
 
 
+def _prompt(settings: Settings, outputs: int) -> PartSpec:
+    return spec.PromptSpec.model_validate({"length": settings["length"]})
+
+
 def _bias(settings: Settings, outputs: int) -> PartSpec:
     # A head that does not read the pooler leaves the pooler's bias without effect.
-    sites = [site for site in _names(settings["sites"]) if site != "pooler" or settings["pooling"] == "pooler"]
+    pooled = settings.get("pooling", "pooler") == "pooler"
+    sites = [site for site in _names(settings["sites"]) if site != "pooler" or pooled]
     return spec.BiasSpec.model_validate({"sites": tuple(sites)})
 
 
 def _norm(settings: Settings, outputs: int) -> PartSpec:
-    return spec.NormSpec(weight=True)
+    return spec.NormSpec()
+
+
+def _norm_weight(settings: Settings, outputs: int) -> PartSpec:
+    return spec.NormSpec(bias=False)
 
 
 def _norm_bias(settings: Settings, outputs: int) -> PartSpec:
@@ -79,8 +97,10 @@ BUILDERS: dict[str, Callable[[Settings, int], PartSpec]] = {
     "bottleneck": _bottleneck,
     "lora": _lora,
     "prefix": _prefix,
+    "prompt": _prompt,
     "bias": _bias,
     "norm": _norm,
+    "norm_weight": _norm_weight,
     "norm_bias": _norm_bias,
     "head": _head,
 }

@@ -3,14 +3,17 @@
 import json
 import reprlib
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from peltier_backbone.config import BackboneConfig
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from peltier_adapters.errors import ArtifactError
+from peltier_adapters.map_spec import Spec
 from peltier_adapters.spec import HeadSpec, PartSpec
+from peltier_adapters.task_spec import TaskSpec
 from peltier_adapters.validation import sentences
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
@@ -21,14 +24,10 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Input = str | tuple[str, str]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class BackboneRef(_Model):
+class BackboneRef(Spec):
     """The backbone that an adapter was trained on; `name` is only what its trainer called it."""
 
-    family: Literal["bert", "roberta"]
+    family: Literal["bert", "roberta", "t5"]
     fingerprint: Annotated[str, Field(pattern=DIGEST_PATTERN)]
     hidden_size: Annotated[int, Field(ge=1)]
     num_layers: Annotated[int, Field(ge=1)]
@@ -36,42 +35,25 @@ class BackboneRef(_Model):
     name: str
 
 
-class TaskSpec(_Model):
-    """How texts become logits and logits an answer. `labels` are in the order of the logits; regression has one."""
-
-    type: Literal["classification", "multilabel", "regression"]
-    labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(min_length=1, max_length=4096)
-    inputs: Literal["single", "pair"]
-    max_length: Annotated[int, Field(ge=3)]
-
-    @model_validator(mode="after")
-    def _labels_fit(self) -> Self:
-        if len(set(self.labels)) != len(self.labels):
-            raise ValueError("two labels have the same name")
-        if self.type == "regression" and len(self.labels) != 1:
-            raise ValueError(f"regression has one label, not {len(self.labels)}")
-        if self.type == "classification" and len(self.labels) < 2:
-            raise ValueError("classification needs at least two labels")
-        return self
-
-
-class TrainingRecord(_Model):
+class TrainingRecord(Spec):
     """How the adapter came to be; free-form values, kept for people."""
 
-    data: dict[str, Any] = {}
-    hyperparameters: dict[str, Any] = {}
-    metrics: dict[str, float] = {}
-    versions: dict[str, str] = {}
+    data: dict[str, Any] = Field(default_factory=dict)
+    hyperparameters: dict[str, Any] = Field(default_factory=dict)
+    metrics: dict[str, float] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
 
 
-class Golden(_Model):
-    """An input and the logits that the trainer got for it in float32."""
+class Golden(Spec):
+    """An input and what the trainer got for it in float32: the logits of the labels, on T5 the log-likelihoods of the
+    targets, for text2text the mean log-probability of the tokens of `text`."""
 
     input: Input
     output: tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+    text: Annotated[str, Field(min_length=1)] | None = None
 
 
-class Manifest(_Model):
+class Manifest(Spec):
     """One adapter version, without its weights."""
 
     format_version: Literal[1] = 1
@@ -89,21 +71,36 @@ class Manifest(_Model):
         twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
         if twice:
             raise ValueError(f"part {twice[0]!r} is there twice")
+        if self.backbone.family == "t5":
+            if self.task.template is None:
+                raise ValueError("a T5 task needs a template")
+        elif self.task.template is not None:
+            raise ValueError(f"a template is for T5, not for {self.backbone.family}")
+        else:
+            self._check_head(kinds)
+        self._check_golden()
+        return self
+
+    def _check_head(self, kinds: Sequence[str]) -> None:
         if kinds[-1:] != ["head"]:
             raise ValueError("the last part must be the head")
         if self.head.outputs != len(self.task.labels):
             raise ValueError(f"the head has {self.head.outputs} outputs, the task {len(self.task.labels)} labels")
-        wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != len(self.task.labels)]
+
+    def _check_golden(self) -> None:
+        wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != self.task.num_outputs]
         if wrong:
             raise ValueError(f"golden example {wrong[0]} does not have one value a label")
         pairs = [isinstance(golden.input, tuple) for golden in self.golden]
         if set(pairs) != {self.task.inputs == "pair"}:
             raise ValueError(f"golden inputs do not fit a task of {self.task.inputs} inputs")
-        return self
+        texts = [golden.text is not None for golden in self.golden]
+        if set(texts) != {self.task.type == "text2text"}:
+            raise ValueError("golden examples have a text where, and only where, the task is text2text")
 
     @property
     def head(self) -> HeadSpec:
-        """The last part."""
+        """The last part of an encoder's adapter."""
         head = self.parts[-1]
         assert isinstance(head, HeadSpec)
         return head

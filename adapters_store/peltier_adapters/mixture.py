@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 import torch
 from peltier_backbone.adaptation import Norm, Projection, Sublayer
 from peltier_backbone.attention import Prefix
 from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Packed
 from torch import Tensor
 
 from peltier_adapters.parts import PARTS, Context, Part
@@ -21,6 +21,16 @@ from peltier_adapters.spec import Parts
 # Neighbouring slices from the first to the last, and the part that they share (None: the backbone's own).
 Run = tuple["Slice", "Slice", Part | None]
 _NORM_AFTER: dict[str, int] = {"attention": 1, "ffn": 2}
+
+
+class Layout(Protocol):
+    """Rows back to back; `starts` has one entry a row and the total last. `Packed` is one."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]: ...
+
+    @property
+    def starts(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -51,16 +61,16 @@ class Slice:
 
 
 def create_slice(  # noqa: PLR0913 - the six things a slice is made of
-    backbone: Backbone, packed: Packed, first: int, groups: Sequence[int], parts: Parts, tensors: Tensors, *,
+    backbone: Backbone, layout: Layout, first: int, groups: Sequence[int], parts: Parts, tensors: Tensors, *,
     record_gates: bool = False,
 ) -> Slice:  # fmt: skip
     """The slice of `len(groups)` rows from `first` on; `tensors` carry a leading group dimension, `groups` says which
     group each row belongs to (0, 0, 1, …)."""
     last = first + len(groups)
-    segments = Segments(packed.lengths[first:last], groups, backbone.device)
+    segments = Segments(layout.lengths[first:last], groups, backbone.device)
     context = Context(backbone, segments, {} if record_gates else None)
     live = tuple(_apply(part.kind, part, tensors, context) for part in parts if PARTS[part.kind].apply)
-    return Slice(first, last, slice(packed.starts[first], packed.starts[last]), context, live)
+    return Slice(first, last, slice(layout.starts[first], layout.starts[last]), context, live)
 
 
 def _apply(kind: str, part: object, tensors: Tensors, context: Context) -> Part:
@@ -108,6 +118,13 @@ class Mixture:
                 y = changed if len(self._slices) == 1 else y
         return y
 
+    def embed(self, x: Tensor) -> Tensor:
+        for one in self._slices:
+            for part in one.parts:
+                if part.has_prompt:
+                    part.embed(self._of(x, one))
+        return x
+
     def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
         if len(self._normed) == 1:
             return self._apply_norm(self._normed[0][2], index, x)
@@ -122,7 +139,7 @@ class Mixture:
 
     def _apply_norm(self, part: Part | None, index: int, x: Tensor) -> Tensor:
         base = self._norms[index]
-        return base(x) if part is None else part.norm(index, x, base.eps)
+        return base(x) if part is None else part.norm(index, x, base)
 
     def _of(self, tensor: Tensor, one: Slice) -> Tensor:
         return tensor if len(self._slices) == 1 else tensor[one.tokens]

@@ -7,10 +7,17 @@ a batch. On a slice of one group every operation is one plain call, which is wha
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+
+class Reweighted(Protocol):
+    """A norm of the backbone that takes other weights."""
+
+    def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The norm of x [tokens, width] with weight and bias [width]."""
 
 
 class Segments:
@@ -72,13 +79,13 @@ class Segments:
         for (first, last), b in zip(self._ranges(1), bias.unbind(), strict=True):
             y[first:last].add_(b)
 
-    def norm(self, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-        """LayerNorm of x [tokens, width] with weight and bias [G, width]."""
-        shape = x.shape[-1:]
+    def norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Reweighted) -> Tensor:
+        """`base` of x [tokens, width] with weight and bias [G, width]."""
+        biases = [None] * self.num_groups if bias is None else bias.unbind()
         if self.num_groups == 1:
-            return F.layer_norm(x, shape, weight[0], bias[0], eps)
-        triples = zip(self._ranges(1), weight.unbind(), bias.unbind(), strict=True)
-        return torch.cat([F.layer_norm(x[first:last], shape, w, b, eps) for (first, last), w, b in triples])
+            return base.with_weights(x, weight[0], biases[0])
+        triples = zip(self._ranges(1), weight.unbind(), biases, strict=True)
+        return torch.cat([base.with_weights(x[first:last], w, b) for (first, last), w, b in triples])
 
     def row_mean(self, x: Tensor) -> Tensor:
         """Mean over each row's own tokens, [tokens, width] -> [rows, width]; pads do not exist here."""

@@ -1,78 +1,31 @@
 """What an adapter is made of: one frozen spec a part, and the exact tensors that each part owns. Imports no torch.
 
-Shapes are without the slot dimension that a bank puts in front. Letters: S sites, L layers, H hidden size,
-d bottleneck, n hypercomplex division, r rank, K LoRA targets, P prefix length, N norms, C outputs. Maps multiply from
-the right: `x [tokens, in] @ W [in, out]`.
+Shapes are without the slot dimension that a bank puts in front. Letters: S sites, B blocks (BERT's layers; T5's encoder
+blocks, then its decoder blocks), A attentions (BERT's layers; T5's encoder, decoder and cross-attentions, in this
+order), H hidden size, W attention size (H but for some T5), d bottleneck, n hypercomplex division, r rank, K LoRA
+targets, P prefix or prompt length, N norms, C outputs.
 """
 
+from math import prod
 from typing import Annotated, Literal, Self
 
 from peltier_backbone.config import BackboneConfig
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Shape = tuple[int, ...]
-Shapes = dict[str, Shape]
+from peltier_adapters.map_spec import LphmMap, MapSpec, Shape, Shapes, Size, Spec
+
 Site = Literal["attention", "ffn"]
 Activation = Literal["relu", "gelu", "gelu_new", "swish"]
 LoraTarget = Literal["query", "key", "value", "output"]
-BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler"]
-
-MAX_SIZE = 4096
-Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class DenseMap(_Spec):
-    """W [in, out]: the Houlsby and Pfeiffer adapters."""
-
-    kind: Literal["dense"] = "dense"
-
-    def shapes(self, before: int, after: int) -> Shapes:
-        return {"weight": (before, after)}
-
-
-class LowRankMap(_Spec):
-    """W = left right, rank r (Adapter-LowRank, methods-quirks Q-C6: a matrix product)."""
-
-    kind: Literal["lowrank"] = "lowrank"
-    rank: Size = 1
-
-    def shapes(self, before: int, after: int) -> Shapes:
-        return {"left": (before, self.rank), "right": (self.rank, after)}
-
-
-class PhmMap(_Spec):
-    """W = sum_i rule_i (x) weight_i, a rule of its own in every map (Compacter paper, Eq. 3-4)."""
-
-    kind: Literal["phm"] = "phm"
-    n: Size = 4
-
-    def shapes(self, before: int, after: int) -> Shapes:
-        return {"weight": (self.n, before // self.n, after // self.n), "rule": (self.n, self.n, self.n)}
-
-
-class LphmMap(_Spec):
-    """W = sum_i rule_i (x) (left_i right_i), one rule shared by every map of the adapter (Eq. 5-6)."""
-
-    kind: Literal["lphm"] = "lphm"
-    n: Size = 4
-    rank: Size = 1
-
-    def shapes(self, before: int, after: int) -> Shapes:
-        return {"left": (self.n, before // self.n, self.rank), "right": (self.n, self.rank, after // self.n)}
-
-
-MapSpec = Annotated[DenseMap | LowRankMap | PhmMap | LphmMap, Field(discriminator="kind")]
+BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler", "lm_head"]
+MAX_PREFIX = 512
 
 
 def _gate_shapes(gated: bool, *leading: int, hidden: int) -> Shapes:
     return {"gate.weight": (*leading, hidden), "gate.bias": leading} if gated else {}
 
 
-class _PartSpec(_Spec):
+class _PartSpec(Spec):
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         for name in ("sites", "targets"):
@@ -90,7 +43,8 @@ class BottleneckSpec(_PartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
     `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual.
-    `gated` scales the adapter's own term with UniPELT's gate on that input.
+    `gated` scales the adapter's own term with UniPELT's gate on that input. The first `skip` blocks of each stack have
+    none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter (Q-C5).
     """
 
     kind: Literal["bottleneck"] = "bottleneck"
@@ -100,6 +54,12 @@ class BottleneckSpec(_PartSpec):
     input: Literal["output", "normed"] = "output"
     map: MapSpec
     gated: bool = False
+    skip: Annotated[int, Field(ge=0)] = 0
+
+    def blocks(self, config: BackboneConfig) -> list[int]:
+        """The blocks that have an adapter, in order."""
+        first, last = config.num_layers, config.num_blocks
+        return [*range(self.skip, first), *range(first + self.skip, last)]
 
     def problems(self, config: BackboneConfig) -> list[str]:
         n = getattr(self.map, "n", 1)
@@ -114,10 +74,14 @@ class BottleneckSpec(_PartSpec):
                 f"bottleneck: n * n * rank = {n * n * self.map.rank} must not exceed the hidden size "
                 f"{config.hidden_size}"
             )
+        if not self.blocks(config):
+            problems.append(f"bottleneck: skip = {self.skip} leaves no block of {config.num_layers} with an adapter")
+        if self.input == "normed" and config.generates:
+            problems.append("bottleneck: input 'normed' reads a norm after the residual sum, which T5 does not have")
         return problems
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        leading = (len(self.sites), config.num_layers)
+        leading = (len(self.sites), len(self.blocks(config)))
         hidden = config.hidden_size
         shapes: Shapes = {}
         for side, before, after in (("down", hidden, self.size), ("up", self.size, hidden)):
@@ -129,7 +93,7 @@ class BottleneckSpec(_PartSpec):
 
 
 class LoraSpec(_PartSpec):
-    """y + scale * (x down) up on attention projections; a gate replaces the scale alpha / rank (Q-U5)."""
+    """y + scale * (x down) up on the projections of every attention; a gate replaces the scale alpha / rank (Q-U5)."""
 
     kind: Literal["lora"] = "lora"
     targets: tuple[LoraTarget, ...] = Field(min_length=1, max_length=4)
@@ -137,44 +101,80 @@ class LoraSpec(_PartSpec):
     alpha: float = Field(gt=0, allow_inf_nan=False)
     gated: bool = False
 
+    def problems(self, config: BackboneConfig) -> list[str]:
+        if "output" in self.targets and config.attention_size != config.hidden_size:
+            sizes = f"{config.attention_size} and {config.hidden_size}"
+            return [f"lora: target 'output' needs an attention as wide as the hidden size; here they are {sizes}"]
+        return []
+
     def shapes(self, config: BackboneConfig) -> Shapes:
-        leading = (len(self.targets), config.num_layers)
+        leading = (len(self.targets), config.num_attentions)
         hidden = config.hidden_size
-        shapes = {"down": (*leading, hidden, self.rank), "up": (*leading, self.rank, hidden)}
+        shapes = {"down": (*leading, hidden, self.rank), "up": (*leading, self.rank, config.attention_size)}
         return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
 
 
 class PrefixSpec(_PartSpec):
-    """P extra keys and values in front of every self-attention; a gate scales both (UniPELT)."""
+    """P extra keys and values in front of every attention; a gate scales both (UniPELT). On T5 encoder, decoder and
+    cross-attention have prefixes of their own, which get no position bias (methods.md 1.12)."""
 
     kind: Literal["prefix"] = "prefix"
-    length: Annotated[int, Field(ge=1, le=512)]
+    length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
     gated: bool = False
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        shape = (config.num_layers, self.length, config.hidden_size)
+        shape = (config.num_attentions, self.length, config.attention_size)
         shapes = {"keys": shape, "values": shape}
-        return shapes | _gate_shapes(self.gated, config.num_layers, hidden=config.hidden_size)
+        return shapes | _gate_shapes(self.gated, config.num_attentions, hidden=config.hidden_size)
+
+
+class PromptSpec(_PartSpec):
+    """P soft tokens in front of the encoder's input (prompt tuning, methods.md 1.11)."""
+
+    kind: Literal["prompt"] = "prompt"
+    length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return [] if config.generates else [f"prompt: a {config.family} backbone has no soft prompts; T5 has"]
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        return {"weight": (self.length, config.hidden_size)}
 
 
 class BiasSpec(_PartSpec):
-    """Biases that replace the backbone's at the named sites (BitFit)."""
+    """Biases that replace the backbone's at the named sites; T5 has none, so there they are added (BitFit, Q-C22)."""
 
     kind: Literal["bias"] = "bias"
-    sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=7)
+    sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=8)
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        strange = "pooler" if config.generates else "lm_head"
+        return [f"bias: a {config.family} backbone has no {strange!r}"] if strange in self.sites else []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         return {site: self._shape(site, config) for site in self.sites}
 
     @staticmethod
     def _shape(site: BiasSite, config: BackboneConfig) -> Shape:
-        if site == "pooler":
-            return (config.hidden_size,)
-        return (config.num_layers, config.intermediate_size if site == "intermediate" else config.hidden_size)
+        match site:
+            case "pooler":
+                return (config.hidden_size,)
+            case "lm_head":
+                return (config.vocab_size,)
+            case "intermediate":
+                return (config.num_blocks, config.expansion_size)
+            case "output":
+                return (config.num_blocks, config.hidden_size)
+            case "attention_output":
+                return (config.num_attentions, config.hidden_size)
+            case "query" | "key" | "value":
+                return (config.num_attentions, config.attention_size)
 
 
 class NormSpec(_PartSpec):
-    """LayerNorm weights and/or biases that replace the backbone's, the embedding norm first (Q-C2)."""
+    """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (Q-C2).
+
+    T5's norms have no bias: there one is added, but not to the two final norms (methods.md 1.10)."""
 
     kind: Literal["norm"] = "norm"
     weight: bool = True
@@ -186,13 +186,18 @@ class NormSpec(_PartSpec):
             raise ValueError("a norm part replaces the weight, the bias or both")
         return self
 
+    def biased(self, config: BackboneConfig) -> list[int]:
+        """The norms that may have a bias."""
+        final = (2 * config.num_layers, config.num_norms - 1) if config.generates else ()
+        return [index for index in range(config.num_norms) if index not in final]
+
     def shapes(self, config: BackboneConfig) -> Shapes:
-        shape = (config.num_norms, config.hidden_size)
-        return {name: shape for name in ("weight", "bias") if getattr(self, name)}
+        weight: Shapes = {"weight": (config.num_norms, config.hidden_size)} if self.weight else {}
+        return weight | ({"bias": (len(self.biased(config)), config.hidden_size)} if self.bias else {})
 
 
 class HeadSpec(_PartSpec):
-    """The task's own output layer over one vector a row.
+    """The task's own output layer over one vector a row of an encoder; T5 answers in text and has none.
 
     `pooling` picks that vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token,
     `mean` the mean over tokens. `hidden` puts a dense tanh layer of the adapter's own in front, as RoBERTa's head has.
@@ -203,6 +208,9 @@ class HeadSpec(_PartSpec):
     hidden: bool = False
     outputs: Size
 
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return ["head: T5 answers in text and takes no head"] if config.generates else []
+
     def shapes(self, config: BackboneConfig) -> Shapes:
         hidden = config.hidden_size
         dense: Shapes = {"dense.weight": (hidden, hidden), "dense.bias": (hidden,)} if self.hidden else {}
@@ -210,7 +218,7 @@ class HeadSpec(_PartSpec):
 
 
 PartSpec = Annotated[
-    BottleneckSpec | LoraSpec | PrefixSpec | BiasSpec | NormSpec | HeadSpec, Field(discriminator="kind")
+    BottleneckSpec | LoraSpec | PrefixSpec | PromptSpec | BiasSpec | NormSpec | HeadSpec, Field(discriminator="kind")
 ]
 Parts = tuple[PartSpec, ...]
 
@@ -230,13 +238,12 @@ def pooler_users(parts: Parts) -> list[str]:
     ]
 
 
+def prompt_length(parts: Parts) -> int:
+    """How many soft tokens stand in front of a row's own."""
+    return sum(part.length for part in parts if isinstance(part, PromptSpec))
+
+
 def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False) -> int:
     """Elements that serving needs; the papers count without the task head."""
     counted = tuple(part for part in parts if head or part.kind != "head")
-    total = 0
-    for shape in tensor_shapes(counted, config).values():
-        elements = 1
-        for size in shape:
-            elements *= size
-        total += elements
-    return total
+    return sum(prod(shape) for shape in tensor_shapes(counted, config).values())

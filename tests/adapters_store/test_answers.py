@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peltier_adapters.answers import answer
-from peltier_adapters.manifest import TaskSpec
+from peltier_adapters.task_spec import TaskSpec
 
 LABELS = ("bad", "fair", "good")
 LOGITS = torch.tensor([1.0, -2.0, 3.0])

@@ -7,8 +7,9 @@ import pytest
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Bank, Banks
-from peltier_adapters.batch import Row, forward
+from peltier_adapters.batch import forward
 from peltier_adapters.presets import find_preset
+from peltier_adapters.row import Row
 from peltier_adapters.spec import Parts
 from peltier_backbone.load import Backbone
 from torch import Tensor
@@ -21,7 +22,7 @@ TENSORS = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}
 def parts(bert: Backbone) -> Parts:
     """The body of a LoRA."""
     preset = find_preset("lora")
-    return preset.compose(preset.settings({}), bert.config, outputs=2)[:1]
+    return preset.compose(preset.settings({}, bert.config), bert.config, outputs=2)[:1]
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ import pytest
 import torch
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import Row, encode_input, forward
+from peltier_adapters.batch import forward
 from peltier_adapters.errors import InputError
-from peltier_adapters.manifest import TaskSpec
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 
 SINGLE = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=8)

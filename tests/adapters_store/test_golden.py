@@ -6,10 +6,10 @@ import pytest
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks
-from peltier_adapters.batch import RowOutput
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import check_golden, golden_rows, judge_golden
 from peltier_adapters.manifest import Golden, Manifest
+from peltier_adapters.row import RowOutput
 from peltier_backbone.load import Backbone
 
 MakeArtifact = Callable[..., bytes]

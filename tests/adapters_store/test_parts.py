@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.map_spec import LphmMap, MapSpec, PhmMap
 from peltier_adapters.parts import Context, init_tensors
 from peltier_adapters.parts.bottleneck import Bottleneck
 from peltier_adapters.parts.gate import Gate
@@ -12,7 +13,7 @@ from peltier_adapters.parts.lora import Lora
 from peltier_adapters.parts.maps import kronecker, prepare
 from peltier_adapters.presets import find_preset
 from peltier_adapters.segments import Segments
-from peltier_adapters.spec import BottleneckSpec, LoraSpec, LphmMap, MapSpec, PhmMap
+from peltier_adapters.spec import BottleneckSpec, LoraSpec
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
@@ -93,14 +94,14 @@ def test_lora_of_vector_5(bert: Backbone):
 
 def _initial(preset: str, backbone: Backbone, **overrides: str) -> dict[str, Tensor]:
     chosen = find_preset(preset)
-    parts = chosen.compose(chosen.settings(overrides), backbone.config, outputs=3)
+    parts = chosen.compose(chosen.settings(overrides, backbone.config), backbone.config, outputs=3)
     return init_tensors(parts, backbone, torch.Generator().manual_seed(0))
 
 
 def test_compacter_starts_as_the_identity(minilm: Backbone):
     """Conformance vector 8: the first forward changes a sub-layer's output by less than 1e-5 of it."""
     chosen = find_preset("compacter")
-    spec = chosen.compose(chosen.settings({}), minilm.config, outputs=2)[0]
+    spec = chosen.compose(chosen.settings({}, minilm.config), minilm.config, outputs=2)[0]
     assert isinstance(spec, BottleneckSpec)
     own = {name.removeprefix("bottleneck."): t[None] for name, t in _initial("compacter", minilm).items()}
     part = Bottleneck(spec, own, Context(minilm, Segments([50], [0], CPU)))

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.presets import PRESETS, find_preset
+from peltier_adapters.presets import find_preset, presets_for
 from peltier_adapters.spec import count_parameters, tensor_shapes
-from peltier_backbone.config import BackboneConfig, BertConfig
+from peltier_backbone.config import BackboneConfig, BertConfig, parse_config
 
 SIZES = {"vocab_size": 30522, "max_positions": 512, "num_token_types": 2, "pad_token_id": 0, "norm_eps": 1e-12}
 BASE = BertConfig(family="bert", hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072, **SIZES)
@@ -15,9 +15,18 @@ LARGE = BertConfig(family="roberta", hidden_size=1024, num_layers=24, num_heads=
 GATES = 12 * 769
 
 
+def _t5(hidden: int, layers: int, heads: int, inner: int) -> BackboneConfig:
+    """A published T5 configuration, with its padded vocabulary."""
+    sizes = {"d_model": hidden, "d_kv": 64, "d_ff": inner, "num_layers": layers, "num_heads": heads}
+    return parse_config({"model_type": "t5", "vocab_size": 32128, "n_positions": 512, **sizes}, "config.json")
+
+
+T5_BASE, T5_SMALL = _t5(768, 12, 12, 3072), _t5(512, 6, 8, 2048)
+
+
 def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **overrides: str) -> int:
     chosen = find_preset(preset)
-    parts = chosen.compose(chosen.settings(overrides), config, outputs=2)
+    parts = chosen.compose(chosen.settings(overrides, config), config, outputs=2)
     return count_parameters(parts, config, head=head)
 
 
@@ -39,7 +48,9 @@ def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **
         ("compacter", {}, 95_488),
         ("compacter++", {"norms": "false"}, 28_576),
         ("compacter", {"norms": "false", "map": "lowrank"}, 57_024),
-        ("houlsby", {"map": "phm", "n": "12", "bottleneck": "24"}, 175_680),
+        ("phm", {"n": "12"}, 175_680),
+        ("lowrank", {}, 57_024),
+        ("adapterdrop", {}, 1_789_056 * 7 // 12),
         ("adamix", {}, 894_528),
     ],
     ids=str,
@@ -47,6 +58,52 @@ def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **
 def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int):
     """The serving counts of methods.md 5.5 and 8.1, without the head, as the papers count."""
     assert _count(preset, **overrides) == count
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "base", "small"),
+    [
+        ("houlsby", {}, 1_855_104, 422_272),
+        ("pfeiffer", {}, 951_360, 219_328),
+        ("adapterdrop", {}, 1_101_984, 84_032),
+        ("lowrank", {}, 161_664, 54_400),
+        ("prompt-r", {}, 76_800, 51_200),
+        ("prompt-t", {}, 76_800, 51_200),
+        ("bitfit", {}, 280_932, 115_044),
+        ("phm", {"n": "4"}, 534_144, 130_432),
+        ("phm", {"n": "8"}, 355_968, 102_784),
+        ("phm", {"n": "12"}, 398_976, None),
+        ("phm", {"n": "16"}, None, 250_240),
+        ("compacter", {"n": "4"}, 161_728, 54_464),
+        ("compacter", {"n": "8"}, 162_176, 54_912),
+        ("compacter", {"n": "12"}, 163_392, None),
+        ("compacter", {"n": "16"}, None, 58_496),
+        ("compacter++", {"n": "4"}, 104_704, 35_456),
+        ("compacter++", {"n": "8"}, 105_152, 35_904),
+        ("compacter++", {"n": "12"}, 106_368, None),
+        ("compacter++", {"n": "16"}, None, 39_488),
+        ("houlsby", {"bottleneck": "48"}, 3_625_728, None),
+        ("houlsby", {"bottleneck": "96"}, 7_166_976, None),
+        ("compacter", {"bottleneck": "48"}, 165_184, None),
+        ("compacter", {"bottleneck": "96"}, 172_096, None),
+        ("compacter++", {"bottleneck": "48"}, 106_432, None),
+        ("compacter++", {"bottleneck": "96"}, 109_888, None),
+        ("lora", {}, 884_736, None),
+        ("prefix", {}, 552_960, None),
+    ],
+    ids=str,
+)
+def test_counts_on_t5(preset: str, overrides: dict[str, str], base: int | None, small: int | None):
+    """The counts of methods.md 5.2 (t5-base) and 5.4 (t5-small), norms among them, with the vocabulary cropped to
+    32,100."""
+    for config, count in ((T5_BASE, base), (T5_SMALL, small)):
+        if count is not None:
+            assert _count(preset, config, **overrides) == count
+
+
+def test_percentages_on_t5_are_over_the_cropped_model():
+    """The denominators of methods.md 5.2 and 5.4 (Q-C21)."""
+    assert (T5_BASE.num_parameters, T5_SMALL.num_parameters) == (222_882_048, 60_492_288)
 
 
 @pytest.mark.parametrize(
@@ -65,19 +122,43 @@ def test_heads_are_counted_on_request():
     assert _count("lora", LARGE, head=True) - _count("lora", LARGE) == 1024 * 1024 + 1024 + 2 * 1024 + 2
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_fits_both_families(preset: str):
-    """Composed parts name each tensor once and end in a head."""
-    for config in (BASE, LARGE):
-        chosen = find_preset(preset)
-        parts = chosen.compose(chosen.settings({}), config, outputs=5)
-        assert parts[-1].kind == "head"
+@pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
+def test_every_preset_fits_its_families(config: BackboneConfig):
+    """Composed parts name each tensor once; an encoder's end in a head, T5's have none."""
+    for chosen in presets_for(config):
+        parts = chosen.compose(chosen.settings({}, config), config, outputs=5)
+        assert [part.kind == "head" for part in parts].count(True) == (0 if config.generates else 1)
+        assert config.generates or parts[-1].kind == "head"
         assert len(tensor_shapes(parts, config)) == sum(len(part.shapes(config)) for part in parts)
+
+
+def test_a_preset_is_refused_where_it_is_not_defined():
+    """Prompt tuning is T5's; `peltier presets` leaves it out elsewhere."""
+    with pytest.raises(AdapterError, match=r"^preset 'prompt-t' is not defined on a bert backbone$"):
+        _count("prompt-t")
+    assert {preset.name for preset in presets_for(T5_BASE)} - {preset.name for preset in presets_for(BASE)} == {
+        "prompt-r",
+        "prompt-t",
+    }
+
+
+def test_settings_that_t5_has_not_are_refused():
+    """One sentence each: pooling is an encoder's, and a norm after the residual sum too."""
+    with pytest.raises(AdapterError, match="preset 'lora' has no setting 'pooling'"):
+        _count("lora", T5_BASE, pooling="mean")
+    with pytest.raises(AdapterError, match="input 'normed' reads a norm after the residual sum"):
+        _count("houlsby", T5_BASE, input="normed")
+    with pytest.raises(AdapterError, match="bias: a t5 backbone has no 'pooler'"):
+        _count("bitfit", T5_BASE, sites="pooler")
+    with pytest.raises(AdapterError, match="skip = 12 leaves no block of 12 with an adapter"):
+        _count("adapterdrop", T5_BASE, skip="12")
 
 
 def test_settings_keep_the_type_of_their_default():
     """Text from the command line becomes what the preset holds."""
-    settings = find_preset("unipelt-apl").settings({"gated": "False", "rank": "4", "alpha": "2", "targets": "key"})
+    settings = find_preset("unipelt-apl").settings(
+        {"gated": "False", "rank": "4", "alpha": "2", "targets": "key"}, BASE
+    )
     assert (settings["gated"], settings["rank"], settings["alpha"], settings["targets"]) == (False, 4, 2.0, "key")
 
 
@@ -132,7 +213,7 @@ def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
 
 def _parts(preset: str, config: BackboneConfig):
     chosen = find_preset(preset)
-    return chosen.compose(chosen.settings({}), config, outputs=2)
+    return chosen.compose(chosen.settings({}, config), config, outputs=2)
 
 
 def test_presets_need_no_torch():

@@ -12,7 +12,9 @@ import pytest
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks
-from peltier_adapters.batch import Row, encode_input, forward
+from peltier_adapters.batch import forward
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from safetensors.torch import load_file

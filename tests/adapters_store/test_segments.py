@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.segments import Segments
+from peltier_backbone.norm import LayerNorm
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -46,7 +47,7 @@ def test_each_token_meets_its_own_bias_and_norm(layout: tuple[tuple[int, ...], t
     segments, groups = Segments(*layout, CPU), _groups(layout)
     x, weight, bias = _draw(len(groups), 8), _draw(segments.num_groups, 8), _draw(segments.num_groups, 8)
     expected = F.layer_norm(x, (8,), eps=1e-5) * weight[groups] + bias[groups]
-    torch.testing.assert_close(segments.norm(x, weight, bias, 1e-5), expected)
+    torch.testing.assert_close(segments.norm(x, weight, bias, LayerNorm(torch.ones(8), torch.zeros(8), 1e-5)), expected)
     wide = torch.cat((x, x), -1)
     segments.add(wide[:, 8:], bias)
     torch.testing.assert_close(wide, torch.cat((x, x + bias[groups]), -1))

@@ -9,7 +9,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.parts import bias, bottleneck, head, lora, norm, prefix
+from peltier_adapters.parts import bias, bottleneck, head, lora, norm, prefix, prompt
 from peltier_adapters.parts.part import Context, Part
 from peltier_adapters.spec import Parts, pooler_users
 
@@ -28,15 +28,20 @@ PARTS = {
     "bottleneck": PartKind(bottleneck.init, bottleneck.Bottleneck),
     "lora": PartKind(lora.init, lora.Lora),
     "prefix": PartKind(prefix.init, prefix.Prefix),
+    "prompt": PartKind(prompt.init, prompt.Prompt),
     "bias": PartKind(bias.init, bias.Bias),
     "norm": PartKind(norm.init, norm.Norm),
     "head": PartKind(head.init, None),
 }
 
 
+def _lacks_pooler(backbone: Backbone) -> bool:
+    return not backbone.config.generates and backbone.bert.pooler is None
+
+
 def init_tensors(parts: Parts, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
     """Fresh float32 tensors of a whole adapter, named `part.tensor`."""
-    users = pooler_users(parts) if backbone.model.pooler is None else []
+    users = pooler_users(parts) if _lacks_pooler(backbone) else []
     if users:
         raise AdapterError(
             f"part {users[0]!r} needs a pooler, which backbone {backbone.name!r} does not have; set pooling to 'first' "

@@ -11,13 +11,16 @@ _FUSED = ("query", "key", "value")
 
 
 def init(spec: BiasSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """The backbone's own biases: the first forward is unchanged."""
-    return {site: backbone_bias(site, backbone).clone() for site in spec.sites}
+    """The backbone's own biases, zeros where it has none (T5): the first forward is unchanged."""
+    shapes = spec.shapes(backbone.config)
+    return {site: backbone_bias(site, backbone, shape).clone() for site, shape in shapes.items()}
 
 
-def backbone_bias(site: str, backbone: Backbone) -> Tensor:
+def backbone_bias(site: str, backbone: Backbone, shape: tuple[int, ...]) -> Tensor:
     """The frozen biases of `site`, [L, width] ([hidden] for the pooler), in float32."""
-    model = backbone.model
+    if backbone.config.generates:
+        return torch.zeros(shape, device=backbone.device)
+    model = backbone.bert
     if site == "pooler":
         assert model.pooler is not None, "presets and artifacts without a pooler are refused before"
         return model.pooler.bias.float()
@@ -29,21 +32,32 @@ def backbone_bias(site: str, backbone: Backbone) -> Tensor:
 
 
 class Bias(Part):
-    """Biases of one slice, kept as differences [G, L, width] to what the frozen map has already added."""
+    """Biases of one slice, kept as differences [G, layers, width] to what the frozen map has already added."""
 
     def __init__(self, spec: BiasSpec, tensors: Tensors, context: Context) -> None:
         self._context = context
         backbone = context.backbone
         deltas: dict[str, Tensor] = {
-            site: tensors[site] - backbone_bias(site, backbone).to(tensors[site].device) for site in spec.sites
+            site: tensors[site] - backbone_bias(site, backbone, shape).to(tensors[site].device)
+            for site, shape in spec.shapes(backbone.config).items()
         }
         self.pooler = deltas.pop("pooler", None)
-        if any(site in deltas for site in _FUSED):
-            width = (*next(iter(deltas.values())).shape[:2], backbone.config.hidden_size)
-            zeros = torch.zeros(width, device=backbone.device)
-            deltas["query_key_value"] = torch.cat([deltas.pop(site, zeros) for site in _FUSED], -1)
+        if "lm_head" in deltas:
+            deltas["lm_head"] = deltas["lm_head"][:, None]  # one layer
+        deltas |= self._fused({site: deltas.pop(site) for site in _FUSED if site in deltas})
         self._deltas = {site: delta.to(backbone.dtype) for site, delta in deltas.items()}
         self.projections = frozenset(self._deltas)
+
+    def _fused(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Query, key and value as the backbone computes them: together, and apart in T5's cross-attention."""
+        if not own:
+            return {}
+        zeros = torch.zeros_like(next(iter(own.values())))
+        fused = torch.cat([own.get(site, zeros) for site in _FUSED], -1)
+        if not self._context.backbone.config.generates:
+            return {"query_key_value": fused}
+        query, key_value = torch.split(fused, [zeros.shape[-1], 2 * zeros.shape[-1]], -1)
+        return {"query_key_value": fused, "query": query, "key_value": key_value}
 
     def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
         if site in self._deltas:

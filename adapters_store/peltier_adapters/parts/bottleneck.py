@@ -19,26 +19,29 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "swish": F.silu,
 }
 _SHARED_RULE_STD = 1e-4
+# methods.md section 3: T5 adapters start closer to the identity than BERT's.
+_DENSE_STD = {"t5": 0.01, "bert": 0.02, "roberta": 0.02}
 
 
 def init(spec: BottleneckSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
     """Fresh tensors: an LPHM adapter starts as the identity to 1e-5, the others near it (methods.md section 3)."""
-    shapes = spec.shapes(backbone.config)
+    shapes, std = spec.shapes(backbone.config), _DENSE_STD[backbone.config.family]
     tensors = {name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith("bias")}
     for side in ("down", "up"):
         own = {name.removeprefix(f"{side}."): shape for name, shape in shapes.items() if name.startswith(side)}
-        tensors |= {f"{side}.{name}": tensor for name, tensor in maps.init(spec.map, own, generator).items()}
+        tensors |= {f"{side}.{name}": tensor for name, tensor in maps.init(spec.map, own, std, generator).items()}
     if "rule" in shapes:
         tensors["rule"] = normal(shapes["rule"], _SHARED_RULE_STD, generator)
     return tensors | gate.init(shapes, generator)
 
 
 class Bottleneck(Part):
-    """A bottleneck on one slice; its tensors are [G, S, L, …]."""
+    """A bottleneck on one slice; its tensors are [G, S, B, …], B the blocks that have one."""
 
     def __init__(self, spec: BottleneckSpec, tensors: Tensors, context: Context) -> None:
         self._spec, self._context = spec, context
         self._sites: dict[str, int] = {site: index for index, site in enumerate(spec.sites)}
+        self._places = {block: place for place, block in enumerate(spec.blocks(context.backbone.config))}
         self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
         self._activation = ACTIVATIONS[spec.activation]
         self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
@@ -50,15 +53,15 @@ class Bottleneck(Part):
         return maps.prepare(self._spec.map, own, self._context.segments, self._context.backbone.dtype)
 
     def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
-        index = self._sites.get(site)
-        if index is None:
+        index, place = self._sites.get(site), self._places.get(layer)
+        if index is None or place is None:
             return y
         x = y if self._spec.input == "output" else norm(y + residual)
-        inner = self._activation(self._down(x, index, layer))
+        inner = self._activation(self._down(x, index, place))
         if x is y and inner.requires_grad:
             y = y.clone()  # the down map keeps its input for the backward pass
         if self._gate is None:
-            self._up.add(y, inner, index, layer)
+            self._up.add(y, inner, index, place)
             return y
-        scale = self._context.segments.spread(self._gate(x, index, layer, label=site))
-        return y.addcmul_(self._up(inner, index, layer), scale)
+        scale = self._context.segments.spread(self._gate(x, index, place, label=site))
+        return y.addcmul_(self._up(inner, index, place), scale)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from peltier_adapters.map_spec import Shapes
 from peltier_adapters.parts.part import Context, Tensors, normal
-from peltier_adapters.spec import Shapes
 
 
 def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:

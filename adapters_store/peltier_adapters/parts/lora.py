@@ -6,9 +6,11 @@ from torch import Tensor
 
 from peltier_adapters.parts import gate
 from peltier_adapters.parts.part import Context, Part, Tensors
-from peltier_adapters.spec import LoraSpec
+from peltier_adapters.spec import LoraSpec, LoraTarget
 
-_FUSED = ("query", "key", "value")
+# What a projection of the backbone computes side by side; T5's cross-attention reads two inputs.
+_SELF: dict[str, tuple[str, ...]] = {"query_key_value": ("query", "key", "value"), "attention_output": ("output",)}
+_CROSS: dict[str, tuple[str, ...]] = {"query": ("query",), "key_value": ("key", "value")}
 
 
 def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
@@ -20,33 +22,37 @@ def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict
 
 
 class Lora(Part):
-    """LoRA on one slice; down [G, K, L, hidden, r], up [G, K, L, r, hidden]."""
+    """LoRA on one slice; down [G, K, A, hidden, r], up [G, K, A, r, width]."""
 
     def __init__(self, spec: LoraSpec, tensors: Tensors, context: Context) -> None:
         self._spec, self._context = spec, context
         dtype = context.backbone.dtype
         scale = 1.0 if spec.gated else spec.alpha / spec.rank
         self._up = (tensors["up"] * scale).to(dtype)
-        sites = {"query_key_value": [t for t in spec.targets if t in _FUSED]}
-        sites["attention_output"] = [t for t in spec.targets if t not in _FUSED]
-        self._targets = {site: targets for site, targets in sites.items() if targets}
-        self.projections = frozenset(self._targets)
-        # The targets of one fused projection read the same input: one product for all of them.
+        columns = _SELF | _CROSS if context.backbone.config.generates else _SELF
+        self._columns = {site: members for site, members in columns.items() if set(members) & set(spec.targets)}
+        self.projections = frozenset(self._columns)
+        # The targets of one projection read the same input: one product for all of them.
         self._down = {
-            site: torch.cat([tensors["down"][:, spec.targets.index(target)] for target in targets], -1).to(dtype)
-            for site, targets in self._targets.items()
-        }  # [G, L, hidden, targets * r]
+            site: torch.cat([tensors["down"][:, spec.targets.index(target)] for target in self._targets(site)], -1).to(
+                dtype
+            )
+            for site in self._columns
+        }  # [G, A, hidden, targets * r]
         self._gate = gate.Gate("lora", tensors, context) if spec.gated else None
 
+    def _targets(self, site: str) -> list[LoraTarget]:
+        return [target for target in self._spec.targets if target in self._columns[site]]
+
     def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
-        if site not in self._targets:
+        if site not in self._columns:
             return
-        segments, hidden = self._context.segments, self._up.shape[-1]
+        segments, width = self._context.segments, self._up.shape[-1]
         inner = segments.linear(x, self._down[site][:, layer])
-        for target, part in zip(self._targets[site], torch.split(inner, self._spec.rank, -1), strict=True):
+        for target, part in zip(self._targets(site), torch.split(inner, self._spec.rank, -1), strict=True):
             index = self._spec.targets.index(target)
             scaled = part
             if self._gate is not None:
                 scaled = part * segments.spread(self._gate(x, index, layer, label=target))
-            column = _FUSED.index(target) * hidden if site == "query_key_value" else 0
-            segments.add_linear(y[:, column : column + hidden], scaled, self._up[:, index, layer])
+            column = self._columns[site].index(target) * width
+            segments.add_linear(y[:, column : column + width], scaled, self._up[:, index, layer])

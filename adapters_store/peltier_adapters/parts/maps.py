@@ -9,9 +9,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from peltier_adapters.map_spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap, Shape
 from peltier_adapters.parts.part import Tensors, normal, xavier
 from peltier_adapters.segments import Segments
-from peltier_adapters.spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap, Shape
 
 
 class Map(Protocol):
@@ -140,12 +140,12 @@ def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
     return product.flatten(-2).flatten(-3, -2)
 
 
-def init(spec: MapSpec, shapes: dict[str, Shape], generator: torch.Generator) -> dict[str, Tensor]:
-    """The map's own tensors (not its bias) as methods.md section 3 draws them."""
+def init(spec: MapSpec, shapes: dict[str, Shape], std: float, generator: torch.Generator) -> dict[str, Tensor]:
+    """The map's own tensors (not its bias) as methods.md section 3 draws them; `std` is that of a dense map."""
     gain = 2.0**0.5
     match spec:
         case DenseMap():
-            return {"weight": normal(shapes["weight"], 0.02, generator)}
+            return {"weight": normal(shapes["weight"], std, generator)}
         case PhmMap():
             rule = normal(shapes["rule"], 0.01, generator)
             return {"weight": xavier(shapes["weight"], gain, generator), "rule": rule}

@@ -9,7 +9,7 @@ from peltier_backbone.attention import Prefix
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.segments import Segments
+from peltier_adapters.segments import Reweighted, Segments
 
 Tensors = Mapping[str, Tensor]
 
@@ -32,6 +32,7 @@ class Part:
     projections: frozenset[str] = frozenset()
     has_prefix = False
     has_norm = False
+    has_prompt = False
 
     def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
         """Change a frozen projection's output y = f(x)."""
@@ -44,9 +45,13 @@ class Part:
         """Extra keys and values, [rows, heads, prefix, head size]."""
         return None
 
-    def norm(self, index: int, x: Tensor, eps: float) -> Tensor:
-        """Only called where `has_norm`."""
+    def norm(self, index: int, x: Tensor, base: Reweighted) -> Tensor:
+        """Norm `index` with the slice's own weights; only called where `has_norm`."""
         raise AssertionError("this part has no norm")
+
+    def embed(self, x: Tensor) -> None:
+        """Write soft prompts over their placeholders among the embeddings x; only called where `has_prompt`."""
+        raise AssertionError("this part has no prompt")
 
 
 def normal(shape: tuple[int, ...], std: float, generator: torch.Generator) -> Tensor:

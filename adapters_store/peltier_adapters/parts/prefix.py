@@ -1,4 +1,4 @@
-"""Prefix tuning: P extra keys and values in every self-attention (methods.md 1.12), gated as in UniPELT (1.14)."""
+"""Prefix tuning: P extra keys and values in every attention (methods.md 1.12), gated as in UniPELT (1.14)."""
 
 import torch
 from peltier_backbone.attention import Prefix as KeysValues
@@ -18,7 +18,7 @@ def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> di
 
 
 class Prefix(Part):
-    """Prefixes of one slice; keys and values [G, L, P, hidden]. No position is shifted, queries are untouched."""
+    """Prefixes of one slice; keys and values [G, A, P, width]. No position is shifted, queries are untouched."""
 
     has_prefix = True
 
@@ -29,7 +29,7 @@ class Prefix(Part):
 
     def _heads(self, tensor: Tensor) -> Tensor:
         config = self._context.backbone.config
-        split = tensor.view(*tensor.shape[:-1], config.num_heads, config.head_size)  # [G, L, P, heads, head size]
+        split = tensor.view(*tensor.shape[:-1], config.num_heads, config.head_size)  # [G, A, P, heads, head size]
         return split.permute(1, 0, 3, 2, 4).to(self._context.backbone.dtype)
 
     def prefix(self, layer: int, x: Tensor) -> KeysValues:

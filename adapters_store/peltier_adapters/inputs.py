@@ -1,0 +1,33 @@
+"""From what a caller sends to tokens."""
+
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+
+from peltier_adapters.errors import InputError
+from peltier_adapters.manifest import Input
+from peltier_adapters.task_spec import TaskSpec
+
+
+def encode_input(backbone: Backbone, task: TaskSpec, value: Input, *, truncate: bool = True) -> Encoded:
+    """Tokenise one input of a task; an `InputError` says why it does not fit."""
+    if isinstance(value, str) != (task.inputs == "single"):
+        wanted = "one text" if task.inputs == "single" else "a pair of texts [text, pair]"
+        found = "one text" if isinstance(value, str) else "a pair"
+        raise InputError(f"the input is {found}; this task takes {wanted}")
+    texts = (value,) if isinstance(value, str) else value
+    for text in texts:
+        _check_text(text)
+    encoded = backbone.tokenizer.encode(*task.render(*texts), max_tokens=task.max_length if truncate else None)
+    if len(encoded) > task.max_length:
+        raise InputError(f"the input has {len(encoded)} tokens; this task takes {task.max_length} (or set truncate)")
+    return encoded
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise InputError("an input text is empty; every text must have at least one visible character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[error.start]
+        raise InputError(f"an input text has a lone surrogate {wrong!r} at character {error.start}") from None

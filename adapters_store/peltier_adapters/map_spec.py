@@ -1,0 +1,63 @@
+"""How a bottleneck's linear maps are stored: dense, low-rank, PHM and LPHM. Imports no torch.
+
+Maps multiply from the right: `x [tokens, in] @ W [in, out]`.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
+
+MAX_SIZE = 4096
+Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+
+
+class Spec(BaseModel):
+    """A frozen value of the manifest; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DenseMap(Spec):
+    """W [in, out]: the Houlsby and Pfeiffer adapters."""
+
+    kind: Literal["dense"] = "dense"
+
+    def shapes(self, before: int, after: int) -> Shapes:
+        return {"weight": (before, after)}
+
+
+class LowRankMap(Spec):
+    """W = left right, rank r (Adapter-LowRank, methods-quirks Q-C6: a matrix product)."""
+
+    kind: Literal["lowrank"] = "lowrank"
+    rank: Size = 1
+
+    def shapes(self, before: int, after: int) -> Shapes:
+        return {"left": (before, self.rank), "right": (self.rank, after)}
+
+
+class PhmMap(Spec):
+    """W = sum_i rule_i (x) weight_i, a rule of its own in every map (Compacter paper, Eq. 3-4)."""
+
+    kind: Literal["phm"] = "phm"
+    n: Size = 4
+
+    def shapes(self, before: int, after: int) -> Shapes:
+        return {"weight": (self.n, before // self.n, after // self.n), "rule": (self.n, self.n, self.n)}
+
+
+class LphmMap(Spec):
+    """W = sum_i rule_i (x) (left_i right_i), one rule shared by every map of the adapter (Eq. 5-6)."""
+
+    kind: Literal["lphm"] = "lphm"
+    n: Size = 4
+    rank: Size = 1
+
+    def shapes(self, before: int, after: int) -> Shapes:
+        return {"left": (self.n, before // self.n, self.rank), "right": (self.n, self.rank, after // self.n)}
+
+
+MapSpec = Annotated[DenseMap | LowRankMap | PhmMap | LphmMap, Field(discriminator="kind")]

@@ -1,0 +1,89 @@
+"""One row of a batch: a tokenised input, and the adapter that answers it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from torch import Tensor
+
+from peltier_adapters.bank import Bank, Resident
+from peltier_adapters.label_tree import LabelTree
+from peltier_adapters.mixture import Layout, Slice, create_slice
+from peltier_adapters.spec import prompt_length
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tokenised input and the adapter that answers it.
+
+    Without an adapter the output is the first token's last hidden state; with `bare` the adapter's head reads the
+    unadapted backbone. On T5 the label strings of the adapter's task are scored, or those of `tree`.
+    """
+
+    encoded: Encoded
+    resident: Resident | None = None
+    bare: bool = False
+    tree: LabelTree | None = None
+
+    @property
+    def body(self) -> Bank | None:
+        return None if self.resident is None or self.bare else self.resident.body
+
+    @property
+    def slot(self) -> int:
+        """The body's slot in its bank."""
+        return -1 if self.resident is None or self.bare else self.resident.body_slot
+
+    @property
+    def order(self) -> tuple[bool, bool, int, int]:
+        """Neighbours share a bank and a slot; rows without prefixes or norms stand together."""
+        if self.body is None:
+            return (False, False, -1, self.slot)
+        kinds = {part.kind for part in self.body.parts}
+        return ("prefix" in kinds, "norm" in kinds, self.body.number, self.slot)
+
+    @property
+    def prompted(self) -> Encoded:
+        """The tokens with a placeholder for each soft token of the adapter in front."""
+        length = 0 if self.body is None else prompt_length(self.body.parts)
+        return Encoded((0,) * length + self.encoded.ids, (0,) * length + self.encoded.types)
+
+    @property
+    def scored(self) -> LabelTree | None:
+        """The label strings that a T5 scores for this row."""
+        return self.tree or (None if self.resident is None else self.resident.tree)
+
+    @property
+    def num_tokens(self) -> int:
+        """What the row costs: soft tokens and label tokens count."""
+        return len(self.prompted) + (0 if self.scored is None else len(self.scored.ids))
+
+
+@dataclass(frozen=True)
+class RowOutput:
+    """`logits` [outputs] in float32 on the CPU; `gates` per part one value a layer, where they were recorded."""
+
+    logits: Tensor
+    gates: dict[str, list[float]] | None = None
+
+
+def create_slices(
+    backbone: Backbone, layout: Layout, rows: Sequence[Row], *, record_gates: bool = False
+) -> Iterator[Slice]:
+    """The slices of rows in `Row.order`; `layout` has one entry for each of `rows`."""
+    first = 0
+    for bank, group in groupby(rows, key=lambda row: row.body):
+        slots = [row.slot for row in group]
+        distinct = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
+        parts, tensors = ((), {}) if bank is None else (bank.parts, bank.gather([*distinct]))
+        groups = [distinct[slot] for slot in slots]
+        yield create_slice(backbone, layout, first, groups, parts, tensors, record_gates=record_gates)
+        first += len(slots)
+
+
+def row_gates(one: Slice, row: int) -> dict[str, list[float]] | None:
+    """What the gates of a slice's row were, where they were recorded."""
+    gates = one.context.gates
+    return {label: [float(layer[row]) for layer in layers] for label, layers in gates.items()} if gates else None
