@@ -8,7 +8,7 @@ from peltier_adapters.presets import find_preset
 from peltier_backbone.load import Backbone
 from peltier_training.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.errors import TrainingError
-from peltier_training.model import TrainableAdapter
+from peltier_training.model import HeadedAdapter
 from peltier_training.run import Run
 from peltier_training.train import train
 from safetensors.torch import save_file
@@ -16,13 +16,13 @@ from safetensors.torch import save_file
 MakeRun = Callable[..., Run]
 
 
-def create_model(bert: Backbone, outputs: int = 2) -> TrainableAdapter:
-    settings = find_preset("lora").settings({})
+def create_model(bert: Backbone, outputs: int = 2) -> HeadedAdapter:
+    settings = find_preset("lora").settings({}, bert.config)
     parts = find_preset("lora").compose(settings, bert.config, outputs=outputs)
-    return TrainableAdapter(bert, parts, settings, dropout=0.0, seed=0)
+    return HeadedAdapter(bert, parts, settings, dropout=0.0, seed=0)
 
 
-def write_checkpoint(directory: Path, step: int, model: TrainableAdapter, *, whole: bool = True) -> Path:
+def write_checkpoint(directory: Path, step: int, model: HeadedAdapter, *, whole: bool = True) -> Path:
     path = directory / f"checkpoint-{step}"
     path.mkdir(parents=True)
     save_file(model.state_dict(), path / "model.safetensors")

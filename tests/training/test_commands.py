@@ -96,8 +96,9 @@ def test_resume_is_a_flag(peltier: Peltier, training: list[str]):
 
 
 ERRORS = {
-    "preset": (["--preset=magic"], "preset 'magic' is unknown; it is one of houlsby, pfeiffer, compacter"),
+    "preset": (["--preset=magic"], "preset 'magic' is unknown; it is one of houlsby, pfeiffer, adapterdrop, lowrank"),
     "setting": (["--set=size=3"], "preset 'compacter' has no setting 'size'; it has activation, bottleneck"),
+    "pair": (["--set=n"], "--set takes NAME=VALUE, not 'n'"),
     "value": (["--set=n=many"], "setting 'n' is 'many'; it must be an integer"),
     "indivisible": (["--set=n=5"], "preset 'compacter' does not fit this backbone: bottleneck: n = 5 must divide"),
     "experts": (["--preset=adamix", "--set=experts=0"], "setting 'experts' is 0; it must be from 1 to 64"),
@@ -157,7 +158,7 @@ def test_a_text_in_the_place_of_a_label_is_explained(peltier: Peltier, training:
     assert "task labels: String should have at most 256 characters" in done.err
 
 
-@pytest.mark.parametrize("arguments", [["--set=n"], ["--epochs=two"], ["--unknown"]])
+@pytest.mark.parametrize("arguments", [["--epochs=two"], ["--unknown"]])
 def test_wrong_usage_is_status_2(peltier: Peltier, training: list[str], arguments: list[str]):
     """With usage and no traceback."""
     done = peltier(*training, *arguments)

@@ -2,10 +2,11 @@
 
 import pytest
 from peltier_adapters.artifact import read_artifact
-from peltier_adapters.batch import encode_input
-from peltier_adapters.manifest import TaskSpec, TrainingRecord
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
@@ -17,7 +18,7 @@ TASK = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_l
 
 def create_trained(bert: Backbone, preset: str) -> Trained:
     """A fresh adapter: a Houlsby changes the backbone from the start, a LoRA does not."""
-    parts = find_preset(preset).compose(find_preset(preset).settings({}), bert.config, outputs=2)
+    parts = find_preset(preset).compose(find_preset(preset).settings({}, bert.config), bert.config, outputs=2)
     return Trained("toy", preset, parts, init_tensors(parts, bert, Generator().manual_seed(0)), TASK)
 
 

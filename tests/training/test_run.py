@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_adapters.errors import AdapterError
+from peltier_backbone.load import Backbone
 from peltier_training.errors import TrainingError
 from peltier_training.run import Data, Hyperparameters, Run
+from peltier_training.text_options import TextOptions
 
 
 def create_run(tmp_path: Path, **changes: Any) -> Run:
@@ -29,6 +32,7 @@ def create_run(tmp_path: Path, **changes: Any) -> Run:
         ("dropout", 1.0, "dropout is 1.0 and warmup 0.06; both are fractions below 1"),
         ("dropout", -0.1, "dropout is -0.1; it must be a number of at least 0.0"),
         ("weight_decay", math.inf, "weight_decay is inf; it must be a number of at least 0.0"),
+        ("eval_rows", 0, "eval_rows is 0; it must be a number of at least 1"),
         ("learning_rate", 0.0, "learning_rate is 0.0; it must be a number above 0"),
         ("learning_rate", math.nan, "learning_rate is nan; it must be a number above 0"),
         ("learning_rate", math.inf, "learning_rate is inf; it must be a number above 0"),
@@ -48,7 +52,7 @@ def test_impossible_numbers_are_refused(name: str, value: float, rule: str):
         ({"task": "a\n"}, "task 'a\\n' is not a name"),
         (
             {"task_type": "ranking"},
-            "task type 'ranking' is unknown; it is one of classification, multilabel, regression",
+            "task type 'ranking' is unknown; it is one of classification, multilabel, regression, text2text",
         ),
         (
             {"hyperparameters": Hyperparameters(metric="pearson")},
@@ -68,10 +72,48 @@ def test_an_impossible_run_is_refused(tmp_path: Path, changes: dict[str, Any], r
     assert str(refused.value).startswith(rule)
 
 
-def test_the_preset_has_a_learning_rate_of_its_own(tmp_path: Path):
-    """It is used where none is given."""
-    assert create_run(tmp_path, preset="compacter").learning_rate == 3e-3
-    assert create_run(tmp_path, hyperparameters=Hyperparameters(learning_rate=0.1)).learning_rate == 0.1
+def test_the_preset_has_a_learning_rate_of_its_own(tmp_path: Path, bert: Backbone, t5: Backbone):
+    """It is used where none is given, and depends on the family."""
+    assert create_run(tmp_path, preset="bitfit").resolved(bert.config).learning_rate == 1e-4
+    assert create_run(tmp_path, preset="bitfit").resolved(t5.config).learning_rate == 3e-4
+    given = create_run(tmp_path, hyperparameters=Hyperparameters(learning_rate=0.1))
+    assert given.resolved(bert.config).learning_rate == 0.1
+
+
+def test_the_preset_says_whether_the_task_is_named(tmp_path: Path, t5: Backbone):
+    """BitFit and prompts read the task's name, adapters do not (Q-C14), unless they are told."""
+    found = {
+        name: create_run(tmp_path, preset=name).resolved(t5.config).text.task_prefix for name in ("bitfit", "lora")
+    }
+    assert found == {"bitfit": True, "lora": False}
+    told = create_run(tmp_path, preset="bitfit", text=TextOptions(task_prefix=False))
+    assert told.resolved(t5.config).text.task_prefix is False
+
+
+def test_the_task_type_says_how_it_answers(tmp_path: Path, t5: Backbone):
+    """Labels are scored, texts generated."""
+    for task_type, answer in (("classification", "score"), ("regression", "score"), ("text2text", "generate")):
+        assert create_run(tmp_path, task_type=task_type).resolved(t5.config).text.answer == answer
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "rule"),
+    [
+        ("bert", {"task_type": "text2text"}, "text2text needs a T5; backbone 'none' is of the family bert"),
+        ("bert", {"text": TextOptions(num_beams=2)}, "num_beams is an option of T5; backbone 'none' is of the family"),
+        ("t5", {"task_type": "multilabel"}, "multilabel is not trained on T5, where one text is one label; backbone"),
+        ("bert", {"preset": "prompt-r"}, "preset 'prompt-r' is not defined on a bert backbone"),
+    ],
+)
+def test_a_family_cannot_do_everything(
+    tmp_path: Path, family: str, changes: dict[str, Any], rule: str, request: pytest.FixtureRequest
+):
+    """What only a T5 or only an encoder does is refused on the other."""
+    run = create_run(tmp_path, **changes)
+    run.check()
+    with pytest.raises((TrainingError, AdapterError)) as refused:
+        run.resolved(request.getfixturevalue(family).config)
+    assert str(refused.value).startswith(rule)
 
 
 def test_the_task_type_has_a_metric_of_its_own(tmp_path: Path):

@@ -14,10 +14,10 @@ from peltier_adapters.golden import check_golden
 from peltier_backbone import load
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_training import trainer
 from peltier_training.data import read_examples
 from peltier_training.errors import TrainingError
 from peltier_training.evaluation import evaluate
+from peltier_training.objective import HeadObjective
 from peltier_training.run import Data, Run
 from peltier_training.train import train
 
@@ -135,16 +135,16 @@ def test_resume_goes_on_as_if_never_stopped(
 
 def _train_until(run: Run, monkeypatch: pytest.MonkeyPatch, step: int) -> int:
     """Train, cut off after `step` steps; returns how many there were."""
-    task_loss, steps = trainer.Objective.task_loss, [0]
+    task_loss, steps = HeadObjective.task_loss, [0]
 
-    def counted(self: trainer.Objective, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def counted(self: HeadObjective, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         steps[0] += logits.requires_grad
         if steps[0] > step:
             raise PowerCut
         return task_loss(self, logits, labels)
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer.Objective, "task_loss", counted)
+        patch.setattr(HeadObjective, "task_loss", counted)
         train(run)
     return steps[0]
 

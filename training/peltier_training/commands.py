@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+_T5 = "On a T5"
 Columns = Annotated[list[str] | None, typer.Option("--text-column", help="A text column; twice for a pair.")]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
 
@@ -22,16 +23,52 @@ def train(  # noqa: PLR0913 - one parameter a flag
     text_column: Columns = None,
     label_column: Annotated[str, typer.Option(help="Column of the label.")] = "label",
     labels: Annotated[str | None, typer.Option(help="Names for integer labels: a,b,c or a JSON file.")] = None,
-    task_type: Annotated[str, typer.Option(help="classification, multilabel or regression.")] = "classification",
+    task_type: Annotated[
+        str, typer.Option(help="classification, multilabel, regression or text2text.")
+    ] = "classification",
     epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 5,
     learning_rate: Annotated[float | None, typer.Option(help="Default: the preset's own.")] = None,
     batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 32,
     seed: Annotated[int, typer.Option(help="Seeds initialisation, order and routing.")] = 0,
     warmup: Annotated[float, typer.Option(help="Fraction of the steps with a rising learning rate.")] = 0.06,
     weight_decay: Annotated[float, typer.Option(help="AdamW weight decay.")] = 0.0,
-    dropout: Annotated[float, typer.Option(help="Dropout before the head.")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="Dropout before the output layer.")] = 0.1,
     max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
     metric: Annotated[str | None, typer.Option(help="Chooses the best epoch. Default: the task type's own.")] = None,
+    eval_rows: Annotated[
+        int | None, typer.Option(help="Inputs that choose the best epoch; default: all. The end is measured on all.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            help="A known name (sst2, mrpc, mnli, …) or a text with {text} and {pair} in it.", rich_help_panel=_T5
+        ),
+    ] = None,
+    task_prefix: Annotated[
+        bool | None,
+        typer.Option(
+            "--task-prefix/--no-task-prefix",
+            help="Begin each input with the task's name. Default: the preset's own.",
+            rich_help_panel=_T5,
+        ),
+    ] = None,
+    targets: Annotated[
+        str | None,
+        typer.Option(help="What stands for the labels: digits (default), words or a,b,c.", rich_help_panel=_T5),
+    ] = None,
+    regression_step: Annotated[
+        float | None,
+        typer.Option(help="Numbers are answered in steps of this size; default 0.2.", rich_help_panel=_T5),
+    ] = None,
+    answer: Annotated[
+        str | None,
+        typer.Option(help="How a closed task answers: score (default) or generate.", rich_help_panel=_T5),
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option(help="Longest answer; default: the longest target in training.", rich_help_panel=_T5),
+    ] = None,
+    num_beams: Annotated[int | None, typer.Option(help="Beams of a generated answer.", rich_help_panel=_T5)] = None,
     set_: Overrides = None,
     directory: Annotated[
         Path | None, typer.Option(help="Checkpoints and TensorBoard; default runs/TASK-PRESET-SEED.")
@@ -44,8 +81,11 @@ def train(  # noqa: PLR0913 - one parameter a flag
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""
+    from peltier_adapters.composition import parse_overrides
+
     from peltier_training.labels import parse_names
     from peltier_training.run import Data, Hyperparameters, Run
+    from peltier_training.text_options import TextOptions
     from peltier_training.train import train as run_training
 
     names = tuple(parse_names(labels)) if labels is not None else None
@@ -68,8 +108,18 @@ def train(  # noqa: PLR0913 - one parameter a flag
             dropout=dropout,
             max_length=max_length,
             metric=metric,
+            eval_rows=eval_rows,
         ),
-        overrides=_overrides(set_ or []),
+        text=TextOptions(
+            template=template,
+            task_prefix=task_prefix,
+            targets=targets,
+            regression_step=regression_step,
+            answer=answer,  # type: ignore[arg-type]
+            max_new_tokens=max_new_tokens,
+            num_beams=num_beams,
+        ),
+        overrides=parse_overrides(set_ or []),
         device=device,
         dtype=dtype,
         resume=resume,
@@ -101,13 +151,6 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     columns = text_column or trained.get("text_columns") or ["text"]
     examples = read_examples(data, columns, label_column or trained.get("label_column") or "label")
     _print(measure(model, loaded, examples), len(examples), json_output, f"{artifact} on {data}")
-
-
-def _overrides(pairs: list[str]) -> dict[str, str]:
-    for pair in pairs:
-        if "=" not in pair:
-            raise typer.BadParameter(f"--set takes NAME=VALUE, not {pair!r}")
-    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _print(metrics: dict[str, float], rows: int | None, as_json: bool, title: str) -> None:

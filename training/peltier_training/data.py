@@ -37,6 +37,15 @@ def read_examples(path: Path, text_columns: Sequence[str], label_column: str) ->
     return examples
 
 
+def thin_out(examples: Sequence[Example], num_inputs: int | None) -> list[Example]:
+    """The examples of at most `num_inputs` distinct inputs, evenly from the first to the last; None keeps all."""
+    inputs = list(dict.fromkeys(example.input for example in examples))
+    if num_inputs is None or num_inputs >= len(inputs):
+        return list(examples)
+    kept = {inputs[number * len(inputs) // num_inputs] for number in range(num_inputs)}
+    return [example for example in examples if example.input in kept]
+
+
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     kind = Path(path.name.removesuffix(".gz")).suffix
     if kind not in (".jsonl", ".csv"):

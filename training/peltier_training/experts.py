@@ -50,15 +50,16 @@ def routed_sides(share: str) -> tuple[str, ...]:
     return _SHARED[share]
 
 
-def consistency_loss(first: Tensor, second: Tensor, *, multilabel: bool = False) -> Tensor:
+def consistency_loss(first: Tensor, second: Tensor, *, rows: int | None = None, multilabel: bool = False) -> Tensor:
     """Half the symmetric KL divergence of two passes' predictions, each against the other detached (Q-A4).
 
-    Logits are [rows, labels]; the mean is over rows. Independent labels are as many two-way distributions.
+    Logits are [predictions, labels]; the sum is divided by `rows`, None if each row is one prediction. A text is one
+    row: its divergence is the sum over its tokens. Independent labels are as many two-way distributions.
     """
     one, other = (_log_probabilities(logits, multilabel) for logits in (first, second))
     forward = F.kl_div(one, other.detach(), reduction="sum", log_target=True)
     backward = F.kl_div(other, one.detach(), reduction="sum", log_target=True)
-    return 0.5 * (forward + backward) / len(first)
+    return 0.5 * (forward + backward) / (rows or len(first))
 
 
 def _log_probabilities(logits: Tensor, multilabel: bool) -> Tensor:

@@ -13,13 +13,13 @@ from torch import Tensor
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
 
-TaskType = Literal["classification", "multilabel", "regression"]
+TaskType = Literal["classification", "multilabel", "regression", "text2text"]
 _SEPARATOR = ","
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Label names in the order of the logits, and the targets they give."""
+    """Label names in the order of the logits, and the targets they give; a text2text task has no names."""
 
     type: TaskType
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Labels:
     def targets(self, examples: Sequence[Example]) -> Tensor:
         """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression."""
         if self.type == "regression":
-            return torch.tensor([_number(example) for example in examples])
+            return torch.tensor(self.numbers(examples))
         index = {name: number for number, name in enumerate(self.names)}
         if self.type == "classification":
             return torch.tensor([self._index(index, _name(example.label, example), example) for example in examples])
@@ -36,6 +36,14 @@ class Labels:
             for name in _several(example):
                 targets[row, self._index(index, name, example)] = 1.0
         return targets
+
+    def numbers(self, examples: Sequence[Example]) -> list[float]:
+        """The labels of a regression."""
+        return [_number(example) for example in examples]
+
+    def texts(self, examples: Sequence[Example]) -> list[str]:
+        """The labels of a text2text task: what should be written."""
+        return [_name(example.label, example) for example in examples]
 
     def _index(self, index: dict[str, int], label: str, example: Example) -> int:
         if label in index:
@@ -51,10 +59,10 @@ class Labels:
 
 def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None) -> Labels:
     """The task's labels: `names` where they were given, else the distinct values of the training examples."""
-    if kind == "regression":
+    if kind in ("regression", "text2text"):
         if names:
-            raise TrainingError("regression has no label names")
-        return Labels(kind, ("value",))
+            raise TrainingError(f"{kind} has no label names")
+        return Labels(kind, ("value",) if kind == "regression" else ())
     if names is None:
         found = {
             name

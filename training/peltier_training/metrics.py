@@ -1,4 +1,4 @@
-"""Metrics by task type, computed by scikit-learn and scipy."""
+"""Metrics by task type, computed by scikit-learn and scipy; those of texts are in `text_metrics`."""
 
 import warnings
 from typing import Any
@@ -9,36 +9,49 @@ from sklearn import metrics as sk
 
 from peltier_training.labels import TaskType
 
-BEST: dict[TaskType, str] = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "pearson"}
+BEST: dict[TaskType, str] = {
+    "classification": "accuracy",
+    "multilabel": "f1_micro",
+    "regression": "pearson",
+    "text2text": "bleu",
+}
 NAMES: dict[TaskType, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "f1_macro", "matthews"),
     "multilabel": ("f1_micro", "f1_macro", "exact_match"),
     "regression": ("pearson", "spearman", "mse"),
+    "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
 }
-LOWER_IS_BETTER = frozenset({"mse"})
+LOWER_IS_BETTER = frozenset({"mse", "loss"})
 Array = np.ndarray[Any, Any]
 
 
 def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
     """All metrics of a task type; `logits` [rows, labels], targets as `Labels.targets` gives them."""
-    scores = {"classification": _classification, "multilabel": _multilabel, "regression": _regression}
-    return {name: float(value) for name, value in scores[kind](logits, targets).items()}
+    match kind:
+        case "classification":
+            return classification(logits.argmax(-1), targets, logits.shape[-1])
+        case "multilabel":
+            return _floats(_multilabel(logits, targets))
+        case "regression":
+            return regression(logits.reshape(-1), targets)
+    raise AssertionError("texts have metrics of their own")
 
 
-def _classification(logits: Array, targets: Array) -> dict[str, float]:
-    found = logits.argmax(-1)
+def classification(found: Array, targets: Array, num_labels: int) -> dict[str, float]:
+    """Of label positions [rows]; -1 among those found is an answer that is no label, and wrong."""
+    present = np.setdiff1d(np.union1d(targets, found), [-1])
     values = {
         "accuracy": sk.accuracy_score(targets, found),
-        "f1_macro": sk.f1_score(targets, found, average="macro", zero_division=0),
+        "f1_macro": sk.f1_score(targets, found, labels=present, average="macro", zero_division=0),
         # One label on both sides has nothing to correlate, and scikit-learn warns.
         "matthews": sk.matthews_corrcoef(targets, found) if np.ptp([targets, found]) else 0.0,
     }
-    if logits.shape[-1] == 2:
-        values["f1"] = sk.f1_score(targets, found, zero_division=0)
-    return values
+    if num_labels == 2:
+        values["f1"] = sk.f1_score(targets == 1, found == 1, zero_division=0)
+    return _floats(values)
 
 
-def _multilabel(logits: Array, targets: Array) -> dict[str, float]:
+def _multilabel(logits: Array, targets: Array) -> dict[str, Any]:
     # Each label is a yes-or-no question; scikit-learn would take a single column for two classes.
     wanted, found = targets.astype(int), (logits > 0).astype(int)
     by_label = [sk.f1_score(*columns, zero_division=0) for columns in zip(wanted.T, found.T, strict=True)]
@@ -49,12 +62,16 @@ def _multilabel(logits: Array, targets: Array) -> dict[str, float]:
     }
 
 
-def _regression(logits: Array, targets: Array) -> dict[str, float]:
-    found = logits.reshape(-1)
+def regression(found: Array, targets: Array) -> dict[str, float]:
+    """Of numbers [rows]."""
     errors = {"mse": sk.mean_squared_error(targets, found)}
     if np.ptp(found) == 0 or np.ptp(targets) == 0:  # correlation with a constant is undefined; it orders nothing
-        return {"pearson": 0.0, "spearman": 0.0, **errors}
+        return _floats({"pearson": 0.0, "spearman": 0.0, **errors})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)  # a first epoch's answers are nearly the mean
         pearson, spearman = stats.pearsonr(found, targets).statistic, stats.spearmanr(found, targets).statistic
-    return {"pearson": pearson, "spearman": spearman, **errors}
+    return _floats({"pearson": pearson, "spearman": spearman, **errors})
+
+
+def _floats(values: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}

@@ -4,15 +4,17 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from peltier_adapters.manifest import NAME_PATTERN
 from peltier_adapters.presets import find_preset
+from peltier_backbone.config import BackboneConfig
 
 from peltier_training import metrics
 from peltier_training.errors import TrainingError
 from peltier_training.labels import TaskType
+from peltier_training.text_options import TextOptions
 
 _AT_LEAST = {
     "epochs": 1,
@@ -40,7 +42,8 @@ class Data:
 @dataclass(frozen=True)
 class Hyperparameters:
     """The optimisation. `learning_rate` None is the preset's own, `warmup` a fraction of the steps, `max_length` in
-    tokens, `metric` None the task type's own; the best epoch is kept by it."""
+    tokens, `metric` None the task type's own; the best epoch is kept by it, measured on `eval_rows` validation inputs
+    (None: all)."""
 
     epochs: int = 5
     learning_rate: float | None = None
@@ -51,6 +54,7 @@ class Hyperparameters:
     dropout: float = 0.1
     max_length: int = 128
     metric: str | None = None
+    eval_rows: int | None = None
 
     def check(self) -> None:
         """Raise a `TrainingError` for a value that cannot be."""
@@ -61,13 +65,15 @@ class Hyperparameters:
             raise TrainingError(f"dropout is {self.dropout} and warmup {self.warmup}; both are fractions below 1")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        if self.eval_rows is not None and self.eval_rows < 1:
+            raise TrainingError(f"eval_rows is {self.eval_rows}; it must be a number of at least 1")
         if self.seed > _MAX_SEED:
             raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events.
+    """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
 
     `dtype` is the backbone's while training; the adapter's own parameters are float32."""
 
@@ -79,6 +85,7 @@ class Run:
     output: Path
     directory: Path
     hyperparameters: Hyperparameters = Hyperparameters()
+    text: TextOptions = field(default_factory=TextOptions)
     overrides: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     dtype: str = "float32"
@@ -86,8 +93,10 @@ class Run:
 
     @property
     def learning_rate(self) -> float:
-        """The given one, or the preset's."""
-        return self.hyperparameters.learning_rate or find_preset(self.preset).learning_rate
+        """The given one, or after `resolved` the preset's."""
+        rate = self.hyperparameters.learning_rate
+        assert rate is not None, "the preset's learning rate depends on the backbone"
+        return rate
 
     @property
     def metric(self) -> str:
@@ -108,3 +117,18 @@ class Run:
         if self.output.is_dir() or not os.access(self.output.parent, os.W_OK):
             raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
         self.hyperparameters.check()
+        self.text.check(self.task_type)
+
+    def resolved(self, config: BackboneConfig) -> "Run":
+        """The run on this backbone, every default filled in; a `TrainingError` for what this family cannot do."""
+        preset = find_preset(self.preset)
+        own = f"backbone {self.backbone!r} is of the family {config.family}"
+        if config.generates and self.task_type == "multilabel":
+            raise TrainingError(f"multilabel is not trained on T5, where one text is one label; {own}")
+        if not config.generates and self.task_type == "text2text":
+            raise TrainingError(f"text2text needs a T5; {own}")
+        if not config.generates and self.text.given:
+            raise TrainingError(f"{self.text.given[0]} is an option of T5; {own}")
+        rate = self.hyperparameters.learning_rate or preset.variant(config).learning_rate
+        text = self.text.resolved(self.task_type, task_prefix=preset.task_prefix) if config.generates else self.text
+        return replace(self, hyperparameters=replace(self.hyperparameters, learning_rate=rate), text=text)

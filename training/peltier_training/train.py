@@ -5,25 +5,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeVar
 
 import torch
-from peltier_adapters.batch import encode_input
-from peltier_adapters.errors import InputError
-from peltier_adapters.manifest import Manifest, TaskSpec, TrainingRecord, read_manifest
-from peltier_adapters.presets import Preset, find_preset
+from peltier_adapters.manifest import Manifest, TrainingRecord, read_manifest
+from peltier_adapters.presets import find_preset
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
-from pydantic import ValidationError
 
-from peltier_training.data import Example, read_examples
-from peltier_training.errors import TrainingError
+from peltier_training.data import Example, read_examples, thin_out
+from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.export import Trained, export, measure
 from peltier_training.labels import Labels, find_labels
-from peltier_training.model import TrainableAdapter
+from peltier_training.model import HeadedAdapter, TrainableAdapter
+from peltier_training.rows import head_rows, text_rows
 from peltier_training.run import Run
-from peltier_training.trainer import EncodedRows, fit
+from peltier_training.task import create_task
+from peltier_training.text_model import TextAdapter
+from peltier_training.trainer import diverged, fit, fit_text
 
 _VERSIONS = ("peltier", "torch", "transformers")
+Adapter = TypeVar("Adapter", bound=TrainableAdapter)
 
 
 def train(run: Run) -> Manifest:
@@ -32,15 +36,15 @@ def train(run: Run) -> Manifest:
     The recorded metrics and golden examples come from the artifact itself on a float32 backbone, as it will be served.
     """
     run.check()
-    preset = find_preset(run.preset)
+    run = run.resolved(load_config(find_checkpoint(run.backbone)))
     examples, validation = _read(run)
     labels = find_labels(run.task_type, examples, run.data.labels)
     if run.metric == "f1" and len(labels.names) != 2:
         raise TrainingError(f"metric 'f1' is for two labels, the task has {len(labels.names)}; f1_macro is for any")
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
-    task = _task(run, backbone, labels)
-    model = _model(run, preset, backbone, labels, examples)
-    fit(run, model, [_rows(backbone, task, labels, some) for some in (examples, validation)])
+    task = create_task(run, backbone, labels, examples)
+    teach = _teach_text if backbone.config.generates else _teach_head
+    model = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
     adapter = Trained(run.task, run.preset, model.parts, model.merged(), task)
     found = measure(exact, adapter, validation)
@@ -54,42 +58,37 @@ def _read(run: Run) -> tuple[list[Example], list[Example]]:
     return read_examples(run.data.train, *columns), read_examples(run.data.validation, *columns)
 
 
-def _task(run: Run, backbone: Backbone, labels: Labels) -> TaskSpec:
-    limit = backbone.config.max_tokens
-    if run.hyperparameters.max_length > limit:
-        raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
-    try:
-        return TaskSpec(
-            type=labels.type,
-            labels=labels.names,
-            inputs="pair" if len(run.data.text_columns) == 2 else "single",
-            max_length=run.hyperparameters.max_length,
-        )
-    except ValidationError as error:
-        reason = error.errors()[0]
-        raise TrainingError(f"{run.data.train}: task {reason['loc'][0]}: {reason['msg']}") from None
-
-
-def _rows(backbone: Backbone, task: TaskSpec, labels: Labels, examples: Sequence[Example]) -> EncodedRows:
-    return EncodedRows([_encode(backbone, task, example) for example in examples], labels.targets(examples))
-
-
-def _encode(backbone: Backbone, task: TaskSpec, example: Example) -> Encoded:
-    try:
-        return encode_input(backbone, task, example.input)
-    except InputError as error:
-        raise TrainingError(f"{example.where}: {error}") from None
-
-
-def _model(
-    run: Run, preset: Preset, backbone: Backbone, labels: Labels, examples: Sequence[Example]
+def _teach_head(
+    run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example], validation: Sequence[Example]
 ) -> TrainableAdapter:
-    settings, numbers = preset.settings(run.overrides), run.hyperparameters
-    parts = preset.compose(settings, backbone.config, outputs=len(labels.names))
+    model = _create(HeadedAdapter, run, backbone, task)
+    if task.type == "regression":
+        model.center(float(Labels(task.type, task.labels).targets(examples).mean()))
+    fit(run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
+    return model
+
+
+def _teach_text(
+    run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example], validation: Sequence[Example]
+) -> TrainableAdapter:
+    model = _create(TextAdapter, run, backbone, task)
+
+    def judge() -> dict[str, float]:
+        try:
+            return measure(backbone, Trained(run.task, run.preset, model.parts, model.merged(), task), validation)
+        except NotFiniteError:
+            raise diverged(run) from None
+
+    fit_text(run, model, text_rows(backbone, task, model.parts, examples), judge)
+    return model
+
+
+def _create(kind: type[Adapter], run: Run, backbone: Backbone, task: TaskSpec) -> Adapter:
+    preset, numbers = find_preset(run.preset), run.hyperparameters
+    settings = preset.settings(run.overrides, backbone.config)
+    parts = preset.compose(settings, backbone.config, outputs=len(task.labels))
     torch.manual_seed(numbers.seed)
-    model = TrainableAdapter(backbone, parts, settings, dropout=numbers.dropout, seed=numbers.seed)
-    if labels.type == "regression":
-        model.center(float(labels.targets(examples).mean()))
+    model = kind(backbone, parts, settings, dropout=numbers.dropout, seed=numbers.seed)
     return model.to(backbone.device)
 
 
@@ -102,7 +101,7 @@ def _record(run: Run, model: TrainableAdapter, sizes: Sequence[int], found: Mapp
         "text_columns": list(run.data.text_columns),
         "label_column": run.data.label_column,
     }
-    numbers = asdict(run.hyperparameters) | {"learning_rate": run.learning_rate, "metric": run.metric}
+    numbers = asdict(run.hyperparameters) | {"metric": run.metric}
     return TrainingRecord(
         data=data,
         hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(model.settings)},

@@ -1,66 +1,27 @@
 """The Hugging Face Trainer over packed rows."""
 
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from peltier_backbone.packing import Encoded
-from torch import Tensor, nn
-from torch.nn import functional as F
+from peltier_backbone.targets import Targets
+from torch import nn
 from torch.utils.data import Dataset
 from transformers import EvalPrediction, ProgressCallback, Trainer, TrainingArguments
 
 from peltier_training import metrics
 from peltier_training.checkpoint import find_checkpoint, remove_checkpoints
+from peltier_training.dataset import EncodedRows, TextRows, collate, collate_texts
 from peltier_training.errors import TrainingError
-from peltier_training.experts import consistency_loss
-from peltier_training.labels import TaskType
-from peltier_training.model import TrainableAdapter
+from peltier_training.model import HeadedAdapter, TrainableAdapter
+from peltier_training.objective import HeadObjective, Objective, TextObjective
 from peltier_training.run import Run
+from peltier_training.text_model import TextAdapter
 
-
-class EncodedRows(Dataset[tuple[Encoded, Tensor]]):
-    """Tokenised rows and their targets."""
-
-    def __init__(self, rows: Sequence[Encoded], targets: Tensor) -> None:
-        self._rows, self._targets = rows, targets
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, index: int) -> tuple[Encoded, Tensor]:
-        return self._rows[index], self._targets[index]
-
-
-def collate(items: Sequence[tuple[Encoded, Tensor]]) -> dict[str, Any]:
-    """Rows stay ragged: they are packed, never padded. Labels come first, the Trainer counts rows by them."""
-    return {"labels": torch.stack([target for _, target in items]), "rows": [row for row, _ in items]}
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What is minimised: the task's loss, and AdaMix's consistency between two passes with this weight."""
-
-    type: TaskType
-    consistency: float
-
-    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        match self.type:
-            case "classification":
-                return F.cross_entropy(logits, labels)
-            case "multilabel":
-                return F.binary_cross_entropy_with_logits(logits, labels)
-            case "regression":
-                return F.mse_loss(logits[:, 0], labels)
-
-    @property
-    def has_consistency(self) -> bool:
-        """A single number is no distribution: regression has no divergence (methods.md 1.15)."""
-        return self.consistency > 0 and self.type != "regression"
+Judge = Callable[[], dict[str, float]]
 
 
 class AdapterTrainer(Trainer):
@@ -68,7 +29,13 @@ class AdapterTrainer(Trainer):
 
     def __init__(self, *, objective: Objective, **options: Any) -> None:
         self._objective = objective
-        super().__init__(data_collator=collate, **options)
+        super().__init__(**options)
+
+    @property
+    def adapter(self) -> TrainableAdapter:
+        """The model, which torchrun may have wrapped elsewhere."""
+        assert isinstance(self.model, TrainableAdapter)
+        return self.model
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         """Neither norms nor biases decay; the Trainer does not know our norms by their names."""
@@ -78,38 +45,94 @@ class AdapterTrainer(Trainer):
     def compute_loss(  # type: ignore[override]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
     ) -> Any:
-        adapter = self.model  # `model` may be wrapped by torchrun
-        assert isinstance(adapter, TrainableAdapter)
-        packed = adapter.backbone.pack(inputs["rows"])
-        logits = model(packed)
+        read = self._read(inputs)
+        logits = model(*read)
         loss = self._objective.task_loss(logits, inputs["labels"])
-        if model.training and adapter.is_mixture and self._objective.has_consistency:
-            other = model(packed)
-            extra = consistency_loss(logits, other, multilabel=self._objective.type == "multilabel")
-            loss = loss + self._objective.consistency * extra
+        if model.training and self.adapter.is_mixture and self._objective.consistency > 0:
+            apart = self._objective.divergence(logits, model(*read), len(inputs["rows"]))
+            loss = loss + self._objective.consistency * apart
         return (loss, {"logits": logits}) if return_outputs else loss
 
+    def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
+        """What the model is called with."""
+        return (self.adapter.backbone.pack(inputs["rows"]),)
 
-def fit(run: Run, model: TrainableAdapter, rows: Sequence[EncodedRows]) -> None:
-    """Train on `rows[0]` and leave in `model` the epoch that was best on `rows[1]`."""
-    checkpoint = str(find_checkpoint(run.directory, model)) if run.resume else None
-    if checkpoint is None:
-        remove_checkpoints(run.directory)
+
+class TextTrainer(AdapterTrainer):
+    """Trains on target texts. `judge` measures the adapter as it stands, in the form that it is served in."""
+
+    def __init__(self, *, judge: Judge, **options: Any) -> None:
+        self._judge = judge
+        super().__init__(**options)
+
+    def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
+        backbone = self.adapter.backbone
+        return backbone.pack(inputs["rows"]), Targets.create(inputs["targets"], None, backbone.device)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Each process measures all rows."""
+        start = time.perf_counter()
+        found = {f"{metric_key_prefix}_{name}": value for name, value in self._judge().items()}
+        found[f"{metric_key_prefix}_runtime"] = round(time.perf_counter() - start, 4)
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+
+def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> None:
+    """Train on `rows` and leave in `model` the epoch that was best on `validation`."""
+    checkpoint = _find_start(run, model)
 
     def compute(prediction: EvalPrediction) -> dict[str, float]:
         logits = np.asarray(prediction.predictions)
         if not np.isfinite(logits).all():
-            raise TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
+            raise diverged(run)
         return metrics.compute(run.task_type, logits, np.asarray(prediction.label_ids))
 
     trainer = AdapterTrainer(
-        objective=Objective(run.task_type, float(model.settings.get("consistency", 0.0))),
+        objective=HeadObjective(run.task_type, float(model.settings.get("consistency", 0.0))),
         model=model,
         args=_arguments(run),
-        train_dataset=rows[0],
-        eval_dataset=rows[1],
+        data_collator=collate,
+        train_dataset=rows,
+        eval_dataset=validation,
         compute_metrics=compute,
     )
+    _train(trainer, checkpoint)
+
+
+def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> None:
+    """Train on `rows` and leave in `model` the epoch that `judge` found best."""
+    checkpoint = _find_start(run, model)
+    nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
+    trainer = TextTrainer(
+        objective=TextObjective(float(model.settings.get("consistency", 0.0))),
+        judge=judge,
+        model=model,
+        args=_arguments(run),
+        data_collator=collate_texts,
+        train_dataset=rows,
+        eval_dataset=nothing,
+    )
+    _train(trainer, checkpoint)
+
+
+def diverged(run: Run) -> TrainingError:
+    """What is said of outputs that are not finite."""
+    return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
+
+
+def _find_start(run: Run, model: TrainableAdapter) -> str | None:
+    """The checkpoint to go on from; a run that begins anew leaves none for a later one."""
+    if run.resume:
+        return str(find_checkpoint(run.directory, model))
+    remove_checkpoints(run.directory)
+    return None
+
+
+def _train(trainer: Trainer, checkpoint: str | None) -> None:
     with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
         try:
             trainer.train(resume_from_checkpoint=checkpoint)

@@ -1,0 +1,118 @@
+"""Where served tensors come from while they are trained."""
+
+import pytest
+import torch
+from peltier_adapters.presets import find_preset
+from peltier_adapters.spec import tensor_shapes
+from peltier_backbone.load import Backbone
+from peltier_training.errors import TrainingError
+from peltier_training.experts import Experts
+from peltier_training.sources import PrefixMlp, create_sources
+from torch import Tensor, nn
+
+
+def create(backbone: Backbone, preset: str, **overrides: str) -> nn.ModuleList:
+    """Fresh sources of a preset."""
+    settings = find_preset(preset).settings(overrides, backbone.config)
+    parts = find_preset(preset).compose(settings, backbone.config, outputs=3)
+    torch.manual_seed(0)
+    return create_sources(backbone, parts, settings, seed=0)
+
+
+def served(sources: nn.ModuleList) -> dict[str, Tensor]:
+    """What all of them give together."""
+    return {name: tensor for source in sources for name, tensor in source().items()}
+
+
+@pytest.fixture(params=["bert", "t5"])
+def backbone(request: pytest.FixtureRequest) -> Backbone:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("width", ["16", "0"])
+def test_prefixes_are_served_without_their_mlp(backbone: Backbone, width: str):
+    """Only the MLPs' output has a place in the artifact; with `mlp=0` the prefixes are parameters of their own."""
+    sources = create(backbone, "prefix", mlp=width)
+    preset = find_preset("prefix")
+    parts = preset.compose(preset.settings({}, backbone.config), backbone.config, outputs=3)
+    assert any(isinstance(source, PrefixMlp) for source in sources) == (width != "0")
+    assert {name: tuple(t.shape) for name, t in served(sources).items()} == tensor_shapes(parts, backbone.config)
+
+
+def test_a_prefix_mlp_lays_its_output_out_by_layer(bert: Backbone):
+    """Layer i's keys are block 2i of each position's output and its values block 2i + 1 (methods.md 1.12)."""
+    (mlp,) = [source for source in create(bert, "prefix", mlp="16", length="5") if isinstance(source, PrefixMlp)]
+    (group,) = mlp.groups
+    flat, given = group.mlp(group.embedding), mlp()
+    hidden = bert.config.hidden_size
+    for layer in range(bert.config.num_layers):
+        keys, values = (flat[:, (2 * layer + k) * hidden : (2 * layer + k + 1) * hidden] for k in (0, 1))
+        assert torch.equal(given["prefix.keys"][layer], keys)
+        assert torch.equal(given["prefix.values"][layer], values)
+
+
+def test_t5_prefixes_are_three_groups(t5: Backbone):
+    """Encoder, decoder and cross-attention have an embedding and an MLP of their own, in the order of attentions."""
+    (mlp,) = [source for source in create(t5, "prefix", mlp="16", length="5") if isinstance(source, PrefixMlp)]
+    config = t5.config
+    size = 5 * 48 + 48 * 16 + 16  # the embedding and the first layer of one group
+    last = sum((16 + 1) * 2 * num * config.attention_size for num in (3, 2, 2))
+    assert sum(parameter.numel() for parameter in mlp.parameters()) == 3 * size + last
+    before = mlp()["prefix.keys"]
+    with torch.no_grad():
+        mlp.groups[1].embedding.add_(1.0)
+    moved = (mlp()["prefix.keys"] != before).flatten(1).any(1)
+    assert moved.tolist() == [False] * 3 + [True] * 2 + [False] * 2
+
+
+@pytest.mark.parametrize(("share", "shared", "copied"), [("up", "up", 1), ("down", "down", 1), ("none", None, 2)])
+def test_adamix_counts(backbone: Backbone, share: str, shared: str | None, copied: int):
+    """B (M (Hd + d) + Hd + H) parameters with a shared up-projection, and so on (methods.md 5.6), over all blocks of
+    both stacks."""
+    sources = create(backbone, "adamix", share=share, bottleneck="8", experts="4")
+    hidden, blocks, size = backbone.config.hidden_size, backbone.config.num_blocks, 8
+    down, up = hidden * size + size, hidden * size + hidden
+    wanted = blocks * ((1 if shared == "down" else 4) * down + (1 if shared == "up" else 4) * up)
+    head = sum(tensor.numel() for name, tensor in served(sources).items() if name.startswith("head"))
+    assert sum(parameter.numel() for parameter in sources.parameters()) - head == wanted
+    assert sum(isinstance(source, Experts) for source in sources) == copied
+
+
+def test_experts_begin_apart(backbone: Backbone):
+    """Each copy is drawn for itself, not copied from the first."""
+    named = create(backbone, "adamix").named_parameters()
+    (weight,) = [p for name, p in named if name.endswith("bottleneck/down/weight")]
+    assert weight.shape[0] == 4
+    assert all((weight[one] - weight[0]).abs().max() > 0.01 for one in (1, 2, 3))
+
+
+def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
+    """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (Q-C10)."""
+    drawn = served(create(t5, "prompt-r", length="40"))["prompt.weight"]
+    assert 0.45 < drawn.abs().max() <= 0.5
+    copied = served(create(t5, "prompt-t", length="7"))["prompt.weight"]
+    assert torch.equal(copied, t5.t5.embedding[:7])
+    assert copied.data_ptr() != t5.t5.embedding.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "value"),
+    [
+        ("adamix", "experts", "0"),
+        ("adamix", "consistency", "-1"),
+        ("adamix", "consistency", "nan"),
+        ("prefix", "mlp", "-4"),
+    ],
+)
+def test_training_settings_are_bounded(backbone: Backbone, preset: str, name: str, value: str):
+    """What shapes only the training is checked too."""
+    with pytest.raises(TrainingError, match=f"setting '{name}' is .*; it must be from"):
+        create(backbone, preset, **{name: value})
+
+
+def test_a_prompt_needs_a_start(t5: Backbone):
+    """One of two, and no longer than the vocabulary that it is copied from."""
+    with pytest.raises(TrainingError, match="setting 'start' is 'zeros'; it must be one of random, vocabulary"):
+        create(t5, "prompt-t", start="zeros")
+    with pytest.raises(TrainingError, match=f"the vocabulary to start from has {t5.config.vocab_size} entries"):
+        create(t5, "prompt-t", length="400")

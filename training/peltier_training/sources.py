@@ -1,0 +1,119 @@
+"""Where the served tensors of an adapter come from while it is trained."""
+
+from collections.abc import Mapping
+
+import torch
+from peltier_adapters.composition import Setting
+from peltier_adapters.map_spec import MAX_SIZE
+from peltier_adapters.parts import init_tensors
+from peltier_adapters.spec import Parts, PrefixSpec
+from peltier_backbone.config import BackboneConfig, T5Config
+from peltier_backbone.load import Backbone
+from torch import Tensor, nn
+
+from peltier_training.errors import TrainingError
+from peltier_training.experts import Experts, by_name, named_parameters, routed_sides
+
+Settings = Mapping[str, Setting]
+# Settings that shape the training alone: no served part's spec checks them.
+_BOUNDS: Mapping[str, tuple[float, float]] = {"experts": (1, 64), "consistency": (0, 1000), "mlp": (0, MAX_SIZE)}
+_STARTS = ("random", "vocabulary")
+
+
+class Direct(nn.Module):
+    """Parameters that are served as they are."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._tensors = named_parameters(tensors)
+
+    def forward(self) -> dict[str, Tensor]:
+        return by_name(self._tensors)
+
+
+class PrefixGroup(nn.Module):
+    """The prefixes of `num_attentions` attentions, drawn through one embedding and one MLP (methods.md 1.12)."""
+
+    def __init__(self, spec: PrefixSpec, config: BackboneConfig, num_attentions: int, width: int) -> None:
+        super().__init__()
+        self._shape = (spec.length, num_attentions, 2, config.attention_size)
+        self.embedding = nn.Parameter(torch.empty(spec.length, config.hidden_size).normal_(std=0.02))
+        self.mlp = nn.Sequential(
+            nn.Linear(config.hidden_size, width),
+            nn.Tanh(),
+            nn.Linear(width, 2 * num_attentions * config.attention_size),
+        )
+        for name, parameter in self.mlp.named_parameters():
+            nn.init.zeros_(parameter) if name.endswith("bias") else nn.init.normal_(parameter, std=0.02)
+
+    def forward(self) -> Tensor:
+        """Keys and values, [2, attentions, length, attention size]."""
+        flat: Tensor = self.mlp(self.embedding)
+        return flat.view(self._shape).permute(2, 1, 0, 3)
+
+
+class PrefixMlp(nn.Module):
+    """Prefixes drawn through MLPs while training; only their output is served. On T5 the encoder's, the decoder's and
+    the cross-attentions are groups of their own."""
+
+    def __init__(self, spec: PrefixSpec, config: BackboneConfig, width: int) -> None:
+        super().__init__()
+        self.groups = nn.ModuleList(PrefixGroup(spec, config, num, width) for num in _groups(config))
+
+    def forward(self) -> dict[str, Tensor]:
+        keys, values = torch.cat([group() for group in self.groups], 1)
+        return {"prefix.keys": keys, "prefix.values": values}
+
+
+def _groups(config: BackboneConfig) -> list[int]:
+    """How many attentions each group has, in their order."""
+    if isinstance(config, T5Config):
+        return [config.num_layers, config.num_decoder_layers, config.num_decoder_layers]
+    return [config.num_attentions]
+
+
+def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: int) -> nn.ModuleList:
+    """The sources of every tensor of `parts`; a `TrainingError` for a setting out of its bounds."""
+    _check(settings, parts, backbone)
+    generator = torch.Generator().manual_seed(seed)
+    tensors = init_tensors(parts, backbone, generator)
+    sources = nn.ModuleList()
+    for side in _routed(settings):
+        prefix = f"bottleneck.{side}."
+        draws = [tensors] + [init_tensors(parts, backbone, generator) for _ in range(int(settings["experts"]) - 1)]
+        names = [name for name in tensors if name.startswith(prefix)]
+        sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in names}))
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
+    spec = next((part for part in parts if isinstance(part, PrefixSpec)), None)
+    if spec is not None and settings["mlp"]:
+        sources.append(PrefixMlp(spec, backbone.config, int(settings["mlp"])))
+        tensors = {name: t for name, t in tensors.items() if name not in ("prefix.keys", "prefix.values")}
+    if settings.get("start") == "vocabulary":
+        tensors["prompt.weight"] = _vocabulary(backbone, len(tensors["prompt.weight"]))
+    sources.append(Direct(tensors))
+    return sources
+
+
+def _vocabulary(backbone: Backbone, length: int) -> Tensor:
+    """PROMPT-T as the paper means it: the first embeddings of the checkpoint (Q-C10)."""
+    return backbone.t5.embedding[:length].float().clone()
+
+
+def _check(settings: Settings, parts: Parts, backbone: Backbone) -> None:
+    for name, (least, most) in _BOUNDS.items():
+        if name in settings and not least <= float(settings[name]) <= most:
+            raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
+    if "experts" in settings and settings["map"] != "dense":
+        # The mean of factors is not the factors of the mean.
+        raise TrainingError(f"setting 'map' is {settings['map']!r}; experts are merged, and that needs 'dense'")
+    if settings.get("start", _STARTS[0]) not in _STARTS:
+        raise TrainingError(f"setting 'start' is {settings['start']!r}; it must be one of {', '.join(_STARTS)}")
+    if settings.get("start") == "vocabulary" and int(settings["length"]) > backbone.config.vocab_size:
+        raise TrainingError(
+            f"setting 'length' is {settings['length']}; the vocabulary to start from has {backbone.config.vocab_size} "
+            "entries"
+        )
+
+
+def _routed(settings: Settings) -> tuple[str, ...]:
+    return routed_sides(str(settings["share"])) if "experts" in settings else ()

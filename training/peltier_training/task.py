@@ -1,0 +1,73 @@
+"""What a run asks of its backbone, as the artifact will say it."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from peltier_adapters.label_tree import target_problems
+from peltier_adapters.task_spec import MAX_NEW_TOKENS, DecodingSpec, TaskSpec
+from peltier_backbone.load import Backbone
+from pydantic import ValidationError
+
+from peltier_training.data import Example
+from peltier_training.errors import TrainingError
+from peltier_training.labels import Labels
+from peltier_training.run import Run
+from peltier_training.targets import DEFAULT_STEP, class_targets, number_targets
+from peltier_training.templates import find_template
+
+
+def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
+    """The task of a resolved run; a `TrainingError` says what of it cannot be."""
+    limit = backbone.config.max_tokens
+    if run.hyperparameters.max_length > limit:
+        raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
+    inputs: Literal["single", "pair"] = "pair" if len(run.data.text_columns) == 2 else "single"
+    own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
+    try:
+        task = TaskSpec(
+            type=labels.type,
+            labels=labels.names,
+            inputs=inputs,
+            max_length=run.hyperparameters.max_length,
+            **own,
+        )
+    except ValidationError as error:
+        reason = error.errors()[0]
+        where = f" {reason['loc'][0]}" if reason["loc"] else ""
+        raise TrainingError(f"{run.data.train}: task{where}: {reason['msg'].removeprefix('Value error, ')}") from None
+    problems = target_problems(task, backbone) if task.targets else []
+    if problems:
+        raise TrainingError(problems[0])
+    return task
+
+
+def _text_fields(
+    run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example], inputs: Literal["single", "pair"]
+) -> dict[str, Any]:
+    template = find_template(run.text.template, inputs)
+    targets = _targets(run, labels, examples)
+    return {
+        "template": f"{run.task} {template}" if run.text.task_prefix else template,
+        "targets": targets,
+        "decoding": DecodingSpec(
+            answer=run.text.answer or "score",
+            max_new_tokens=run.text.max_new_tokens or _longest(backbone, targets, labels, examples),
+            num_beams=run.text.num_beams or 1,
+        ),
+    }
+
+
+def _targets(run: Run, labels: Labels, examples: Sequence[Example]) -> tuple[str, ...]:
+    match labels.type:
+        case "classification":
+            return class_targets(run.text.targets or "digits", labels.names)
+        case "regression":
+            return number_targets(labels.numbers(examples), run.text.regression_step or DEFAULT_STEP)
+    return ()
+
+
+def _longest(backbone: Backbone, targets: Sequence[str], labels: Labels, examples: Sequence[Example]) -> int:
+    """Tokens of the longest answer with its end; texts beyond what the backbone reads are cut."""
+    texts = targets or labels.texts(examples)
+    most = max(len(backbone.tokenizer.ids(text)) for text in set(texts)) + 1
+    return min(most, backbone.config.max_tokens, MAX_NEW_TOKENS)

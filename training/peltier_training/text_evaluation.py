@@ -1,0 +1,102 @@
+"""What a T5 answers on labelled data, with an adapter or bare, and how good it is."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from peltier_adapters.answers import TextAnswer, text_answer
+from peltier_adapters.bank import Resident
+from peltier_adapters.generation import create_draft, generate
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.label_tree import LabelTree, create_tree, grow_tree
+from peltier_adapters.manifest import Input
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_training import metrics
+from peltier_training.data import Example
+from peltier_training.errors import NotFiniteError
+from peltier_training.labels import Labels
+from peltier_training.scores import score_rows
+from peltier_training.targets import gold_targets, gold_texts, target_ids
+
+_MAX_ROWS = 64
+_NO_NUMBER = -1.0  # what a text counts as that is no number (methods.md 4.2)
+
+
+def judge(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
+) -> dict[str, float]:
+    """The metrics of the task's type, and `loss`: the mean cross-entropy of a token of the right answers.
+
+    Without a resident the bare backbone answers. Examples with the same input are one question to a text2text task, and
+    their labels each other's references.
+    """
+    if task.type == "text2text":
+        return _judge_texts(backbone, task, resident, examples)
+    return _judge_closed(backbone, task, resident, examples)
+
+
+def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextAnswer]:
+    """The text of each row, decoded as the task says."""
+    assert task.decoding is not None, "a T5 task says how it answers"
+    decoding = Decoding(task.decoding.max_new_tokens, task.decoding.num_beams)
+    drafts = [create_draft(backbone, row, decoding) for row in rows]
+    generate(backbone, drafts, max_rows=_MAX_ROWS)
+    if any(draft.failed for draft in drafts):
+        raise NotFiniteError("the adapter's outputs are not finite numbers")
+    return [text_answer(task, backbone, draft) for draft in drafts]
+
+
+def _judge_closed(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
+) -> dict[str, float]:
+    tree = grow_tree(task, backbone)
+    assert tree is not None, "a closed task has targets"
+    rows = [Row(encode_input(backbone, task, example.input), resident, tree=tree) for example in examples]
+    scores = torch.stack(score_rows(backbone, rows))  # [rows, targets]
+    gold = torch.tensor(gold_targets(task, examples))
+    found = scores.argmax(-1)
+    if task.decoding is not None and task.decoding.answer == "generate":
+        places = {target: index for index, target in enumerate(task.targets)}
+        found = torch.tensor([places.get(answer.text.strip(), -1) for answer in write(backbone, task, rows)])
+    loss = _loss([tree] * len(rows), list(scores.gather(1, gold[:, None])), gold[:, None].tolist())
+    return _closed_metrics(task, found, gold, examples) | {"loss": loss}
+
+
+def _closed_metrics(task: TaskSpec, found: Tensor, gold: Tensor, examples: Sequence[Example]) -> dict[str, float]:
+    if task.type == "classification":
+        return metrics.classification(found.numpy(), gold.numpy(), len(task.labels))
+    numbers = [float(task.targets[index]) if index >= 0 else _NO_NUMBER for index in found.tolist()]
+    return metrics.regression(np.array(numbers), np.array(Labels(task.type, task.labels).numbers(examples)))
+
+
+def _judge_texts(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
+) -> dict[str, float]:
+    from peltier_training.text_metrics import compute_texts  # its libraries take two seconds to import
+
+    questions: dict[Input, list[str]] = {}
+    for example, text in zip(examples, gold_texts(task, examples), strict=True):
+        questions.setdefault(example.input, []).append(text)
+    trees = [_reference_tree(backbone, task, texts) for texts in questions.values()]
+    encoded = [encode_input(backbone, task, question) for question in questions]
+    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    scores = score_rows(backbone, rows)
+    texts = [answer.text for answer in write(backbone, task, rows)]
+    loss = _loss(trees, scores, [range(tree.num_labels) for tree in trees])
+    return compute_texts(texts, list(questions.values())) | {"loss": loss}
+
+
+def _reference_tree(backbone: Backbone, task: TaskSpec, texts: Sequence[str]) -> LabelTree:
+    config = backbone.t5.config
+    return create_tree(config.start_token_id, config.eos_token_id, [target_ids(backbone, task, text) for text in texts])
+
+
+def _loss(trees: Sequence[LabelTree], scores: Sequence[Tensor], chosen: Sequence[Sequence[int]]) -> float:
+    """Minus the sum of `scores`, the log-likelihoods of the `chosen` strings of each tree, over their tokens."""
+    tokens = sum(len(tree.paths[index]) for tree, own in zip(trees, chosen, strict=True) for index in own)
+    return -sum(float(score.sum()) for score in scores) / tokens
