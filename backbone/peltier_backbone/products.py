@@ -18,9 +18,12 @@ class Attended(NamedTuple):
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, total: bool) -> Attended:
     """softmax(query keys^T + bias) values, unscaled as T5 is; `bias` is broadcast to [..., queries, keys]."""
-    logits = torch.matmul(query, keys.transpose(-1, -2))
-    if bias is not None:
-        logits.add_(bias)
+    transposed = keys.transpose(-1, -2)
+    if bias is not None and query.dim() == 3:
+        logits = torch.baddbmm(bias, query, transposed)
+    else:
+        logits = torch.matmul(query, transposed)
+        logits = logits if bias is None else logits.add_(bias)
     weights = logits.softmax(-1, dtype=torch.float32).to(values.dtype)
     return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if total else None)
 

@@ -29,13 +29,15 @@ class StepView:
         row_of = {slot: row for row, slot in enumerate(slots)}
         rows = [row_of.get(slot, 0) for slot in range(num_slots)]
         self._rows = None if rows == list(range(len(slots))) else torch.tensor(rows, device=device)
-        self._bias = _own_bias(lengths, self._width, bias)
-        self._memory_bias = _memory_bias(memory_lengths, self._memory_width, bias)
+        kept = cache.own.data.dtype
+        self._bias = _own_bias(lengths, self._width, bias).to(kept)
+        self._memory_bias = _memory_bias(memory_lengths, self._memory_width, bias, kept)
 
     def own(self, layer: int, qkv: Tensor, total: bool) -> Attended:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
-        store[:, self._slots, :, self._places] = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
+        keys_values = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
+        store[:, self._slots, :, self._places] = keys_values.to(store.dtype)
         return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, total)
 
     def cross(self, layer: int, query: Tensor, total: bool) -> Attended:
@@ -47,8 +49,9 @@ class StepView:
         ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]
         heads, head_size = keys_values.shape[2], keys_values.shape[4]
         keys, values = keys_values[:, : len(ordered)].flatten(1, 2).unbind()  # [slots * heads, width, head size]
-        context, totals = attend(ordered.reshape(-1, 1, head_size), keys, values, bias, total=total)
-        context = context.view(len(ordered), -1)
+        queries = ordered.reshape(-1, 1, head_size).to(keys.dtype)
+        context, totals = attend(queries, keys, values, bias, total=total)
+        context = context.view(len(ordered), -1).to(query.dtype)
         totals = None if totals is None else totals.view(-1, heads)
         if self._rows is None:
             return Attended(context, totals)
@@ -65,11 +68,11 @@ def _own_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor:
     return table.transpose(1, 2).reshape(-1, 1, width)
 
 
-def _memory_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor | None:
+def _memory_bias(lengths: Sequence[int], width: int, bias: RelativeBias, dtype: torch.dtype) -> Tensor | None:
     """-inf where a slot's memory has ended, [slots * heads, 1, width]; None where all are equally long."""
     if all(length == width for length in lengths):
         return None
     heads, device = bias.line.shape[1], bias.line.device
     ended = torch.arange(width, device=device) >= torch.tensor(lengths, device=device).clamp(min=1)[:, None]
-    mask = torch.zeros(ended.shape, dtype=bias.line.dtype, device=device).masked_fill_(ended, -math.inf)
+    mask = torch.zeros(ended.shape, dtype=dtype, device=device).masked_fill_(ended, -math.inf)
     return mask[:, None].expand(-1, heads, -1).reshape(-1, 1, width)

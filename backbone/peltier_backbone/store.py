@@ -32,6 +32,11 @@ class Store:
         self.data = data
         self.lengths += [0] * (new_slots - old_slots)
 
+    def release(self) -> None:
+        """Give all memory back; nothing may be held any more."""
+        self.data = self.data[:, :, :0, :, :0].clone()
+        self.lengths = []
+
     def clear(self, slots: Sequence[int], start: int = 0) -> None:
         """Zero `slots` from token `start` on: what a former row left there is no part of the next one's products."""
         self.data[:, :, list(slots), :, start:] = 0

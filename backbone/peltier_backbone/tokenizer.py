@@ -1,6 +1,7 @@
 """Text to token ids, without padding."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from tokenizers import Tokenizer as FastTokenizer
@@ -64,6 +65,12 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     if not any((directory / name).is_file() for name in _FILES):
         # transformers would make up an empty vocabulary here
         raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_FILES)}")
+    if not any((directory / name).is_file() for name in _FILES[:-1]) and find_spec("sentencepiece") is None:
+        # transformers would ask for another package
+        raise BackboneError(
+            f"{directory} has no readable tokenizer: spiece.model alone needs the package sentencepiece, which is not "
+            "installed; transformers saves the same tokenizer as tokenizer.json"
+        )
     try:
         if path.is_file():
             return Tokenizer(FastTokenizer.from_file(str(path)))
