@@ -14,7 +14,7 @@ from peltier_server.errors import install_handlers
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
-from peltier_server.routes import adapters, operations, predict
+from peltier_server.routes import adapters, openai, operations, predict
 from peltier_server.service import Service
 from peltier_server.settings import Settings
 
@@ -53,6 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Observer, metrics=metrics)
     closed = [_BEARER]
     app.include_router(predict.router, dependencies=closed, max_body_size=settings.max_body_bytes)
+    app.include_router(openai.router, dependencies=closed, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.router, dependencies=closed, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.uploads, dependencies=closed, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
     app.include_router(operations.router, dependencies=closed, max_body_size=settings.max_body_bytes)

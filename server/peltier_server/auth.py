@@ -28,7 +28,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         error = Unauthorized("this server wants its API key in the header 'authorization: Bearer <key>'")
-        await error_response(error)(scope, receive, send)
+        await error_response(error, scope["path"])(scope, receive, send)
 
     def _admits(self, headers: Headers) -> bool:
         if self._admin_key is None:

@@ -21,6 +21,8 @@ def serve(  # noqa: PLR0913 - one flag each
     threads: Annotated[int | None, typer.Option(help="CPU threads of the backbone; default all.")] = None,
     max_batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one batch at most.")] = None,
     max_queue_tokens: Annotated[int | None, typer.Option(help="Tokens that may wait at most.")] = None,
+    max_decode_rows: Annotated[int | None, typer.Option(help="Texts that are generated at once at most.")] = None,
+    max_new_tokens: Annotated[int | None, typer.Option(help="Tokens of a generated text at most.")] = None,
     device_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters on the device at most.")] = None,
     host_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters in memory at most.")] = None,
     drain_seconds: Annotated[float | None, typer.Option(help="How long a stop waits for accepted requests.")] = None,

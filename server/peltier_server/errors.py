@@ -1,7 +1,7 @@
 """Whatever is raised, as the one body that the contract promises."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -21,8 +21,11 @@ from peltier_client.errors import (
     ServerError,
     TooLarge,
 )
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+
+from peltier_server.openai_protocol import OpenAIErrorBody, openai_error, openai_status, speaks_openai
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +47,16 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(ClientGone, _hang_up)
 
 
-def error_response(error: PeltierError, headers: Mapping[str, str] | None = None) -> Response:
-    """The HTTP answer that `error` stands for."""
+def error_response(error: PeltierError, path: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP answer that `error` stands for at the address `path`, in the shape that is spoken there."""
     extra = dict(headers or {})
     if error.retry_after is not None:
         # The header has whole seconds, and 0 would mean at once.
         extra["retry-after"] = str(max(1, round(error.retry_after)))
     if error.status == HTTPStatus.UNAUTHORIZED:
         extra["www-authenticate"] = "Bearer"
+    if speaks_openai(path):
+        return JSONResponse(openai_error(error).model_dump(), openai_status(error), extra)
     return JSONResponse(error.body().model_dump(), error.status, extra)
 
 
@@ -74,10 +79,21 @@ def to_wire(error: Exception) -> PeltierError:
 
 def describe_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route that may answer with `errors`, for OpenAPI."""
+    return _describe([(error.status, error) for error in errors], ErrorBody)
+
+
+def describe_openai_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
+    """`describe_errors` for a route that speaks OpenAI's shapes."""
+    return _describe([(openai_status(error), error) for error in errors], OpenAIErrorBody)
+
+
+def _describe(
+    errors: Sequence[tuple[int, type[PeltierError]]], model: type[BaseModel]
+) -> dict[int | str, dict[str, Any]]:
     described: dict[int | str, dict[str, Any]] = {}
-    every: tuple[type[PeltierError], ...] = (BadRequest, *errors)
-    for error in every:
-        known = described.setdefault(error.status, {"model": ErrorBody, "description": ""})
+    unreadable: tuple[int, type[PeltierError]] = (BadRequest.status, BadRequest)
+    for status, error in (unreadable, *errors):
+        known = described.setdefault(status, {"model": model, "description": ""})
         known["description"] += f"{' · ' if known['description'] else ''}`{error.code}`: {error.__doc__}"
     return described
 
@@ -88,7 +104,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     wire = to_wire(error)
     if isinstance(wire, ServerError):
         logger.error("request %s failed", request.state.request_id, exc_info=error)
-    return error_response(wire)
+    return error_response(wire, request.url.path)
 
 
 def _method_not_allowed(request: Request) -> Response:
@@ -97,7 +113,7 @@ def _method_not_allowed(request: Request) -> Response:
     routes = request.app.routes
     allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
     error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
-    return error_response(error, {"allow": allowed})
+    return error_response(error, request.url.path, {"allow": allowed})
 
 
 async def _hang_up(request: Request, error: Exception) -> Response:

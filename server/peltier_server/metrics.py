@@ -1,11 +1,11 @@
 """What Prometheus scrapes. Names carry their units; every app counts for itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
-from peltier_server.batcher import Batch
+from peltier_server.batch import Batch
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -25,6 +25,9 @@ class Metrics:
         self.batch_rows = _histogram("batch_rows", "Rows of a batch", _ROWS, registry)
         self.batch_tokens = _histogram("batch_tokens", "Tokens of a batch", _TOKENS, registry)
         self.batch_adapters = _histogram("batch_adapters", "Distinct adapters of a batch", _ROWS, registry)
+        self.generated_tokens = Counter("peltier_generated_tokens", "Tokens of generated texts", registry=registry)
+        self.decode_step_seconds = _histogram("decode_step_seconds", "One step of all texts", _SECONDS, registry)
+        self.decode_rows = Gauge("peltier_decode_rows", "Rows that are being decoded", registry=registry)
         self.load_seconds = Histogram(
             "peltier_adapter_load_seconds",
             "From the tier named to the device",
@@ -50,8 +53,17 @@ class Metrics:
         self.batch_rows.observe(len(batch.tickets))
         self.batch_tokens.observe(batch.tokens)
         self.batch_adapters.observe(batch.num_adapters)
-        for ticket in batch.tickets:
-            self.queue_seconds.observe(batch.started_at - ticket.queued_at)
+        self.observe_waits(batch.started_at - ticket.queued_at for ticket in batch.tickets)
+
+    def observe_waits(self, seconds: Iterable[float]) -> None:
+        """Rows or texts have waited so long for their first computation."""
+        for one in seconds:
+            self.queue_seconds.observe(one)
+
+    def observe_step(self, seconds: float, num_texts: int) -> None:
+        """Each of so many texts has gained a token."""
+        self.decode_step_seconds.observe(seconds)
+        self.generated_tokens.inc(num_texts)
 
     def follow_queue(self, tenant: str, tokens: Callable[[], float]) -> None:
         """Ask `tokens` at every scrape."""

@@ -78,7 +78,6 @@ class _Answer:
         """Answers with `error`, unless an answer has begun: then it breaks off, so that nobody takes it for whole."""
         if self._started:
             raise RuntimeError(f"request {self._request_id} failed in the middle of its answer: {error}")
-        self.status = error.status
         await self._answer(error)
 
     async def _replace_refused_body(self) -> None:
@@ -87,5 +86,6 @@ class _Answer:
         await self._answer(TooLarge("the request body is larger than this server accepts"))
 
     async def _answer(self, error: PeltierError) -> None:
-        response = error_response(error, {"x-request-id": self._request_id})
+        response = error_response(error, self._scope["path"], {"x-request-id": self._request_id})
+        self.status = response.status_code
         await response(self._scope, self._receive, self._send)

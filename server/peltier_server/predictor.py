@@ -5,35 +5,31 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
-from peltier_adapters.answers import answer
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
-from peltier_adapters.batch import Row, RowOutput, encode_input
 from peltier_adapters.blobs import BlobNotFound
 from peltier_adapters.errors import AdapterError, InputError
-from peltier_adapters.manifest import TaskSpec
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput
-from peltier_client.protocol import (
-    AnyPrediction,
-    BatchInfo,
-    ClassificationPrediction,
-    Input,
-    MultilabelPrediction,
-    Parameters,
-    PredictResponse,
-    RegressionPrediction,
-    TaskReference,
-    Timings,
-    Usage,
-)
+from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
-from peltier_server.batcher import Batcher, Outcome
+from peltier_server.batcher import Batcher
 from peltier_server.catalog import Catalog, Entry
-from peltier_server.slots import Lease, Slots, Tier
+from peltier_server.decoding import check_stream, choose_decoding, draws
+from peltier_server.prediction import Opening, Prediction
+from peltier_server.response import create_timings, create_usage, read_answers
+from peltier_server.slots import Slots
+from peltier_server.text_stream import TextStream
+from peltier_server.ticket import Outcome
 
 # Below these, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 4096
@@ -42,34 +38,40 @@ _NUM_WORKERS = 2
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The body of an answer, and the tier in which its adapter was found."""
+class Limits:
+    """Of one request: inputs, and new tokens for each of them."""
 
-    response: PredictResponse
-    tier: Tier
+    max_inputs: int
+    max_new_tokens: int
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked, and until when in seconds of `time.monotonic`."""
+    """What is asked, until when in seconds of `time.monotonic`, and who watches the text being written."""
 
     reference: TaskReference
     inputs: tuple[Input, ...]
     parameters: Parameters
-    deadline: float
+    deadline: float = math.inf
+    stream: TextStream | None = None
 
 
 class Predictor:
     """Answers inputs with the adapter that a task names. Every failure is a `PeltierError`."""
 
     def __init__(
-        self, backbone: Backbone, catalog: Catalog, slots: Slots[Artifact, Resident], batcher: Batcher, max_inputs: int
+        self,
+        backbone: Backbone,
+        catalog: Catalog,
+        slots: Slots[Artifact, Resident],
+        batcher: Batcher,
+        limits: Limits,
     ) -> None:
         self._backbone = backbone
         self._catalog = catalog
         self._slots = slots
         self._batcher = batcher
-        self._max_inputs = max_inputs
+        self._limits = limits
         # Of its own, so that megabytes of text never keep an adapter from loading.
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="tokenizer")
 
@@ -80,26 +82,44 @@ class Predictor:
     async def predict(self, task: str, inputs: Sequence[Input], parameters: Parameters) -> Prediction:
         """One prediction per input, in order, by the version that `task` refers to when the request arrives."""
         self.check_count(len(inputs), "inputs")
-        reference = TaskReference.parse(task)
-        entry = self._catalog.resolve(reference)
-        timeout = math.inf if parameters.timeout_ms is None else parameters.timeout_ms / 1000
+        return await self._in_time(_Request(TaskReference.parse(task), tuple(inputs), parameters))
+
+    def stream(self, task: str, text: Input, parameters: Parameters) -> TextStream:
+        """The answer to one input while it is being written."""
+        stream = TextStream(self._backbone.tokenizer)
+        request = _Request(TaskReference.parse(task), (text,), parameters, stream=stream)
+        stream.start(self._in_time(request))
+        return stream
+
+    def max_new_tokens(self, task: str) -> int:
+        """How long a text that answers `task` may be; raises `InvalidInput` where the answer is no text."""
+        spec = self._catalog.resolve(TaskReference.parse(task)).manifest.task.decoding
+        if spec is None:
+            raise InvalidInput(f"task {task!r} does not generate texts; its answers are at /v1/tasks/{task}/predict")
+        return min(spec.max_new_tokens, self._limits.max_new_tokens)
+
+    def check_count(self, count: int, what: str) -> None:
+        """Raises `InvalidInput` where one request brings more than is allowed."""
+        if count > self._limits.max_inputs:
+            raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
+
+    async def _in_time(self, request: _Request) -> Prediction:
+        entry = self._catalog.resolve(request.reference)
+        timeout_ms = request.parameters.timeout_ms
+        seconds = None if timeout_ms is None else timeout_ms / 1000
+        if seconds is not None:
+            request = replace(request, deadline=time.monotonic() + seconds)
         # The batcher keeps the deadline for rows that wait; this clock also runs during loads and batches.
-        clock = asyncio.timeout(None if parameters.timeout_ms is None else timeout)
+        clock = asyncio.timeout(seconds)
         try:
             async with clock:
-                request = _Request(reference, tuple(inputs), parameters, time.monotonic() + timeout)
                 return await self._predict_live(entry, request)
         except TimeoutError:
             if not clock.expired():
                 raise
-            raise DeadlinePassed(f"no answer within timeout_ms = {parameters.timeout_ms}") from None
+            raise DeadlinePassed(f"no answer within timeout_ms = {timeout_ms}") from None
 
-    def check_count(self, count: int, what: str) -> None:
-        """Raises `InvalidInput` where one request brings more than is allowed."""
-        if count > self._max_inputs:
-            raise InvalidInput(f"the request has {count} {what}; at most {self._max_inputs} are allowed")
-
-    async def _predict_live(self, entry: Entry, request: "_Request") -> Prediction:
+    async def _predict_live(self, entry: Entry, request: _Request) -> Prediction:
         while True:
             try:
                 return await self._predict_with(entry, request)
@@ -112,34 +132,53 @@ class Predictor:
             except AdapterError as error:
                 raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
 
-    async def _predict_with(self, entry: Entry, request: "_Request") -> Prediction:
+    async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
         started = time.monotonic()
         task, parameters = entry.manifest.task, request.parameters
+        decoding = choose_decoding(task, parameters, max_new_tokens=self._limits.max_new_tokens)
+        if request.stream is not None:
+            check_stream(decoding)
         encoded = await self._encode(task, request.inputs, truncate=parameters.truncate)
+        num_tokens = sum(map(len, encoded))
         async with self._slots.lease(entry.digest) as lease:
+            if request.stream is not None:
+                request.stream.open(Opening(entry.reference(), lease.tier, num_tokens))
             rows = [Row(one, lease.resident) for one in encoded]
-            outcomes = await self._batcher.compute(
-                rows, deadline=request.deadline, record_gates=parameters.return_gates
-            )
-        outputs = [outcome.output for outcome in outcomes]
-        predictions = await _answer(task, outputs, parameters)
+            outcomes = await self._compute(rows, decoding, request)
         last = max(outcomes, key=lambda outcome: outcome.queue_seconds)
         response = PredictResponse(
             task=entry.version.name,
             adapter=entry.reference(),
-            predictions=predictions,
-            usage=Usage(tokens=sum(map(len, encoded))),
-            timings_ms=_timings(lease, last, time.monotonic() - started),
+            predictions=await self._read(task, outcomes, parameters),
+            usage=create_usage(num_tokens, outcomes),
+            timings_ms=create_timings(lease, last, time.monotonic() - started),
             batch=BatchInfo(rows=last.batch_rows, adapters=last.batch_adapters),
         )
         return Prediction(response, lease.tier)
 
+    async def _compute(
+        self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
+    ) -> Sequence[Outcome[Any]]:
+        parameters, deadline = request.parameters, request.deadline
+        if decoding is None:
+            return await self._batcher.compute(rows, deadline=deadline, record_gates=parameters.return_gates)
+        listener = None if request.stream is None else request.stream.hear
+        return await self._batcher.write(
+            rows, draws(decoding, parameters, len(rows)), deadline=deadline, listener=listener
+        )
+
     async def _encode(self, task: TaskSpec, inputs: Sequence[Input], *, truncate: bool) -> list[Encoded]:
         chars = sum(len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in inputs)
+        work = partial(_encode_all, self._backbone, task, inputs, truncate)
         if chars <= _CHARS_ON_THE_LOOP:
-            return _encode_all(self._backbone, task, inputs, truncate)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, _encode_all, self._backbone, task, inputs, truncate)
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
+
+    async def _read(
+        self, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters
+    ) -> list[AnyPrediction]:
+        work = partial(read_answers, self._backbone, task, outcomes, parameters)
+        return work() if len(outcomes) <= _ANSWERS_ON_THE_LOOP else await asyncio.to_thread(work)
 
 
 def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], truncate: bool) -> list[Encoded]:
@@ -153,34 +192,6 @@ def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], tru
         more = f" (and {len(reasons) - 1} more inputs)" if len(reasons) > 1 else ""
         raise InvalidInput(f"{reasons[0]}{more}", reasons)
     return encoded
-
-
-async def _answer(task: TaskSpec, outputs: Sequence[RowOutput], parameters: Parameters) -> list[AnyPrediction]:
-    if len(outputs) <= _ANSWERS_ON_THE_LOOP:
-        return _answer_all(task, outputs, parameters)
-    return await asyncio.to_thread(_answer_all, task, outputs, parameters)
-
-
-def _answer_all(task: TaskSpec, outputs: Sequence[RowOutput], parameters: Parameters) -> list[AnyPrediction]:
-    return [_answer_one(task, output, parameters) for output in outputs]
-
-
-def _answer_one(task: TaskSpec, output: RowOutput, parameters: Parameters) -> AnyPrediction:
-    found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
-    gates = output.gates if parameters.return_gates else None
-    if found.value is not None:
-        return RegressionPrediction(value=found.value, gates=gates)
-    if found.labels is not None:
-        return MultilabelPrediction(labels=list(found.labels), scores=found.scores, gates=gates)
-    assert found.label is not None
-    assert found.score is not None
-    return ClassificationPrediction(label=found.label, score=found.score, scores=found.scores, gates=gates)
-
-
-def _timings(lease: Lease[Resident], last: Outcome, total_seconds: float) -> Timings:
-    seconds = (last.queue_seconds, lease.load_seconds, last.compute_seconds, total_seconds)
-    queue, load, compute, total = (round(1000 * value, 3) for value in seconds)
-    return Timings(queue=queue, load=load, compute=compute, total=total)
 
 
 def _named(entry: Entry) -> str:

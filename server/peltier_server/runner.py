@@ -9,23 +9,30 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import torch
-from peltier_adapters.batch import Row, RowOutput, forward
+from peltier_adapters.batch import forward
+from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
-from peltier_server.batcher import Batch, Batcher
+from peltier_server.batch import Batch
+from peltier_server.batcher import Batcher
+from peltier_server.decoder import Decoder
 from peltier_server.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
 
 class Runner:
-    """Computes batch after batch. A batch that fails is tried again row by row, so a bad row fails alone."""
+    """Computes batch after batch, and between two of them one step of every text that is being written.
+
+    A batch that fails is tried again row by row, so a bad row fails alone.
+    """
 
     def __init__(self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int) -> None:
         self._backbone = backbone
         self._batcher = batcher
         self._metrics = metrics
+        self._decoder = Decoder(backbone, metrics)
         self._num_threads = num_threads
         self._errands: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
         # A daemon, so that a batch which never ends cannot keep a drained process alive.
@@ -40,7 +47,7 @@ class Runner:
         self._thread.join(timeout_seconds)
 
     async def between_batches(self, errand: Callable[[], None]) -> None:
-        """Runs a short `errand` in the runner's thread at a moment when no batch is being computed."""
+        """Runs a short `errand` in the runner's thread at a moment when no batch and no step is being computed."""
         done = asyncio.get_running_loop().create_future()
         self._errands.append((errand, done))
         self._batcher.wake()
@@ -60,9 +67,10 @@ class Runner:
 
     def _loop(self) -> None:
         torch.set_num_threads(self._num_threads)
-        while (batch := self._batcher.next()) is not None:
-            outputs = self.run(batch)
-            batch.resolve(outputs)
+        while (batch := self._batcher.next(live_rows=self._decoder.num_rows)) is not None:
+            batch.resolve(self.run(batch))
+            self._decoder.join(batch.drafts)
+            self._decoder.step()
             self._run_errands()
         self._run_errands()
 

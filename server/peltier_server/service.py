@@ -15,7 +15,7 @@ from peltier_server.catalog import TENANT, Catalog
 from peltier_server.examples import publish_examples
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
-from peltier_server.predictor import Predictor
+from peltier_server.predictor import Limits, Predictor
 from peltier_server.publisher import Publisher, Store
 from peltier_server.runner import Runner
 from peltier_server.settings import Settings
@@ -40,13 +40,15 @@ class Service:
             max_batch_tokens=settings.max_batch_tokens,
             max_batch_rows=settings.max_batch_rows,
             max_queue_tokens=settings.max_queue_tokens,
+            max_decode_rows=settings.max_decode_rows,
         )
         metrics.follow_queue(TENANT, lambda: self.batcher.queued_tokens)
         self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
-        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, settings.max_inputs)
+        limits = Limits(settings.max_inputs, settings.max_new_tokens)
+        self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
 
     @classmethod

@@ -52,6 +52,8 @@ class Settings(BaseSettings):
     max_batch_tokens: Count = 4096
     max_batch_rows: Count = 128
     max_queue_tokens: Count = 262_144
+    max_decode_rows: Count = 64
+    max_new_tokens: Count = 1024
     max_inputs: Count = 1024
     max_body_bytes: Count = 2 * _MIB
     max_artifact_bytes: Count = 64 * _MIB

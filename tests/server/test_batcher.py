@@ -7,21 +7,28 @@ import threading
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peltier_adapters.batch import Row
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
-from peltier_server.batcher import Batch, Batcher, Ticket
+from peltier_server.batch import Batch
+from peltier_server.batcher import Batcher
+from peltier_server.ticket import Ticket
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
-def make_ticket(tokens: int, deadline: float = math.inf) -> Ticket:
+def make_ticket(tokens: int, deadline: float = math.inf, decoding: Decoding | None = None) -> Ticket:
     row = Row(Encoded((0,) * tokens, (0,) * tokens))
-    return Ticket(row, asyncio.get_running_loop().create_future(), deadline)
+    return Ticket(row, asyncio.get_running_loop().create_future(), deadline, decoding=decoding)
 
 
-def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000) -> Batcher:
-    return Batcher(max_batch_tokens=tokens, max_batch_rows=rows, max_queue_tokens=queue)
+def make_draft(tokens: int, *, beams: int = 1, new_tokens: int = 5) -> Ticket:
+    return make_ticket(tokens, decoding=Decoding(new_tokens, num_beams=beams))
+
+
+def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000, decode_rows: int = 4) -> Batcher:
+    return Batcher(max_batch_tokens=tokens, max_batch_rows=rows, max_queue_tokens=queue, max_decode_rows=decode_rows)
 
 
 def drain(batcher: Batcher) -> list[Batch]:
@@ -84,7 +91,7 @@ async def test_a_full_queue_takes_nothing_of_a_request() -> None:
 
 async def test_what_can_never_fit_is_too_large() -> None:
     """Coming back later would not help, so it is not told to."""
-    with pytest.raises(TooLarge, match="the inputs have 11 tokens; at most 10 may wait"):
+    with pytest.raises(TooLarge, match="the request costs 11 tokens; at most 10 may wait"):
         make_batcher(queue=10).put([make_ticket(11)])
 
 
@@ -120,6 +127,72 @@ async def test_waking_gives_an_empty_batch() -> None:
     assert batcher.next().tickets == ()
 
 
+@given(
+    tickets=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=30),
+    live=st.lists(st.integers(0, 6), max_size=40),
+)
+@settings(max_examples=100, deadline=None)
+async def test_drafts_leave_as_there_is_room(tickets: list[tuple[int, int]], live: list[int]) -> None:
+    """Rows and drafts in their own order, drafts never beside more rows than allowed; a large one goes alone."""
+    batcher = make_batcher(decode_rows=3)
+    put = [make_draft(tokens, beams=beams) if beams else make_ticket(tokens) for tokens, beams in tickets]
+    for ticket in put:
+        batcher.put([ticket])
+    batcher.close()
+    taken: list[Ticket] = []
+    for live_rows in [*live, *([0] * len(put))]:
+        batch = batcher.next(live_rows=live_rows)
+        if batch is None:
+            break
+        rows = live_rows + sum(ticket.num_rows for ticket in batch.drafts)
+        assert not batch.drafts or rows <= 3 or (live_rows == 0 and len(batch.drafts) == 1)
+        taken += [*batch.tickets, *batch.drafts]
+    assert batcher.next() is None
+    for kind in (True, False):
+        assert [one for one in taken if bool(one.decoding) is kind] == [
+            one for one in put if bool(one.decoding) is kind
+        ]
+    assert batcher.queued_tokens == 0
+
+
+async def test_neither_kind_holds_up_the_other() -> None:
+    """Drafts that wait for room leave rows alone, and the other way round."""
+    batcher = make_batcher(tokens=10, decode_rows=2)
+    drafts, rows = [make_draft(3) for _ in range(4)], [make_ticket(8) for _ in range(2)]
+    batcher.put([*drafts, *rows])
+    first, second = batcher.next(), batcher.next(live_rows=2)
+    assert (first.drafts, first.tickets) == (tuple(drafts[:2]), (rows[0],))
+    assert (second.drafts, second.tickets) == ((), (rows[1],))
+
+
+async def test_next_does_not_wait_while_texts_are_written() -> None:
+    """Their next step is due, whether or not anything waits, also when the queue is closed."""
+    batcher = make_batcher()
+    assert batcher.next(live_rows=1).tickets == ()
+    batcher.close()
+    assert batcher.next(live_rows=1).drafts == ()
+    assert batcher.next() is None
+
+
+async def test_a_draft_costs_what_it_may_write() -> None:
+    """Its input, and every new token of every beam."""
+    batcher = make_batcher()
+    batcher.put([make_draft(7, beams=3, new_tokens=10)])
+    assert batcher.queued_tokens == 7 + 3 * 10
+
+
+async def test_those_who_gave_up_take_no_room() -> None:
+    """Also where they stand behind others that wait for long."""
+    batcher = make_batcher(queue=20)
+    gone = make_ticket(15)
+    batcher.put([make_ticket(5), gone])
+    with pytest.raises(QueueFull):
+        batcher.put([make_ticket(1)])
+    gone.future.cancel()
+    batcher.put([make_ticket(15)])
+    assert batcher.queued_tokens == 20
+
+
 async def test_an_error_names_the_inputs_it_belongs_to() -> None:
     """A request learns of all of its rows that failed, once every row has an end."""
     batcher = make_batcher(rows=3)
@@ -134,6 +207,6 @@ async def test_an_error_names_the_inputs_it_belongs_to() -> None:
 
 def _output() -> object:
     import torch
-    from peltier_adapters.batch import RowOutput
+    from peltier_adapters.row import RowOutput
 
     return RowOutput(torch.zeros(2))

@@ -11,7 +11,7 @@ from peltier_server.errors import describe_errors, error_response, to_wire
 @pytest.mark.parametrize("cls", [cls for cls in error_classes() if cls.status])
 def test_every_error_keeps_its_code_and_status(cls: type[PeltierError]) -> None:
     """One handler serves the whole tree."""
-    answer = error_response(to_wire(cls("a sentence", ["a reason"])))
+    answer = error_response(to_wire(cls("a sentence", ["a reason"])), "/v1/predict")
     assert answer.status_code == cls.status
     assert answer.body == (b'{"error":{"code":"%s","message":"a sentence","details":["a reason"]}}' % cls.code.encode())
 
@@ -41,8 +41,8 @@ def test_every_reason_of_a_refused_artifact_is_sent() -> None:
 
 def test_headers_that_errors_carry() -> None:
     """`Retry-After` in whole seconds, never 0; and how to authenticate."""
-    assert error_response(QueueFull("full", retry_after=0.2)).headers["retry-after"] == "1"
-    assert error_response(Unauthorized("who?")).headers["www-authenticate"] == "Bearer"
+    assert error_response(QueueFull("full", retry_after=0.2), "/v1/predict").headers["retry-after"] == "1"
+    assert error_response(Unauthorized("who?"), "/v1/predict").headers["www-authenticate"] == "Bearer"
 
 
 def test_a_value_that_breaks_a_rule_is_shown() -> None:

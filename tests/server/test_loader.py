@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from peltier_adapters.batch import Row, RowOutput, encode_input, forward
+from peltier_adapters.batch import forward
 from peltier_adapters.blobs import BlobNotFound, Blobs
 from peltier_adapters.errors import ArtifactError
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from peltier_server import runner as runner_module
 from peltier_server.batcher import Batcher
@@ -20,7 +22,7 @@ from peltier_server.runner import Runner
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000)
+    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=4)
 
 
 @pytest.fixture

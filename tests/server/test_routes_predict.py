@@ -2,12 +2,16 @@
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable
 
 import httpx2
 import pytest
 from peltier_adapters.artifact import read_artifact
+from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from peltier_server.ticket import Ticket
 
 from tests.server.conftest import Running, until
 
@@ -33,7 +37,7 @@ async def loaded(running: Running, artifacts: list[bytes]) -> Running:
 
 
 def num_waiting(running: Running) -> int:
-    return len(running.service.batcher._waiting)
+    return len(running.service.batcher._rows)
 
 
 async def test_the_body_is_the_contracts(loaded: Running) -> None:
@@ -213,9 +217,10 @@ async def test_a_full_queue_says_when_to_come_back(
     async with serve(max_queue_tokens=60) as running:
         await running.upload(make_artifact(bert, name="a"))
         batcher = running.service.batcher
-        batcher._queued_tokens += 50  # as if another request waited
+        other = Ticket(Row(Encoded((0,) * 50, (0,) * 50)), asyncio.get_running_loop().create_future(), math.inf)
+        batcher._rows.put(other)  # without waking the runner
         full = await running.predict("a", "the plot was not very good , and the actor is dull")
-        batcher._queued_tokens -= 50
+        other.future.cancel()
         never = await running.predict("a", ["the plot was not very good"] * 10)
     assert (full.status_code, full.json()["error"]["code"], full.headers["retry-after"]) == (503, "queue_full", "1")
     assert (never.status_code, never.json()["error"]["code"]) == (413, "too_large")

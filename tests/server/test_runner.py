@@ -8,7 +8,9 @@ import pytest
 import torch
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
-from peltier_adapters.batch import Row, RowOutput, encode_input, forward
+from peltier_adapters.batch import forward
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_server import runner as runner_module
@@ -19,7 +21,7 @@ from peltier_server.runner import Runner
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000)
+    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=4)
 
 
 @pytest.fixture

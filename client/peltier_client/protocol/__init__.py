@@ -4,10 +4,13 @@ from peltier_client.errors import ErrorBody, ErrorDetail
 from peltier_client.protocol.adapters import Adapter, AdapterPage, AdapterVersion, Digest, TaskSummary, VersionList
 from peltier_client.protocol.names import NAME_PATTERN, Name, TaskReference, check_name
 from peltier_client.protocol.predict import (
+    MAX_BEAMS,
+    MAX_TEMPERATURE,
     AdapterRef,
     AnyPrediction,
     BatchInfo,
     ClassificationPrediction,
+    FinishReason,
     Gates,
     Input,
     Inputs,
@@ -21,13 +24,20 @@ from peltier_client.protocol.predict import (
     PredictResponse,
     Provenance,
     RegressionPrediction,
+    Seed,
+    Temperature,
+    TextPiece,
+    TextPrediction,
     Timings,
+    TopP,
     Usage,
 )
 from peltier_client.protocol.service import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 __all__ = [
+    "MAX_BEAMS",
+    "MAX_TEMPERATURE",
     "NAME_PATTERN",
     "Adapter",
     "AdapterPage",
@@ -40,6 +50,7 @@ __all__ = [
     "Digest",
     "ErrorBody",
     "ErrorDetail",
+    "FinishReason",
     "Gates",
     "HealthResponse",
     "InfoResponse",
@@ -59,9 +70,14 @@ __all__ = [
     "RegressionPrediction",
     "RequestModel",
     "ResponseModel",
+    "Seed",
     "TaskReference",
     "TaskSummary",
+    "Temperature",
+    "TextPiece",
+    "TextPrediction",
     "Timings",
+    "TopP",
     "Usage",
     "VersionList",
     "check_name",

@@ -1,6 +1,6 @@
 """Predictions on the wire: what is asked, what is answered."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
@@ -26,6 +26,8 @@ def _is_none(value: object) -> bool:
 
 
 MAX_TIMEOUT_MS = 3_600_000
+MAX_BEAMS = 16
+MAX_TEMPERATURE = 2.0
 
 # The length rule makes pydantic read the text as UTF-8, which refuses the lone surrogates that JSON can spell.
 Text = Annotated[str, Field(min_length=0)]
@@ -39,23 +41,39 @@ Inputs = Annotated[
 # Per part of the adapter, one value per layer.
 Gates = dict[str, list[float]]
 OptionalGates = Annotated[Gates | None, Field(exclude_if=_is_none)]
+FinishReason = Literal["stop", "length"]
+
+Temperature = Annotated[float, Field(strict=True, ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)]
+TopP = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
+Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 
 
 class Parameters(RequestModel):
-    """How to answer. The defaults are what an absent key means."""
+    """How to answer. The defaults are what an absent key means; the last six are for tasks that generate text.
+
+    `answer` chooses for a T5 task with labels whether they are scored or a text is generated and read as a label.
+    Temperature 0 is greedy; above it tokens are drawn, from the likeliest with `top_p` together, repeatably by `seed`.
+    """
 
     top_k: Annotated[StrictInt, Field(ge=1)] | None = None
     raw_scores: StrictBool = False
     truncate: StrictBool = True
     return_gates: StrictBool = False
     timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+    answer: Literal["score", "generate"] | None = None
+    max_new_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
+    num_beams: Annotated[StrictInt, Field(ge=1, le=MAX_BEAMS)] | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    seed: Seed | None = None
 
 
 class PredictRequest(RequestModel):
-    """One or many inputs for one task."""
+    """One or many inputs for one task; with `stream` one input, whose text is sent as it is written."""
 
     inputs: Inputs
     parameters: Parameters = Parameters()
+    stream: StrictBool = False
 
 
 class MixedItem(RequestModel):
@@ -96,7 +114,21 @@ class RegressionPrediction(ResponseModel):
     gates: OptionalGates = None
 
 
-AnyPrediction = ClassificationPrediction | MultilabelPrediction | RegressionPrediction
+class TextPrediction(ResponseModel):
+    """A generated text, and why it ends: at its end or at max_new_tokens.
+
+    `score` is the geometric mean of its tokens' probabilities (with raw_scores the sum of their logarithms). Where the
+    task has labels, `label` or `value` is what the text says, absent if it is none of them.
+    """
+
+    text: str
+    score: float
+    finish_reason: FinishReason
+    label: Annotated[str | None, Field(exclude_if=_is_none)] = None
+    value: Annotated[float | None, Field(exclude_if=_is_none)] = None
+
+
+AnyPrediction = ClassificationPrediction | MultilabelPrediction | RegressionPrediction | TextPrediction
 
 
 class AdapterRef(ResponseModel):
@@ -110,9 +142,10 @@ class AdapterRef(ResponseModel):
 
 
 class Usage(ResponseModel):
-    """What the request is accounted for."""
+    """What the request is accounted for: the tokens of its inputs, and of the texts generated where there are any."""
 
     tokens: int
+    completion_tokens: Annotated[int | None, Field(exclude_if=_is_none)] = None
 
 
 class Timings(ResponseModel):
@@ -145,6 +178,13 @@ class PredictResponse(Provenance):
     """One prediction per input, in the order asked."""
 
     predictions: list[AnyPrediction]
+
+
+class TextPiece(ResponseModel):
+    """What a streamed answer adds to the text of the input at `index`; the whole answer follows the last one."""
+
+    index: int
+    text: str
 
 
 class MixedPredictResponse(ResponseModel):

@@ -1,6 +1,6 @@
 """The server about itself: alive, ready, what it runs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,14 +19,22 @@ class ReadyResponse(ResponseModel):
     status: Literal["ready"] = "ready"
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class BackboneInfo(ResponseModel):
-    """The frozen model. `name` is what the operator asked for, `fingerprint` is what adapters are checked against."""
+    """The frozen model. `name` is what the operator asked for, `fingerprint` is what adapters are checked against.
+
+    `num_layers` are the encoder's; `num_decoder_layers` is there where the model generates text.
+    """
 
     name: str
     family: str
     fingerprint: str
     hidden_size: int
     num_layers: int
+    num_decoder_layers: Annotated[int | None, Field(exclude_if=_is_none)] = None
     num_heads: int
     max_length: int
     device: str

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
 from peltier_server.errors import ClientGone
 from peltier_server.lifecycle import Lifecycle
+from peltier_server.prediction import Opening
 from peltier_server.service import Service
 
 T = TypeVar("T")
@@ -43,6 +44,25 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
         raise ClientGone from None
     finally:
         watch.end()
+
+
+class Writing(Protocol):
+    """An answer that comes bit by bit."""
+
+    async def begin(self) -> Opening:
+        """Returns once there is something to say; raises what went wrong until then."""
+
+    def close(self) -> None:
+        """Ends it."""
+
+
+async def begin(request: Request, stream: Writing) -> Opening:
+    """Returns once `stream` has something to say: what keeps it from speaking at all is an ordinary error."""
+    try:
+        return await unless_gone(request, stream.begin())
+    except BaseException:
+        stream.close()
+        raise
 
 
 class _Watch:

@@ -5,6 +5,7 @@ from importlib.metadata import version as release_of
 
 from fastapi import APIRouter, Request, Response
 from peltier_adapters.manifest import Manifest
+from peltier_backbone.config import T5Config
 from peltier_backbone.load import DTYPES, Backbone
 from peltier_client.errors import Draining, NotReady, Unauthorized
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
@@ -17,6 +18,8 @@ _LIMITS = (
     "max_batch_tokens",
     "max_batch_rows",
     "max_queue_tokens",
+    "max_decode_rows",
+    "max_new_tokens",
     "max_inputs",
     "max_body_bytes",
     "max_artifact_bytes",
@@ -80,6 +83,7 @@ def _describe(backbone: Backbone) -> BackboneInfo:
         fingerprint=backbone.fingerprint,
         hidden_size=config.hidden_size,
         num_layers=config.num_layers,
+        num_decoder_layers=config.num_decoder_layers if isinstance(config, T5Config) else None,
         num_heads=config.num_heads,
         max_length=config.max_tokens,
         device=str(backbone.device),

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from peltier_client.errors import (
@@ -25,30 +27,48 @@ from peltier_client.protocol import (
     MixedPredictResponse,
     PredictRequest,
     PredictResponse,
+    TextPiece,
 )
 
 from peltier_server.errors import describe_errors
-from peltier_server.predictor import Prediction
-from peltier_server.routes.dependencies import Accepted, unless_gone
+from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
+from peltier_server.prediction import Opening, Prediction
+from peltier_server.routes.dependencies import Accepted, begin, unless_gone
 from peltier_server.service import Service
+from peltier_server.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
 
 _SHARED = (Unauthorized, TooLarge, InvalidInput, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, DeadlinePassed)
 
+_STREAMED: dict[str, Any] = {
+    "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+
 router = APIRouter(prefix="/v1", tags=["predict"])
 
 
-@router.post("/tasks/{task}/predict", responses=describe_errors(*_OF_ONE_TASK))
+@router.post(
+    "/tasks/{task}/predict",
+    response_model=PredictResponse,
+    responses={200: _STREAMED, **describe_errors(*_OF_ONE_TASK)},
+)
 async def predict(
     task: str, body: PredictRequest, request: Request, response: Response, service: Accepted
-) -> PredictResponse:
+) -> PredictResponse | Response:
     """Answer one or many inputs with one task's adapter: `name` for its newest version, `name@3` for version 3."""
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    prediction = await unless_gone(request, service.predictor.predict(task, inputs, body.parameters))
-    response.headers.update(_provenance(prediction))
-    return prediction.response
+    if not body.stream:
+        prediction = await unless_gone(request, service.predictor.predict(task, inputs, body.parameters))
+        response.headers.update(_provenance(prediction))
+        return prediction.response
+    if len(inputs) != 1:
+        raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
+    stream = service.predictor.stream(task, inputs[0], body.parameters)
+    opening = await begin(request, stream)
+    return EventResponse(until_error(_events(stream), _error_event), _early_provenance(opening, stream), stream.close)
 
 
 @router.post("/predict", responses=describe_errors(*_SHARED))
@@ -69,12 +89,34 @@ async def _result(service: Service, item: MixedItem) -> PredictResponse | ErrorB
         return ServerError("the server failed; its log has the reason").body()
 
 
+async def _events(stream: TextStream) -> AsyncIterator[bytes]:
+    async for piece in stream.pieces():
+        yield event(TextPiece(index=0, text=piece))
+    yield event(stream.prediction.response)
+    yield DONE
+
+
+def _error_event(error: PeltierError) -> bytes:
+    return event(error.body(), "error")
+
+
 def _provenance(prediction: Prediction) -> dict[str, str]:
     answer = prediction.response
+    who = Opening(answer.adapter, prediction.tier, answer.usage.tokens)
+    return _headers(who, answer.timings_ms.queue, answer.timings_ms.compute)
+
+
+def _early_provenance(opening: Opening, stream: TextStream) -> dict[str, str]:
+    if stream.first is None:
+        return _provenance(stream.prediction)
+    return _headers(opening, 1000 * stream.first.queue_seconds, 1000 * stream.first.compute_seconds)
+
+
+def _headers(opening: Opening, queue_ms: float, compute_ms: float) -> dict[str, str]:
     return {
-        "x-adapter-version": str(answer.adapter.version),
-        "x-adapter-digest": answer.adapter.digest,
-        "x-adapter-tier": prediction.tier,
-        "x-queue-time-ms": f"{answer.timings_ms.queue:.3f}",
-        "x-compute-time-ms": f"{answer.timings_ms.compute:.3f}",
+        "x-adapter-version": str(opening.adapter.version),
+        "x-adapter-digest": opening.adapter.digest,
+        "x-adapter-tier": opening.tier,
+        "x-queue-time-ms": f"{queue_ms:.3f}",
+        "x-compute-time-ms": f"{compute_ms:.3f}",
     }

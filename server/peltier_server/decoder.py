@@ -1,0 +1,107 @@
+"""The texts that are being written: they join and leave between two steps, and none can harm another."""
+
+import logging
+import time
+from collections.abc import Sequence
+
+from peltier_adapters.generation import create_draft
+from peltier_backbone.load import Backbone
+from peltier_client.errors import DeadlinePassed, InferenceFailed
+
+from peltier_server.group import Group
+from peltier_server.metrics import Metrics
+from peltier_server.ticket import Ticket, settle, tell
+from peltier_server.work import Company, Work
+
+logger = logging.getLogger(__name__)
+
+
+class Decoder:
+    """Every text that is being written. Belongs to the runner's thread; whatever fails, no method raises.
+
+    New texts share the steps of one open group. Where a step fails, or the reading of new inputs, each text concerned
+    begins again in a group of its own: decoding is deterministic, so its caller notices by the clock alone. A text that
+    fails by itself fails for itself.
+    """
+
+    def __init__(self, backbone: Backbone, metrics: Metrics) -> None:
+        self._backbone = backbone
+        self._metrics = metrics
+        self._groups: list[Group] = []
+        self._open: Group | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that the next step computes."""
+        return sum(group.num_rows for group in self._groups)
+
+    def join(self, tickets: Sequence[Ticket]) -> None:
+        """Begin a text for each ticket."""
+        if not tickets:
+            return
+        works = [Work(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
+        self._metrics.observe_waits([work.queue_seconds for work in works])
+        group = self._open = self._open or self._new_group()
+        try:
+            group.join(works)
+        except Exception as error:
+            # The slots that it may have taken stay taken, so it only lives on for those who are in it.
+            self._open = None
+            self._separate(works, error)
+
+    def step(self) -> None:
+        """One token for every text: those that are cancelled or late leave before it, those that are done after it."""
+        for group in list(self._groups):
+            self._step(group)
+        self._groups = [group for group in self._groups if group.works]
+        if self._open not in self._groups:
+            self._open = None
+        self._metrics.decode_rows.set(self.num_rows)
+
+    def _step(self, group: Group) -> None:
+        started = time.monotonic()
+        self._drop_the_gone(group, started)
+        works = group.works
+        if not works:
+            return
+        try:
+            self._deliver(group, group.step(), Company(works))
+        except Exception as error:
+            self._groups.remove(group)
+            self._separate(works, error)
+        else:
+            self._metrics.observe_step(time.monotonic() - started, len(works))
+
+    def _drop_the_gone(self, group: Group, now: float) -> None:
+        late = [work for work in group.works if work.ticket.deadline <= now]
+        group.drop([*late, *(work for work in group.works if work.ticket.gone and work not in late)])
+        errors = [DeadlinePassed(f"the deadline passed after {len(work.draft.ids)} new tokens") for work in late]
+        settle([work.ticket for work in late], errors)
+
+    def _deliver(self, group: Group, works: Sequence[Work], company: Company) -> None:
+        ended = [(work, result) for work in works if (result := work.result(company)) is not None]
+        group.drop([work for work, _ in ended])
+        settle([work.ticket for work, _ in ended], [result for _, result in ended])
+        heard = [(work.ticket, news) for work in group.works if (news := work.news()) is not None]
+        tell([ticket for ticket, _ in heard], [news for _, news in heard])
+
+    def _separate(self, works: Sequence[Work], error: Exception) -> None:
+        logger.error("%d texts failed in one step", len(works), exc_info=error)
+        if len(works) == 1:
+            self._fail(works[0], error)
+            return
+        for work in works:
+            work.draft = create_draft(self._backbone, work.ticket.row, work.ticket.asked)
+            try:
+                self._new_group().join([work])
+            except Exception as alone:
+                logger.exception("a text failed alone")
+                self._fail(work, alone)
+
+    def _fail(self, work: Work, error: Exception) -> None:
+        settle([work.ticket], [InferenceFailed(f"the model failed on this input with {type(error).__name__}")])
+
+    def _new_group(self) -> Group:
+        group = Group(self._backbone)
+        self._groups.append(group)
+        return group

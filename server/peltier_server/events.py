@@ -1,0 +1,53 @@
+"""Server-sent events: what is said bit by bit over one connection."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+
+from fastapi.sse import format_sse_event
+from peltier_client.errors import PeltierError
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from peltier_server.errors import to_wire
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "text/event-stream"
+DONE = format_sse_event(data_str="[DONE]")
+# Proxies that buffer would hold back what is sent.
+_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+def event(body: BaseModel, name: str | None = None) -> bytes:
+    """`body` as one event."""
+    return format_sse_event(data_str=body.model_dump_json(), event=name)
+
+
+class EventResponse(StreamingResponse):
+    """Sends `events`, and calls `close` when all are sent, or when the caller has hung up."""
+
+    media_type = MEDIA_TYPE
+
+    def __init__(self, events: AsyncIterator[bytes], headers: Mapping[str, str], close: Callable[[], None]) -> None:
+        super().__init__(events, headers={**_HEADERS, **headers})
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers as ASGI wants it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+
+
+async def until_error(events: AsyncIterator[bytes], as_event: Callable[[PeltierError], bytes]) -> AsyncIterator[bytes]:
+    """`events`, and in place of those that an error keeps from coming the error as an event."""
+    try:
+        async for one in events:
+            yield one
+    except Exception as error:
+        wire = to_wire(error)
+        if wire is not error:
+            logger.exception("a streamed answer failed")
+        yield as_event(wire)

@@ -1,0 +1,24 @@
+"""An answer, and what is known of it before it is there."""
+
+from dataclasses import dataclass
+
+from peltier_client.protocol import AdapterRef, PredictResponse
+
+from peltier_server.slots import Tier
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The body of an answer, and the tier in which its adapter was found."""
+
+    response: PredictResponse
+    tier: Tier
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Who answers, and how many tokens the input has."""
+
+    adapter: AdapterRef
+    tier: Tier
+    num_tokens: int

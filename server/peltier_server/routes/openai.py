@@ -1,0 +1,98 @@
+"""OpenAI's calls, for clients that speak them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from peltier_client.errors import (
+    AdapterNotFound,
+    DeadlinePassed,
+    Draining,
+    InferenceFailed,
+    InvalidInput,
+    NotReady,
+    QueueFull,
+    TooLarge,
+    Unauthorized,
+    VersionNotFound,
+)
+from peltier_client.protocol import AdapterVersion, TaskReference
+
+from peltier_server.completer import complete, stream_completion
+from peltier_server.cut_text import CutText
+from peltier_server.errors import describe_openai_errors
+from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
+from peltier_server.openai_protocol import (
+    Choice,
+    Completion,
+    CompletionRequest,
+    CompletionUsage,
+    Model,
+    ModelList,
+    StreamOptions,
+    openai_error,
+)
+from peltier_server.routes.dependencies import Accepted, begin, unless_gone
+
+_SHARED = (Unauthorized, NotReady, Draining)
+_OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
+_OF_COMPLETIONS = (*_OF_ONE_MODEL, TooLarge, InferenceFailed, QueueFull, DeadlinePassed)
+_PAGE = 1000
+_STREAMED: dict[str, Any] = {
+    "description": "The answers; with `stream` chunks of one answer in events.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+
+router = APIRouter(prefix="/v1", tags=["openai"])
+
+
+@router.post(
+    "/completions",
+    response_model=Completion,
+    responses={200: _STREAMED, **describe_openai_errors(*_OF_COMPLETIONS)},
+)
+async def create_completion(body: CompletionRequest, request: Request, service: Accepted) -> Completion | Response:
+    """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
+    make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
+    if not body.stream:
+        done = await unless_gone(request, complete(service.predictor, body))
+        return make(choices=done.choices, usage=done.usage)
+    text = stream_completion(service.predictor, body)
+    await begin(request, text)
+    events = until_error(_events(text, make, body.stream_options), lambda error: event(openai_error(error)))
+    return EventResponse(events, {}, text.close)
+
+
+@router.get("/models", responses=describe_openai_errors(*_SHARED))
+async def list_models(service: Accepted) -> ModelList:
+    """Every adapter, on T5 or not, in order of name."""
+    models: list[Model] = []
+    while page := service.catalog.names(after=models[-1].id if models else "", containing="", limit=_PAGE):
+        models += [_model(name, service.catalog.adapter(name).latest) for name in page]
+        # Between two pages others have their turn.
+        await asyncio.sleep(0)
+    return ModelList(data=models)
+
+
+@router.get("/models/{model}", responses=describe_openai_errors(*_OF_ONE_MODEL))
+async def get_model(model: str, service: Accepted) -> Model:
+    """One adapter, or one version of it (`name@3`)."""
+    return _model(model, service.catalog.resolve(TaskReference.parse(model)).on_the_wire())
+
+
+async def _events(
+    text: CutText, make: Callable[..., Completion], options: StreamOptions | None
+) -> AsyncIterator[bytes]:
+    async for piece in text.pieces():
+        yield event(make(choices=[Choice(index=0, text=piece, finish_reason=None)]))
+    yield event(make(choices=[Choice(index=0, text="", finish_reason=text.finish_reason)]))
+    if options is not None and options.include_usage:
+        yield event(make(choices=[], usage=CompletionUsage.of(*text.num_tokens)))
+    yield DONE
+
+
+def _model(name: str, version: AdapterVersion) -> Model:
+    return Model(id=name, created=int(version.created_at.timestamp()), owned_by=version.tenant)
