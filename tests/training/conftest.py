@@ -18,6 +18,7 @@ _LABELS: dict[str, Callable[[list[str]], Any]] = {
     "classification": lambda words: "positive" if "good" in words else "negative",
     "multilabel": lambda words: [word for word in ("actor", "film", "plot") if word in words],
     "regression": lambda words: words.count("good") - words.count("bad") + 0.25,
+    "text2text": lambda words: "a very good film" if "good" in words else "bad",
 }
 
 

@@ -158,6 +158,80 @@ def test_a_text_in_the_place_of_a_label_is_explained(peltier: Peltier, training:
     assert "task labels: String should have at most 256 characters" in done.err
 
 
+@pytest.fixture
+def t5_training(training: list[str], t5: Backbone) -> list[str]:
+    """The same on a T5."""
+    return [*training, f"--backbone={t5.name}", "--preset=lora"]
+
+
+T5_ERRORS = {
+    "no text": (["--template=sentence"], "template 'sentence' has no {text} in it and is not a known name: cola, sst2"),
+    "template of pairs": (["--template=mnli"], "template 'premise: {text} hypothesis {pair}' must name {text}"),
+    "few targets": (["--targets=a,b,c"], "there are 3 targets for 2 labels"),
+    "equal targets": (["--targets=a,a"], "two targets are the same text"),
+    "equal tokens": (["--targets=é,è"], "task targets 'é' and 'è' are the same tokens"),
+    "empty target": (["--targets=a,"], "task targets: String should have at least 1 character"),
+    "steps": (["--regression-step=0.5"], "regression_step is for regression; the task type is classification"),
+    "answer": (["--answer=sing"], "answer is 'sing'; it must be 'score' or 'generate'"),
+    "beams": (["--num-beams=0"], "num_beams is 0; it must be from 1 to 16"),
+    "tokens": (["--max-new-tokens=5000"], "max_new_tokens is 5000; it must be from 1 to 4096"),
+    "multilabel": (["--task-type=multilabel"], "multilabel is not trained on T5, where one text is one label"),
+    "start": (["--preset=prompt-t", "--set=start=zeros"], "setting 'start' is 'zeros'; it must be one of random, voc"),
+    "labels": (["--task-type=text2text", "--labels=a,b"], "text2text has no label names"),
+    "metric": (
+        ["--task-type=text2text", "--metric=accuracy"],
+        "metric 'accuracy' is not one of text2text's: bleu, rou",
+    ),
+    "max length": (["--max-length=513"], "max_length is 513; this backbone takes 512 tokens"),
+    "compacter": (["--preset=compacter", "--set=n=5"], "preset 'compacter' does not fit this backbone: bottleneck: n"),
+    "head": (["--set=pooling=mean"], "preset 'lora' has no setting 'pooling'"),
+}
+
+
+@pytest.mark.parametrize("case", T5_ERRORS)
+def test_a_t5_run_that_cannot_be_is_one_line(peltier: Peltier, t5_training: list[str], tmp_path: Path, case: str):
+    """Exit status 1 and one sentence on standard error; nothing is written."""
+    arguments, reason = T5_ERRORS[case]
+    done = peltier(*t5_training, *arguments)
+    assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
+    assert done.err.startswith("error: ")
+    assert reason in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--template=sst2"], ["--no-task-prefix"], ["--targets=words"], ["--max-new-tokens=9"]]
+)
+def test_options_of_t5_are_refused_elsewhere(peltier: Peltier, training: list[str], arguments: list[str]):
+    """A BERT has no use for them, so they are mistakes."""
+    name = arguments[0].split("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+    done = peltier(*training, *arguments)
+    assert done.status == 1
+    assert f"error: {name} is an option of T5; backbone" in done.err
+
+
+def test_an_empty_text_is_refused_with_its_line(peltier: Peltier, t5_training: list[str], tmp_path: Path):
+    """There is nothing to learn to write."""
+    (tmp_path / "d.jsonl").write_text('{"text": "a", "label": "b"}\n{"text": "a", "label": " "}\n')
+    files = [f"--{part}={tmp_path / 'd.jsonl'}" for part in ("train", "validation")]
+    done = peltier(*t5_training, *files, "--task-type=text2text")
+    assert done.status == 1
+    assert "d.jsonl:2: label ' ' is not a label; it must be a text or a number" in done.err
+
+
+def test_texts_train_and_evaluate(peltier: Peltier, t5_training: list[str], toy: Path, tmp_path: Path, t5: Backbone):
+    """Both commands on a text2text task; what was recorded is what is measured."""
+    files = [f"--{part}={toy / f'text2text-{part}.jsonl'}" for part in ("train", "validation")]
+    flags = ["--task-type=text2text", "--num-beams=2", "--max-new-tokens=7", "--eval-rows=3", "--epochs=2", "--json"]
+    trained = peltier(*t5_training, *files, *flags, "--template=film: {text}", "--task-prefix")
+    assert trained.status == 0
+    metrics = json.loads(trained.out)["metrics"]
+    assert sorted(metrics) == ["bleu", "exact_match", "loss", "rouge_l"]
+    data = toy / "text2text-validation.jsonl"
+    done = peltier("evaluate", tmp_path / "toy.safetensors", "--backbone", t5.name, "--data", data, "--json")
+    assert json.loads(done.out) == {"metrics": pytest.approx(metrics), "rows": 20}
+
+
 @pytest.mark.parametrize("arguments", [["--epochs=two"], ["--unknown"]])
 def test_wrong_usage_is_status_2(peltier: Peltier, training: list[str], arguments: list[str]):
     """With usage and no traceback."""

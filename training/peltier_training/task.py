@@ -32,13 +32,20 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
             **own,
         )
     except ValidationError as error:
-        reason = error.errors()[0]
-        where = f" {reason['loc'][0]}" if reason["loc"] else ""
-        raise TrainingError(f"{run.data.train}: task{where}: {reason['msg'].removeprefix('Value error, ')}") from None
+        raise TrainingError(_explain(error, run)) from None
     problems = target_problems(task, backbone) if task.targets else []
     if problems:
         raise TrainingError(problems[0])
     return task
+
+
+def _explain(error: ValidationError, run: Run) -> str:
+    first = error.errors()[0]
+    rule = first["msg"].removeprefix("Value error, ")
+    field = first["loc"][0] if first["loc"] else None
+    if field == "labels":  # these come from the data
+        return f"{run.data.train}: task labels: {rule}"
+    return rule if field is None else f"task {field}: {rule}"
 
 
 def _text_fields(
