@@ -24,16 +24,18 @@ def _close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_packed_equals_plain(size: tuple[int, int], dtype: torch.dtype):
-    """Both kernels, with and without the fused GELU, for any number of tokens."""
+def test_packed_equals_plain(size: tuple[int, int], dtype: torch.dtype, biased: bool):
+    """Both kernels, with and without a bias and the fused activations, for any number of tokens."""
     weight, bias = _draw(*size, dtype)
-    packed, plain = PackedLinear(weight, bias), PlainLinear(weight, bias)
+    packed, plain = (kernel(weight, bias if biased else None) for kernel in (PackedLinear, PlainLinear))
     for tokens in TOKENS:
         x = torch.randn(tokens, size[1], generator=torch.Generator().manual_seed(tokens)).to(dtype)
         _close(packed(x), plain(x))
         _close(packed.gelu(x), plain.gelu(x))
+        _close(packed.relu(x), plain.relu(x))
         assert packed(x).shape == (tokens, size[0])
 
 
@@ -46,14 +48,14 @@ def test_the_packed_weight_is_the_weight(size: tuple[int, int]):
     assert torch.equal(kept, bias)
 
 
-@pytest.mark.parametrize("activation", [False, True])
-def test_gradients_pass_through_the_frozen_map(activation: bool):
+@pytest.mark.parametrize("activation", ["__call__", "gelu", "relu"])
+def test_gradients_pass_through_the_frozen_map(activation: str):
     """The backward of the packed kernel is autograd's own, and the weight asks for no gradient."""
     weight, bias = _draw(33, 20, torch.float32)
     gradients = []
     for kernel in (PackedLinear, PlainLinear):
         x = torch.randn(6, 20, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        y = kernel(weight, bias).gelu(x) if activation else kernel(weight, bias)(x)
+        y = getattr(kernel(weight, bias), activation)(x)
         (y * torch.linspace(-1, 1, 33)).sum().backward()
         gradients.append(x.grad)
     assert gradients[0] is not None

@@ -1,12 +1,14 @@
 """Tokenization equals the fast tokenizer's own, without its mutable state."""
 
 import shutil
+import struct
 import threading
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_backbone import tokenizer as tokenizer_module
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import Backbone
@@ -100,4 +102,67 @@ def test_a_broken_tokenizer_is_refused(content: bytes | None, bert_directory: Pa
     if content is not None:
         (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(BackboneError, match="has no readable tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def test_t5_texts_end_with_its_end_token(t5: Backbone):
+    """Each text of a pair has its own; a limit cuts the text, never the end."""
+    assert t5.tokenizer.encode("good film").ids == (*t5.tokenizer.ids("good film"), 1)
+    assert t5.tokenizer.encode("good", "film").ids == (*t5.tokenizer.ids("good"), 1, *t5.tokenizer.ids("film"), 1)
+    cut = t5.tokenizer.encode("good film " * 20, max_tokens=5).ids
+    assert (len(cut), cut[-1]) == (5, 1)
+
+
+@given(words=st.lists(st.sampled_from(("good", "film", "zz9", "a", "dull,")), max_size=6))
+def test_what_is_encoded_decodes_again(words: list[str], t5: Backbone):
+    """Without special tokens, and whether they were there or not."""
+    text = " ".join(words)
+    assert t5.tokenizer.decode(t5.tokenizer.ids(text)) == text
+    assert t5.tokenizer.decode((0, *t5.tokenizer.encode(text).ids, 0)) == text
+
+
+def test_nothing_decodes_to_nothing(t5: Backbone):
+    """An answer that ends at once is an empty text."""
+    assert t5.tokenizer.decode(()) == t5.tokenizer.decode((0, 1)) == ""
+
+
+def _field(number: int, content: bytes | float | int) -> bytes:
+    """One field of a protocol buffer."""
+    if isinstance(content, bytes):
+        return bytes([number << 3 | 2, len(content)]) + content
+    return (
+        bytes([number << 3 | 5]) + struct.pack("<f", content)
+        if isinstance(content, float)
+        else bytes([number << 3, content])
+    )
+
+
+def _sentencepiece() -> bytes:
+    """A Unigram model of sentencepiece with T5's three special tokens, as in `spiece.model`."""
+    pieces = [
+        ("<pad>", 0.0, 3),
+        ("</s>", 0.0, 3),
+        ("<unk>", 0.0, 2),
+        *((piece, -3.0, 1) for piece in ("▁good", "▁film", "a")),
+    ]
+    encoded = [_field(1, piece.encode()) + _field(2, score) + _field(3, kind) for piece, score, kind in pieces]
+    trainer = _field(3, 1) + bytes([40 << 3 & 0x7F | 0x80, 40 >> 4, 2])  # model_type: unigram; unk_id: 2
+    return b"".join(_field(1, piece) for piece in encoded) + _field(2, trainer)
+
+
+def test_a_sentencepiece_model_is_enough(t5_directory: Path, tmp_path: Path):
+    """The first published T5s have spiece.model and no tokenizer.json; the sentinels are added behind it."""
+    pytest.importorskip("sentencepiece")
+    shutil.copy(t5_directory / "config.json", tmp_path)
+    (tmp_path / "spiece.model").write_bytes(_sentencepiece())
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.encode("good film").ids == (3, 4, 1)
+    assert tokenizer.decode((3, 4, 1)) == "good film"
+
+
+def test_a_sentencepiece_model_without_its_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It says what to install, and what to do without."""
+    monkeypatch.setattr(tokenizer_module, "find_spec", lambda name: None)
+    (tmp_path / "spiece.model").write_bytes(_sentencepiece())
+    with pytest.raises(BackboneError, match=r"spiece\.model alone needs the package sentencepiece"):
         load_tokenizer(tmp_path)
