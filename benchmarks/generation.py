@@ -1,0 +1,121 @@
+"""Continuous decoding against `generate` of transformers with static batches: tokens a second, the same greedy texts.
+
+    .venv/bin/python benchmarks/generation.py --backbone DIR --data e2e_nlg/validation.jsonl.gz [--rows 32]
+
+DIR is a T5 checkpoint that writes what the data asks for (fine-tuned on E2E, say, so that lengths are as they come);
+`--data` has a `meaning_representation` column. transformers decodes batches of `--rows` inputs in file order, each
+until its longest text has ended; ours takes a new input as soon as a text ends, at most `--rows` at a time. Both decode
+greedily, in float32, on one thread. `32 adapters` is ours with as many adapters of four presets, whose texts are other
+ones. Times are process CPU seconds of interleaved rounds; a token is one of a text, its end among them.
+"""
+
+import argparse
+import gzip
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from adapters import make_artifact
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.generation import create_draft, generate
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded
+from transformers import T5ForConditionalGeneration
+
+FOUR = ("compacter", "unipelt-apl", "lora", "adamix")
+Texts = list[list[int]]
+
+
+def load_inputs(path: Path, count: int) -> list[str]:
+    """Distinct meaning representations in file order."""
+    with gzip.open(path, "rt") as file:
+        texts = dict.fromkeys(json.loads(line)["meaning_representation"] for line in file)
+    return [*texts][:count]
+
+
+def ours(
+    backbone: Backbone, rows: Sequence[Encoded], residents: Sequence[Resident | None], num_rows: int, limit: int
+) -> Texts:
+    """Texts by continuous batching."""
+    adapted = [Row(row, residents[number % len(residents)]) for number, row in enumerate(rows)]
+    drafts = [create_draft(backbone, row, Decoding(limit)) for row in adapted]
+    generate(backbone, drafts, max_rows=num_rows)
+    return [draft.ids + [backbone.t5.config.eos_token_id] * (draft.finish == "stop") for draft in drafts]
+
+
+@torch.inference_mode()
+def theirs(model: T5ForConditionalGeneration, rows: Sequence[Encoded], num_rows: int, limit: int) -> Texts:
+    """Texts by static batches, padded."""
+    texts: Texts = []
+    for first in range(0, len(rows), num_rows):
+        batch = rows[first : first + num_rows]
+        width = max(map(len, batch))
+        ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in batch])
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in batch])
+        written = model.generate(ids, attention_mask=mask, max_new_tokens=limit, do_sample=False, num_beams=1)
+        texts += [_until_end(text[1:], model.config.eos_token_id) for text in written.tolist()]
+    return texts
+
+
+def _until_end(text: list[int], end: int) -> list[int]:
+    return text[: text.index(end) + 1] if end in text else text
+
+
+def measure(calls: dict[str, Callable[[], Texts]], rounds: int) -> tuple[dict[str, list[float]], dict[str, Texts]]:
+    """CPU seconds a round and the texts of each contender, after one warm-up."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    texts: dict[str, Texts] = {}
+    for number in range(rounds + 1):
+        for name, call in calls.items():
+            start = time.process_time()
+            texts[name] = call()
+            if number:
+                seconds[name].append(time.process_time() - start)
+    return seconds, texts
+
+
+def report(seconds: dict[str, list[float]], texts: dict[str, Texts]) -> None:
+    rates = {
+        name: [sum(map(len, texts[name])) / second for second in own] for name, own in seconds.items()
+    }  # tokens a second, round by round
+    print(f"{'':24}{'tokens':>8}{'tokens/s':>10}{'x transformers':>16}")
+    for name, own in rates.items():
+        ratio = statistics.median(mine / base for base, mine in zip(rates["transformers"], own, strict=True))
+        print(f"{name:24}{sum(map(len, texts[name])):8}{statistics.median(own):10.0f}{ratio:16.2f}")
+    same = sum(one == other for one, other in zip(texts["transformers"], texts["peltier"], strict=True))
+    lengths = sorted(map(len, texts["peltier"]))
+    middle = statistics.median(lengths)
+    print(f"same texts: {same} of {len(lengths)}; lengths {lengths[0]} to {lengths[-1]}, median {middle:.0f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backbone", required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--inputs", type=int, default=256)
+    parser.add_argument("--rows", type=int, default=32)
+    parser.add_argument("--limit", type=int, default=96, help="tokens of a text")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    backbone = load_backbone(options.backbone)
+    model = T5ForConditionalGeneration.from_pretrained(options.backbone, dtype=torch.float32).eval()
+    rows = [backbone.tokenizer.encode(text, max_tokens=128) for text in load_inputs(options.data, options.inputs)]
+    banks = Banks(backbone)
+    adapters = [banks.add(make_artifact(backbone, preset, number)) for number in range(8) for preset in FOUR]
+    calls: dict[str, Callable[[], Texts]] = {
+        "transformers": lambda: theirs(model, rows, options.rows, options.limit),
+        "peltier": lambda: ours(backbone, rows, [None], options.rows, options.limit),
+        "peltier, 32 adapters": lambda: ours(backbone, rows, adapters, options.rows, options.limit),
+    }
+    print("kernels:", backbone.kernels)
+    report(*measure(calls, options.rounds))
+
+
+if __name__ == "__main__":
+    main()
