@@ -1,5 +1,6 @@
 """OpenAI's shapes on the wire: completions, models, errors."""
 
+import re
 from typing import Annotated, Any, Literal, Self
 
 from peltier_client.errors import PeltierError
@@ -153,7 +154,7 @@ def openai_status(error: type[PeltierError] | PeltierError) -> int:
 
 def openai_error(error: PeltierError) -> OpenAIErrorBody:
     """`error` in OpenAI's shape. Messages begin with what they are about."""
-    subject = "model" if error.code in _CODES else error.message.partition(" ")[0].partition(".")[0]
+    subject = "model" if error.code in _CODES else re.split(r"[ .:]", error.message, maxsplit=1)[0]
     kind: Literal["invalid_request_error", "server_error"]
     kind = "server_error" if error.status >= 500 or error.status == 424 else "invalid_request_error"
     detail = OpenAIErrorDetail(

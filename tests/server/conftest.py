@@ -3,14 +3,16 @@
 import asyncio
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from fastapi import FastAPI
 from peltier_adapters.registry import Registry
 from peltier_server.app import create_app
@@ -18,6 +20,7 @@ from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
 
 Serve = Callable[..., AbstractAsyncContextManager["Running"]]
+Listen = Callable[..., AbstractContextManager["Listening"]]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,24 @@ class Running:
         return list(answer.json()["predictions"][0]["scores"].values())
 
 
+@dataclass(frozen=True)
+class Listening:
+    """A server on a real socket, in a thread with an event loop of its own."""
+
+    app: FastAPI
+    url: str
+
+    @property
+    def service(self) -> Service:
+        """Its rooms, to look at."""
+        service: Service = self.app.state.lifecycle.service()
+        return service
+
+    def upload(self, data: bytes) -> None:
+        """`POST /v1/adapters`."""
+        httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, timeout=30).raise_for_status()
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Returns once `condition` holds; fails after ten seconds."""
     async with asyncio.timeout(10):
@@ -73,17 +94,20 @@ def new_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def make_settings(new_registry: Path, given: dict[str, object]) -> Settings:
+    """Settings of a small server; its store becomes one without versions if it is none yet."""
+    store = Path(str(given["store"]))
+    if not store.exists():
+        store.mkdir()
+        shutil.copy(new_registry, store)
+    return load_settings({"device": "cpu", "threads": 1, **given, "backbone": str(given["backbone"])})
+
+
 @pytest.fixture
 def settings_of(bert_directory: Path, tmp_path: Path, new_registry: Path) -> Callable[..., Settings]:
     """`settings_of(**overrides)`: settings of a small server with a store of its own."""
-    (tmp_path / "store").mkdir()
-    shutil.copy(new_registry, tmp_path / "store")
-
-    def make(**overrides: object) -> Settings:
-        small = {"backbone": str(bert_directory), "store": tmp_path / "store", "device": "cpu", "threads": 1}
-        return load_settings({**small, **overrides})
-
-    return make
+    own = {"backbone": bert_directory, "store": tmp_path / "store"}
+    return lambda **overrides: make_settings(new_registry, {**own, **overrides})
 
 
 @pytest.fixture
@@ -96,6 +120,28 @@ def serve(settings_of: Callable[..., Settings]) -> Serve:
         async with app.router.lifespan_context(app), make_client(app) as client:
             await app.state.lifecycle.settled()
             yield Running(app, client, app.state.lifecycle.service())
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def listen(bert_directory: Path, tmp_path_factory: pytest.TempPathFactory, new_registry: Path) -> Listen:
+    """`with listen(**settings) as listening`: a ready server over a real socket, with a new store."""
+
+    @contextmanager
+    def start(**overrides: object) -> Iterator[Listening]:
+        own = {"backbone": bert_directory, "store": tmp_path_factory.mktemp("listening") / "store"}
+        app = create_app(make_settings(new_registry, {**own, **overrides}))
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+        thread.start()
+        try:
+            while not server.started or not app.state.lifecycle.ready:
+                time.sleep(0.01)
+            yield Listening(app, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
+        finally:
+            server.should_exit = True
+            thread.join()
 
     return start
 

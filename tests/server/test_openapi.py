@@ -1,20 +1,13 @@
 """Whatever OpenAPI allows to be sent, and what it does not: always a documented answer, never a 5xx."""
 
-import asyncio
-import threading
-import time
 from collections.abc import Callable, Iterator
 
-import httpx2
 import pytest
 import requests
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from peltier_backbone.load import Backbone
-from peltier_server.app import create_app
-from peltier_server.settings import Settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -23,24 +16,20 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.server.conftest import Listen
+
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 EXAMPLES = 12
 
 
-@pytest.fixture
-def url(settings_of: Callable[..., Settings], bert: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[str]:
-    """A server over a real socket, with one adapter."""
-    app = create_app(settings_of())
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
-    thread.start()
-    while not server.started or not app.state.lifecycle.ready:
-        time.sleep(0.01)
-    address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    httpx2.post(f"{address}/v1/adapters", files={"file": make_artifact(bert, "lora")}).raise_for_status()
-    yield address
-    server.should_exit = True
-    thread.join()
+@pytest.fixture(params=["bert", "t5"])
+def url(request: pytest.FixtureRequest, listen: Listen, make_artifact: Callable[..., bytes]) -> Iterator[str]:
+    """A server over a real socket, with one adapter: on T5 one that writes texts."""
+    backbone: Backbone = request.getfixturevalue(request.param)
+    task_type = "text2text" if request.param == "t5" else "classification"
+    with listen(backbone=str(request.getfixturevalue(f"{request.param}_directory"))) as listening:
+        listening.upload(make_artifact(backbone, "lora", task_type=task_type))
+        yield listening.url
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
@@ -56,7 +45,7 @@ def test_every_answer_is_documented(url: str, mode: GenerationMode) -> None:
 
 
 def _fuzz(operation: schemathesis.APIOperation, mode: GenerationMode, session: requests.Session) -> None:
-    real = {"task": "demo", "name": "demo" if operation.method == "get" else "gone", "version": 1}
+    real = {"task": "demo", "model": "demo", "name": "demo" if operation.method == "get" else "gone", "version": 1}
     known = {name: real[name] for name in real if f"{{{name}}}" in operation.path}
     strategies = [operation.as_strategy(mode)]
     if known and mode is GenerationMode.POSITIVE:
