@@ -30,6 +30,7 @@ from peltier_client.errors import (
 )
 from peltier_client.protocol import Adapter, AdapterVersion, InfoResponse, TaskReference
 from peltier_client.results import Prediction, Predictions
+from peltier_client.streams import AsyncTextStream, TextStream
 
 __all__ = [
     "Adapter",
@@ -37,6 +38,7 @@ __all__ = [
     "AdapterVersion",
     "ArtifactRefused",
     "AsyncClient",
+    "AsyncTextStream",
     "BadRequest",
     "Client",
     "Conflict",
@@ -58,6 +60,7 @@ __all__ = [
     "ServerError",
     "StorageFull",
     "TaskReference",
+    "TextStream",
     "TimedOut",
     "TooLarge",
     "Unauthorized",

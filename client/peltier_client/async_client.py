@@ -15,6 +15,8 @@ from peltier_client.files import write_whole
 from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, Pair
 from peltier_client.requests import PredictOptions, Request
 from peltier_client.results import Predictions
+from peltier_client.streams import AsyncTextStream, Opened
+from peltier_client.text_reader import TextReader
 from peltier_client.transport import (
     DEFAULT_ATTEMPTS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -54,6 +56,11 @@ class AsyncClient:
     ) -> Predictions:
         """Predictions for one text, a list of texts, or a list of (text, pair) tuples, in the order given."""
         return await self._send(requests.predict(task, inputs, options))
+
+    def stream(self, task: str, text: str | Pair, **options: Unpack[PredictOptions]) -> AsyncTextStream:
+        """The text that a task generates from one input, piece by piece as it is written."""
+        request = requests.stream(task, text, options)
+        return AsyncTextStream(lambda: self._retrying(is_worth_retrying, self._open, request), self._connection)
 
     async def predict_many(
         self, items: Iterable[tuple[str, str | Pair]], **options: Unpack[PredictOptions]
@@ -130,3 +137,16 @@ class AsyncClient:
         except httpx2.RequestError as error:
             raise self._connection.failure(error) from error
         return request.read(response)
+
+    async def _open(self, request: Request[TextReader]) -> Opened:
+        try:
+            response = await self._http.send(http_request(self._http, request), stream=True)
+            if not response.is_success:
+                await response.aread()
+        except httpx2.RequestError as error:
+            raise self._connection.failure(error) from error
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            await response.aclose()
+            raise

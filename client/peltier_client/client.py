@@ -15,6 +15,8 @@ from peltier_client.files import write_whole
 from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, Pair
 from peltier_client.requests import PredictOptions, Request
 from peltier_client.results import Predictions
+from peltier_client.streams import Opened, TextStream
+from peltier_client.text_reader import TextReader
 from peltier_client.transport import (
     DEFAULT_ATTEMPTS,
     DEFAULT_TIMEOUT_SECONDS,
@@ -56,6 +58,11 @@ class Client:
     ) -> Predictions:
         """Predictions for one text, a list of texts, or a list of (text, pair) tuples, in the order given."""
         return self._send(requests.predict(task, inputs, options))
+
+    def stream(self, task: str, text: str | Pair, **options: Unpack[PredictOptions]) -> TextStream:
+        """The text that a task generates from one input, piece by piece as it is written."""
+        request = requests.stream(task, text, options)
+        return TextStream(lambda: self._retrying(is_worth_retrying, self._open, request), self._connection)
 
     def predict_many(
         self, items: Iterable[tuple[str, str | Pair]], **options: Unpack[PredictOptions]
@@ -131,3 +138,16 @@ class Client:
         except httpx2.RequestError as error:
             raise self._connection.failure(error) from error
         return request.read(response)
+
+    def _open(self, request: Request[TextReader]) -> Opened:
+        try:
+            response = self._http.send(http_request(self._http, request), stream=True)
+            if not response.is_success:
+                response.read()
+        except httpx2.RequestError as error:
+            raise self._connection.failure(error) from error
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            response.close()
+            raise

@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 from peltier_client.client import Client
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Adapter, Pair, TaskReference, check_name
-from peltier_client.tables import print_adapters, print_predictions
+from peltier_client.protocol import MAX_BEAMS, MAX_TEMPERATURE, Adapter, Pair, TaskReference, check_name
+from peltier_client.requests import PredictOptions
+from peltier_client.tables import print_adapters, print_predictions, print_texts
 from peltier_client.transport import DEFAULT_URL, check_api_key, check_url
 
 
@@ -50,6 +51,14 @@ Texts = Annotated[list[str], typer.Argument(metavar="TEXT", help="One or more te
 Pairs = Annotated[
     list[str] | None, typer.Option("--pair", metavar="TEXT", help="The other text of a pair, once for each TEXT.")
 ]
+Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
+MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of a generated text at most.")]
+NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Search with so many beams.")]
+Temperature = Annotated[
+    float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Draw tokens, the flatter the higher; 0 is greedy.")
+]
+TopP = Annotated[float | None, typer.Option(max=1, help="Draw from the likeliest tokens with this probability.")]
+Seed = Annotated[int | None, typer.Option(help="Makes a draw repeatable.")]
 
 
 class AdapterList(BaseModel):
@@ -92,16 +101,34 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     task: Task,
     texts: Texts,
     pair: Pairs = None,
+    stream: Stream = False,
+    max_new_tokens: MaxNewTokens = None,
+    num_beams: NumBeams = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    seed: Seed = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
     """Ask a task about texts."""
     inputs = _paired(texts, pair)
+    options: PredictOptions = {
+        "max_new_tokens": max_new_tokens,
+        "num_beams": num_beams,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+    }
     with Client(url, api_key) as client:
-        predictions = client.predict(task, inputs)
+        if stream:
+            _print_streams(client, task, inputs, options, json=json)
+            return
+        predictions = client.predict(task, inputs, **options)
     if json:
         _print_json(predictions.body)
+    elif any(prediction.text is not None for prediction in predictions):
+        print_texts(predictions)
     else:
         print_predictions(texts, predictions)
 
@@ -122,6 +149,17 @@ def _paired(texts: Sequence[str], pair: Sequence[str] | None) -> list[str] | lis
     if len(pair) != len(texts):
         raise typer.BadParameter(f"{len(texts)} TEXT and {len(pair)} --pair given: each TEXT needs one --pair")
     return list(zip(texts, pair, strict=True))
+
+
+def _print_streams(
+    client: Client, task: str, inputs: Sequence[str | Pair], options: PredictOptions, *, json: bool
+) -> None:
+    if json:
+        raise typer.BadParameter("--stream shows texts as they are written and --json prints whole answers: choose one")
+    for one in inputs:
+        for piece in client.stream(task, one, **options):
+            typer.echo(piece, nl=False)
+        typer.echo()
 
 
 def _print_json(document: BaseModel) -> None:

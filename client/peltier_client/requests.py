@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Generic, TypedDict, TypeVar
+from typing import Generic, Literal, TypedDict, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -38,11 +38,13 @@ from peltier_client.protocol import (
     check_name,
 )
 from peltier_client.results import PredictionBody, Predictions
+from peltier_client.text_reader import TextReader
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 PAGE_SIZE = 100
+_EVENTS = "text/event-stream"
 
 
 class PredictOptions(TypedDict, total=False):
@@ -53,6 +55,12 @@ class PredictOptions(TypedDict, total=False):
     truncate: bool
     return_gates: bool
     timeout_ms: int | None
+    answer: Literal["score", "generate"] | None
+    max_new_tokens: int | None
+    num_beams: int | None
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,21 @@ def predict(task: str, inputs: str | Iterable[str] | Iterable[Pair], options: Pr
         body = _read(response, PredictionBody)
         _check_count(len(body.predictions), 1 if isinstance(sent, str) else len(sent))
         return Predictions(body)
+
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
+
+
+def stream(task: str, text: str | Pair, options: PredictOptions) -> Request[TextReader]:
+    """One input, whose text comes as it is written; what the answer's head gives is a reader of its events."""
+    inputs = text if isinstance(text, str) else [text]
+    json = _json(PredictRequest, {"inputs": inputs, "parameters": options, "stream": True})
+
+    def read(response: httpx2.Response) -> TextReader:
+        _raise_for_error(response)
+        content_type = response.headers.get("content-type", "").partition(";")[0]
+        if content_type != _EVENTS:
+            raise UnexpectedAnswer(f"the server answered with {content_type!r} where events were expected")
+        return TextReader()
 
     return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
 

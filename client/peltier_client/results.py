@@ -4,13 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from peltier_client.protocol import AdapterRef, BatchInfo, Gates, Provenance, ResponseModel, Timings, Usage
+from peltier_client.protocol import (
+    AdapterRef,
+    BatchInfo,
+    FinishReason,
+    Gates,
+    Provenance,
+    ResponseModel,
+    Timings,
+    Usage,
+)
 
 
 class Prediction(ResponseModel):
     """The answer to one input. Which fields are set depends on the task; the others are None.
 
-    Classification sets `label`, `score` and `scores`; multilabel `labels` and `scores`; regression `value`.
+    Classification sets `label`, `score` and `scores`; multilabel `labels` and `scores`; regression `value`; generated
+    text `text`, `score` and `finish_reason`, and `label` or `value` where the text is one of the task's labels.
     """
 
     label: str | None = None
@@ -18,6 +28,8 @@ class Prediction(ResponseModel):
     scores: dict[str, float] | None = None
     labels: list[str] | None = None
     value: float | None = None
+    text: str | None = None
+    finish_reason: FinishReason | None = None
     gates: Gates | None = None
 
 
@@ -45,7 +57,7 @@ class Predictions(Sequence[Prediction]):
 
     @property
     def usage(self) -> Usage:
-        """What the request is accounted for, in tokens."""
+        """What the request is accounted for, in tokens; `completion_tokens` are those of generated texts."""
         return self.body.usage
 
     @property

@@ -29,11 +29,19 @@ def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
         table.add_row(Text(text), Text(_answer(prediction)), _score(prediction))
     console = Console()
     console.print(table)
+    console.print(_provenance(predictions), highlight=False)
+
+
+def print_texts(predictions: Predictions) -> None:
+    """Each generated text as it is, for pipes; who wrote them on stderr."""
+    for prediction in predictions:
+        print(prediction.text)
+    Console(stderr=True).print(_provenance(predictions), highlight=False)
+
+
+def _provenance(predictions: Predictions) -> str:
     adapter = predictions.adapter
-    console.print(
-        f"{adapter.name} version {adapter.version} ({adapter.preset}), {predictions.timings_ms.total:.1f} ms",
-        highlight=False,
-    )
+    return f"{adapter.name} version {adapter.version} ({adapter.preset}), {predictions.timings_ms.total:.1f} ms"
 
 
 def _answer(prediction: Prediction) -> str:

@@ -24,6 +24,9 @@ VERSION: dict[str, Any] = {
     "metrics": {"accuracy": 0.87},
 }
 
+# What a stream of the task e2e says; line separators must not end an event.
+PIECES = ["Aromi is ", "a café\u2028", "by the\n", "river."]
+
 
 def adapter(name: str) -> dict[str, Any]:
     """An adapter of one version as it is listed."""
@@ -37,14 +40,28 @@ def answer_for(task: str, num_inputs: int) -> dict[str, Any]:
         prediction = {"value": 3.7}
     if task.startswith("tags"):
         prediction = {"labels": ["a", "b"], "scores": {"a": 0.9, "b": 0.8, "c": 0.1}}
+    if task.startswith("e2e"):
+        prediction = {"text": "".join(PIECES), "score": 0.7, "finish_reason": "stop"}
     return {
         "task": task,
         "adapter": {key: VERSION[key] for key in ("tenant", "version", "digest", "preset")} | {"name": task},
         "predictions": [prediction] * num_inputs,
-        "usage": {"tokens": 12},
+        "usage": {"tokens": 12, "completion_tokens": 4} if task.startswith("e2e") else {"tokens": 12},
         "timings_ms": {"queue": 0.4, "load": 0.0, "compute": 7.9, "total": 8.8},
         "batch": {"rows": 32, "adapters": 17},
     }
+
+
+def events_for(task: str) -> "Answer":
+    """The same, streamed."""
+    pieces = [{"index": 0, "text": piece} for piece in PIECES]
+    bodies = [json.dumps(one, ensure_ascii=False) for one in (*pieces, answer_for(task, 1))]
+    return events(*(f"data: {body}" for body in bodies), "data: [DONE]")
+
+
+def events(*given: str) -> "Answer":
+    """Events as they are sent."""
+    return Answer(200, "".join(f"{one}\n\n" for one in given).encode(), {"content-type": "text/event-stream"})
 
 
 @dataclass
@@ -128,6 +145,8 @@ def contract_answer(request: Received) -> Answer:
     """What a Peltier server with the adapter sst2 would answer."""
     path = request.path.partition("?")[0]
     if match := re.fullmatch("/v1/tasks/(.+)/predict", path):
+        if json.loads(request.body).get("stream"):
+            return events_for(match[1])
         inputs = json.loads(request.body)["inputs"]
         return Answer(200, answer_for(match[1], 1 if isinstance(inputs, str) else len(inputs)))
     if path == "/v1/predict":
@@ -190,6 +209,11 @@ def server() -> Iterator[LittleServer]:
 @pytest.fixture
 def answer() -> type[Answer]:
     return Answer
+
+
+@pytest.fixture
+def stream_of() -> Callable[..., Answer]:
+    return events
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from peltier_client import cli, plugins
 
+from tests.client.conftest import PIECES
+
 Refuse = Callable[..., Any]
 
 
@@ -68,6 +70,26 @@ def test_predict_for_people(peltier: Peltier, server: Any) -> None:
 def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: str) -> None:
     """Values and several labels are shown as well as one label."""
     assert shown in peltier("predict", task, "text").out
+
+
+def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:
+    """Generated texts come as they are, one after the other; who wrote them is on stderr."""
+    words = ("--max-new-tokens", "5", "--num-beams", "2", "--temperature", "0", "--top-p", "0.5", "--seed", "-3")
+    outcome = peltier("predict", "e2e", "one", "two", *words)
+    assert outcome.out == 2 * f"{''.join(PIECES)}\n"
+    assert "e2e version 1 (compacter)" in outcome.err
+    assert json.loads(server.received[0].body)["parameters"] == {
+        "max_new_tokens": 5, "num_beams": 2, "temperature": 0.0, "top_p": 0.5, "seed": -3,
+    }  # fmt: skip
+
+
+def test_streams_for_people(peltier: Peltier, server: Any, refuse: Refuse) -> None:
+    """Each text comes as it is written, one request each; an error is one line."""
+    assert peltier("predict", "e2e", "one", "two", "--stream").out == 2 * f"{''.join(PIECES)}\n"
+    assert [json.loads(one.body)["stream"] for one in server.received] == [True, True]
+    server.planned.append(refuse(422, "invalid_input", "no"))
+    assert peltier("predict", "e2e", "one", "--stream") == Outcome(1, "", "error: no: reason\n")
+    assert peltier("predict", "e2e", "one", "--stream", "--json").status == 2
 
 
 def test_predict_for_machines(peltier: Peltier) -> None:
@@ -142,6 +164,8 @@ def test_no_server(server: Any) -> None:
         ("predict", "sst2"),
         ("predict", "../x", "text"),
         ("predict", "sst2", "text", "--nonsense"),
+        ("predict", "sst2", "text", "--num-beams", "17"),
+        ("predict", "sst2", "text", "--temperature", "3"),
         ("upload", "does-not-exist.safetensors"),
         ("delete", "sst2@0"),
         ("list", "--url", "localhost:8000"),

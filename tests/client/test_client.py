@@ -21,6 +21,8 @@ from peltier_client import (
     UnexpectedAnswer,
 )
 
+from tests.client.conftest import PIECES
+
 Refuse = Callable[..., Any]
 
 
@@ -54,6 +56,9 @@ def test_each_kind_of_task_sets_its_fields(client: Client) -> None:
     number = client.predict("stsb", [("a", "b")])[0]
     assert (number.value, number.label, number.scores) == (3.7, None, None)
     assert client.predict("tags", "text")[0].labels == ["a", "b"]
+    predictions = client.predict("e2e", "text")
+    assert (predictions[0].text, predictions[0].finish_reason, predictions[0].label) == ("".join(PIECES), "stop", None)
+    assert predictions.usage.completion_tokens == 4
 
 
 def test_the_key_and_the_parameters_travel(client: Client, server: Any) -> None:

@@ -16,6 +16,8 @@ from peltier_client.protocol import (
     PredictResponse,
     RegressionPrediction,
     TaskReference,
+    TextPrediction,
+    Usage,
     check_name,
 )
 from pydantic import ValidationError
@@ -102,6 +104,12 @@ def test_other_shapes_get_one_sentence(inputs: object) -> None:
         {"inputs": "a", "parameters": {"timeout_ms": 0}},
         {"inputs": "a", "parameters": {"timeout_ms": 10**12}},
         {"inputs": "a", "parameters": None},
+        {"inputs": "a", "parameters": {"max_new_tokens": 0}},
+        {"inputs": "a", "parameters": {"temperature": -0.1}},
+        {"inputs": "a", "parameters": {"temperature": "1"}},
+        {"inputs": "a", "parameters": {"top_p": 0}},
+        {"inputs": "a", "parameters": {"seed": 2**63}},
+        {"inputs": "a", "stream": 1},
     ],
 )
 def test_requests_are_read_to_the_letter(body: dict[str, object]) -> None:
@@ -131,6 +139,23 @@ def test_gates_appear_only_when_there_are_some() -> None:
     assert RegressionPrediction(value=3.7).model_dump_json() == '{"value":3.7}'
     gated = MultilabelPrediction(labels=["a"], scores={"a": 0.9}, gates={"lora": [0.5, 0.25]})
     assert json.loads(gated.model_dump_json())["gates"] == {"lora": [0.5, 0.25]}
+
+
+def test_a_text_says_only_what_it_has() -> None:
+    """A text that is no label has no such key, and texts alone have completion tokens."""
+    plain = TextPrediction(text="a", score=0.5, finish_reason="stop")
+    assert plain.model_dump_json() == '{"text":"a","score":0.5,"finish_reason":"stop"}'
+    assert Usage(tokens=3).model_dump() == {"tokens": 3}
+    assert Usage(tokens=3, completion_tokens=0).model_dump() == {"tokens": 3, "completion_tokens": 0}
+
+
+@pytest.mark.parametrize("known", [{}, {"label": "positive"}, {"value": 2.5}])
+def test_a_text_is_read_as_a_text(known: dict[str, object]) -> None:
+    """Also where it has a label or a value beside it."""
+    sent = {"text": "positive", "score": 0.5, "finish_reason": "stop", **known}
+    response = PredictResponse.model_validate({**ANSWER, "predictions": [sent]})
+    assert isinstance(response.predictions[0], TextPrediction)
+    assert response.model_dump(mode="json")["predictions"] == [sent]
 
 
 def test_scores_keep_their_order() -> None:

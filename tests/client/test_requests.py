@@ -30,12 +30,22 @@ def test_inputs_of_every_shape(inputs: Any, sent: bytes) -> None:
         (["\ud800"], {}, "^inputs: must be .* in valid Unicode$"),
         ("a", {"topk": 1}, r"^parameters\.topk is not a known key$"),
         ("a", {"top_k": 0}, r"^parameters\.top_k: input should be greater than or equal to 1$"),
+        ("a", {"num_beams": 17}, r"^parameters\.num_beams: input should be less than or equal to 16$"),
+        ("a", {"temperature": float("nan")}, r"^parameters\.temperature: "),
+        ("a", {"answer": "guess"}, r"^parameters\.answer: input should be 'score' or 'generate'$"),
     ],
 )
 def test_refused_before_sending(inputs: Any, options: Any, message: str) -> None:
     """A mistake is one sentence that names the thing and the rule."""
     with pytest.raises(InvalidInput, match=message):
         requests.predict("sst2", inputs, options)
+
+
+def test_a_streamed_body() -> None:
+    """One input, and only what was asked for; greedy is said where it is asked for."""
+    request = requests.stream("e2e", ("a", "b"), {"temperature": 0.0, "max_new_tokens": 5})
+    assert request.path == "/v1/tasks/e2e/predict"
+    assert request.json == (b'{"inputs":[["a","b"]],"parameters":{"max_new_tokens":5,"temperature":0.0},"stream":true}')
 
 
 def test_a_mixed_body() -> None:

@@ -1,0 +1,139 @@
+"""Texts as they are written, over a real socket, with both clients."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+from peltier_client import (
+    AdapterNotFound,
+    AsyncClient,
+    Client,
+    ConnectionFailed,
+    DeadlinePassed,
+    InvalidInput,
+    UnexpectedAnswer,
+)
+
+from tests.client.conftest import PIECES
+
+StreamOf = Callable[..., Any]
+
+
+@pytest.fixture
+def client(server: Any) -> Iterator[Client]:
+    with Client(server.url, api_key="plt_secret", max_attempts=2) as client:
+        yield client
+
+
+@pytest.fixture
+async def async_client(server: Any) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server.url, api_key="plt_secret", max_attempts=2) as client:
+        yield client
+
+
+def test_pieces_then_the_whole(client: Client, server: Any) -> None:
+    """The pieces as they were sent, and the answer that `predict` would have given."""
+    stream = client.stream("e2e", "name[Aromi]", max_new_tokens=5)
+    assert not server.received, "nothing is asked before the first piece is wanted"
+    assert list(stream) == PIECES
+    assert stream.predictions is not None
+    assert stream.predictions[0].text == "".join(PIECES)
+    assert stream.predictions.usage.completion_tokens == 4
+    assert server.received[0].headers["authorization"] == "Bearer plt_secret"
+    assert server.received[0].body == b'{"inputs":"name[Aromi]","parameters":{"max_new_tokens":5},"stream":true}'
+
+
+async def test_the_same_for_asynchronous_code(async_client: AsyncClient) -> None:
+    """`async for` over the pieces."""
+    stream = async_client.stream("e2e", ("a", "b"))
+    assert [piece async for piece in stream] == PIECES
+    assert stream.predictions is not None
+    assert stream.predictions.adapter.name == "e2e"
+
+
+async def test_errors_before_the_first_piece(
+    client: Client, async_client: AsyncClient, server: Any, refuse: Callable[..., Any]
+) -> None:
+    """Are those of any call, tried again where that helps."""
+    for _ in range(2):
+        server.planned.append(refuse(404, "adapter_not_found", "no adapter 'x'"))
+    with pytest.raises(AdapterNotFound, match="no adapter 'x'"):
+        next(client.stream("x", "text"))
+    with pytest.raises(AdapterNotFound):
+        await anext(async_client.stream("x", "text"))
+    server.planned.append(refuse(503, "queue_full", retry_after="0"))
+    assert "".join(client.stream("e2e", "text")) == "".join(PIECES)
+    server.planned.append(refuse(503, "queue_full", retry_after="0"))
+    assert "".join([piece async for piece in async_client.stream("e2e", "text")]) == "".join(PIECES)
+    with pytest.raises(InvalidInput):
+        client.stream("e2e", "text", num_beams=17)
+
+
+async def test_errors_in_the_middle(
+    client: Client, async_client: AsyncClient, server: Any, stream_of: StreamOf
+) -> None:
+    """Come after the pieces, as the same exceptions."""
+    error = 'event: error\ndata: {"error": {"code": "deadline_passed", "message": "too late", "details": []}}'
+    for _ in range(2):
+        server.planned.append(stream_of('data: {"index": 0, "text": "a"}', error))
+    heard: list[str] = []
+    with pytest.raises(DeadlinePassed, match="too late"):
+        heard.extend(client.stream("e2e", "text"))
+    stream = async_client.stream("e2e", "text")
+    assert await anext(stream) == "a"
+    with pytest.raises(DeadlinePassed, match="too late"):
+        await anext(stream)
+    assert stream.predictions is None
+
+
+async def test_a_stream_that_breaks_off_is_no_answer(
+    client: Client, async_client: AsyncClient, server: Any, stream_of: StreamOf
+) -> None:
+    """Neither between two events nor in the middle of one."""
+    for _ in range(2):
+        server.planned.append(stream_of('data: {"index": 0, "text": "a"}'))
+    with pytest.raises(ConnectionFailed, match="before the text was complete"):
+        list(client.stream("e2e", "text"))
+    with pytest.raises(ConnectionFailed, match="before the text was complete"):
+        [piece async for piece in async_client.stream("e2e", "text")]
+    broken = stream_of('data: {"index": 0, "text": "a"}')
+    broken.headers["content-length"] = "1000"
+    broken.headers["connection"] = "close"
+    server.planned.append(broken)
+    with pytest.raises(ConnectionFailed, match="broke"):
+        list(client.stream("e2e", "text"))
+
+
+def test_answers_of_others_are_recognised(client: Client, server: Any, answer: Any, stream_of: StreamOf) -> None:
+    """A proxy's page, and events that are no part of a text."""
+    server.planned.append(answer(200, b"<html>", {"content-type": "text/html"}))
+    with pytest.raises(UnexpectedAnswer, match="answered with 'text/html' where events were expected"):
+        next(client.stream("e2e", "text"))
+    for strange in ("data: {}", "data: nonsense", "event: error\ndata: 5"):
+        server.planned.append(stream_of(strange))
+        with pytest.raises(UnexpectedAnswer, match="no part of a text"):
+            next(client.stream("e2e", "text"))
+
+
+async def test_leaving_early_hangs_up(client: Client, async_client: AsyncClient, server: Any) -> None:
+    """The rest is not waited for, and the client goes on."""
+    with client.stream("e2e", "text") as stream:
+        assert next(stream) == PIECES[0]
+    assert list(stream) == []
+    async with async_client.stream("e2e", "text") as later:
+        assert await anext(later) == PIECES[0]
+    assert [piece async for piece in later] == []
+    assert client.predict("sst2", "text")[0].label == "positive"
+
+
+def test_pieces_come_as_they_are_sent(client: Client, server: Any, stream_of: StreamOf) -> None:
+    """The first is there long before the last."""
+    sent = stream_of('data: {"index": 0, "text": "a"}')
+    sent.body, sent.headers["content-length"] = sent.body, str(len(sent.body) + 14)
+    server.planned.append(sent)
+    began = time.monotonic()
+    stream = client.stream("e2e", "text")
+    assert next(stream) == "a"
+    assert time.monotonic() - began < 5
+    stream.close()
