@@ -131,7 +131,7 @@ class Batcher:
     def _take(self, live_rows: int) -> tuple[Batch, list[Ticket]]:
         now = time.monotonic()
         rows = self._rows.take(Room(self._max_batch_tokens, self._max_batch_rows), now)
-        room = Room(self._max_batch_tokens, self._max_decode_rows - live_rows, empty=not live_rows)
+        room = Room(self._max_batch_tokens, self._max_decode_rows - live_rows, alone=not live_rows)
         drafts = self._drafts.take(room, now)
         return Batch(rows.tickets, drafts.tickets), [*rows.late, *drafts.late]
 

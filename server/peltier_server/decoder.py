@@ -60,28 +60,27 @@ class Decoder:
 
     def _step(self, group: Group) -> None:
         started = time.monotonic()
-        self._drop_the_gone(group, started)
-        works = group.works
-        if not works:
-            return
         try:
-            self._deliver(group, group.step(), Company(works))
+            self._drop_the_gone(group, started)
+            company = Company(group.works)
+            if group.works:
+                self._deliver(group, group.step(), company)
         except Exception as error:
             self._groups.remove(group)
-            self._separate(works, error)
+            self._separate(group.works, error)
         else:
-            self._metrics.observe_step(time.monotonic() - started, len(works))
+            self._metrics.observe_step(time.monotonic() - started, company.num_texts)
 
     def _drop_the_gone(self, group: Group, now: float) -> None:
         late = [work for work in group.works if work.ticket.deadline <= now]
-        group.drop([*late, *(work for work in group.works if work.ticket.gone and work not in late)])
         errors = [DeadlinePassed(f"the deadline passed after {len(work.draft.ids)} new tokens") for work in late]
         settle([work.ticket for work in late], errors)
+        group.drop([*late, *(work for work in group.works if work.ticket.gone)])
 
     def _deliver(self, group: Group, works: Sequence[Work], company: Company) -> None:
         ended = [(work, result) for work in works if (result := work.result(company)) is not None]
-        group.drop([work for work, _ in ended])
         settle([work.ticket for work, _ in ended], [result for _, result in ended])
+        group.drop([work for work, _ in ended])
         heard = [(work.ticket, news) for work in group.works if (news := work.news()) is not None]
         tell([ticket for ticket, _ in heard], [news for _, news in heard])
 

@@ -9,19 +9,25 @@ from peltier_server.ticket import Ticket
 
 @dataclass
 class Room:
-    """What one pass may take: so many tokens and rows. While `empty`, a ticket that is too large goes in alone."""
+    """What one pass may take: so many tokens and rows.
+
+    The first ticket may have more tokens, and if it is `alone` there, with nothing else being computed, more rows.
+    """
 
     tokens: int
     rows: int
-    empty: bool = True
+    alone: bool = True
+    first: bool = True
 
     def admits(self, ticket: Ticket) -> bool:
         """Whether `ticket` goes in; then there is less room for the next."""
-        if not self.empty and (ticket.pass_tokens > self.tokens or ticket.num_rows > self.rows):
+        if not (self.first or ticket.pass_tokens <= self.tokens):
+            return False
+        if not ((self.first and self.alone) or ticket.num_rows <= self.rows):
             return False
         self.tokens -= ticket.pass_tokens
         self.rows -= ticket.num_rows
-        self.empty = False
+        self.first = False
         return True
 
 

@@ -62,6 +62,8 @@ class Metrics:
 
     def observe_step(self, seconds: float, num_texts: int) -> None:
         """Each of so many texts has gained a token."""
+        if not num_texts:
+            return
         self.decode_step_seconds.observe(seconds)
         self.generated_tokens.inc(num_texts)
 

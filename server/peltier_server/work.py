@@ -54,8 +54,9 @@ class Work:
 
 
 class Company:
-    """Who shares a step: rows (a text with beams has several) and distinct adapters."""
+    """Who shares a step: texts, rows (a text with beams has several) and distinct adapters."""
 
     def __init__(self, works: Sequence[Work]) -> None:
+        self.num_texts = len(works)
         self.num_rows = sum(work.ticket.num_rows for work in works)
         self.num_adapters = len({work.ticket.row.resident for work in works} - {None})

@@ -165,6 +165,15 @@ async def test_neither_kind_holds_up_the_other() -> None:
     assert (second.drafts, second.tickets) == ((), (rows[1],))
 
 
+async def test_a_long_input_joins_texts_that_are_being_written() -> None:
+    """It is read alone, and then decoded in company."""
+    batcher = make_batcher(tokens=10, decode_rows=4)
+    drafts = [make_draft(12), make_draft(3)]
+    batcher.put(drafts)
+    assert batcher.next(live_rows=1).drafts == (drafts[0],)
+    assert batcher.next(live_rows=2).drafts == (drafts[1],)
+
+
 async def test_next_does_not_wait_while_texts_are_written() -> None:
     """Their next step is due, whether or not anything waits, also when the queue is closed."""
     batcher = make_batcher()

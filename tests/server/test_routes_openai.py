@@ -213,6 +213,28 @@ def test_a_caller_who_hangs_up_frees_the_slots(
     assert listening.app.state.lifecycle.idle
 
 
+def test_a_draining_server_finishes_its_streams(
+    listen: Listen, t5_directory: Path, artifacts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last token, while newcomers are turned away."""
+    slow, step = 0.005, Generator.step
+    monkeypatch.setattr(Generator, "step", lambda self: (time.sleep(slow), step(self))[1])
+    with (
+        listen(backbone=str(t5_directory)) as listening,
+        openai.OpenAI(base_url=f"{listening.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        listening.upload(artifacts[1])
+        stream = iter(client.completions.create(model="long", prompt="bad", temperature=0, max_tokens=60, stream=True))
+        text = next(stream).choices[0].text
+        listening.app.state.lifecycle.drain()
+        with pytest.raises(openai.InternalServerError, match="takes nothing new"):
+            client.models.list()
+        assert not listening.app.state.lifecycle.idle
+        *chunks, last = stream
+        assert last.choices[0].finish_reason in ("stop", "length")
+        assert len(text + "".join(chunk.choices[0].text for chunk in chunks)) > 20
+
+
 def test_a_key_that_is_missing_is_openais_error(listen: Listen, t5_directory: Path) -> None:
     """401, as OpenAI's client knows it."""
     with (
