@@ -84,7 +84,9 @@ def describe_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, An
 
 def describe_openai_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
     """`describe_errors` for a route that speaks OpenAI's shapes."""
-    return _describe([(openai_status(error), error) for error in errors], OpenAIErrorBody)
+    described = _describe([(openai_status(error), error) for error in errors], OpenAIErrorBody)
+    # The framework would describe a 422, which these routes never answer.
+    return {**described, "4XX": {"model": OpenAIErrorBody, "description": "Any other refusal."}}
 
 
 def _describe(
