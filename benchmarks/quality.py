@@ -48,15 +48,15 @@ TASKS = {
     ),
     "sst2": Task(
         ("sentence",),
-        epochs={"compacter": 5, "unipelt-apl": 3, "adamix": 3, "full": 2},
-        learning_rates={"compacter": 2e-3, "unipelt-apl": 1e-3, "adamix": 1e-3, "full": 5e-5},
-        settings={"compacter": {"n": "8", "bottleneck": "48"}},
+        epochs={"compacter": 3, "unipelt-apl": 3, "adamix": 5, "full": 2},
+        learning_rates={"compacter": 2e-3, "unipelt-apl": 1e-3, "adamix": 3e-3, "full": 5e-5},
+        settings={"compacter": {"bottleneck": "96", "rank": "8"}},
     ),
     "stsb": Task(
         ("sentence1", "sentence2"),
         "regression",
-        epochs={"compacter": 3, "unipelt-apl": 3, "adamix": 3, "full": 3},
-        learning_rates={"compacter": 3e-3, "unipelt-apl": 1e-3, "adamix": 1e-3, "full": 1e-4},
+        epochs={"compacter": 3, "unipelt-apl": 3, "adamix": 6, "full": 3},
+        learning_rates={"compacter": 3e-3, "unipelt-apl": 1e-3, "adamix": 3e-3, "full": 1e-4},
     ),
     "banking77": Task(
         ("text",),
