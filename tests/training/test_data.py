@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from peltier_training.data import Example, read_examples
+from peltier_training.data import Example, read_examples, thin_out
 from peltier_training.errors import TrainingError
 
 GOOD = b'{"text": "a", "label": 1}\n'
@@ -102,3 +102,10 @@ def test_a_task_has_one_or_two_texts(tmp_path: Path):
     """Three text columns are refused before the file is opened."""
     with pytest.raises(TrainingError, match="3 text columns were given; a task has one, or two for a pair"):
         read_examples(tmp_path / "d.csv", ["a", "b", "c"], "label")
+
+
+def test_thinning_keeps_whole_inputs_evenly():
+    """Ten inputs of two examples each; three of them, from the first on, with both of their examples."""
+    examples = [Example(f"text {number // 2}", number, f"d:{number}") for number in range(20)]
+    assert [example.label for example in thin_out(examples, 3)] == [0, 1, 6, 7, 12, 13]
+    assert thin_out(examples, None) == thin_out(examples, 10) == thin_out(examples, 99) == examples

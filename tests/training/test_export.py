@@ -1,12 +1,13 @@
 """From trained tensors to an artifact that proves itself."""
 
 import pytest
+from peltier_adapters.answers import TextAnswer
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
@@ -58,3 +59,24 @@ def test_measuring_needs_no_golden_outputs(bert: Backbone):
     examples = [Example("good", "a", "d:1"), Example("bad", "b", "d:2")]
     found = measure(bert, create_trained(bert, "houlsby"), examples)
     assert sorted(found) == ["accuracy", "f1", "f1_macro", "matthews"]
+
+
+def test_a_text_that_is_empty_is_proved_by_its_input(t5: Backbone, monkeypatch: pytest.MonkeyPatch):
+    """An adapter that has nothing to say still proves itself."""
+    settings = find_preset("lora").settings({}, t5.config)
+    parts = find_preset("lora").compose(settings, t5.config, outputs=0)
+    generator = Generator().manual_seed(0)
+    tensors = {name: tensor + 0.1 for name, tensor in init_tensors(parts, t5, generator).items()}
+    task = TaskSpec(
+        type="text2text",
+        labels=(),
+        inputs="single",
+        max_length=16,
+        template="{text}",
+        decoding=DecodingSpec(answer="generate", max_new_tokens=4),
+    )
+    trained = Trained("toy", "lora", parts, tensors, task)
+    written = [TextAnswer("", 1.0, "stop"), TextAnswer("a film", 1.0, "stop")]
+    monkeypatch.setattr("peltier_training.export.write", lambda *_: written)
+    golden = read_artifact(export(t5, trained, ["bad", "dull plot"], TrainingRecord()), t5).manifest.golden
+    assert [one.text for one in golden] == ["bad", "a film"]
