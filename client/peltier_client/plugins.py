@@ -32,6 +32,7 @@ KNOWN = {
     "serve": Known("Serve any mix of adapters from one backbone.", "server"),
     "train": Known("Train an adapter and write its artifact.", "training"),
     "evaluate": Known("Measure an artifact on labelled data.", "training"),
+    "pretrain": Known("Make a small T5 from plain text.", "training"),
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),
     "presets": Known("List the presets with their parameter counts.", "adapters"),
 }

@@ -1,0 +1,79 @@
+"""Corrupted texts, drawn from a stream of tokens."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from peltier_training.errors import TrainingError
+from peltier_training.pretraining.spans import SpanCorruption
+from peltier_training.pretraining.tokens import Stream
+
+Example = dict[str, Tensor]
+
+_MAX_HELD_OUT = 512
+
+
+class TrainingText(Dataset[Example]):
+    """`size` examples from the blocks of `stream`. Example `i` depends on the seed and on `i` alone: each pass over the
+    stream has an offset where its first block begins, an order of its blocks and spans of its own."""
+
+    def __init__(self, stream: Stream, corruption: SpanCorruption, *, size: int, seed: int) -> None:
+        self._stream, self._corruption, self._size, self._seed = stream, corruption, size, seed
+        # One block less, in whose place the offset is.
+        self._num_blocks = _num_blocks(stream, corruption, "train on", 2) - 1
+        self._pass, self._begins = -1, np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> Example:
+        number, place = divmod(index, self._num_blocks)
+        if number != self._pass:
+            self._pass, self._begins = number, self._draw(number)
+        rng = np.random.default_rng([self._seed, index])
+        return _corrupted(self._stream, int(self._begins[place]), self._corruption, rng)
+
+    def _draw(self, number: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Where each block of a pass begins [blocks]."""
+        rng = np.random.default_rng([self._seed, number, 1])
+        length = self._corruption.text_length
+        return rng.permutation(self._num_blocks) * length + rng.integers(length)
+
+
+class HeldOutText(Dataset[Example]):
+    """At most 512 blocks of `stream`, evenly spaced, with the same spans at every look."""
+
+    def __init__(self, stream: Stream, corruption: SpanCorruption) -> None:
+        self._stream, self._corruption = stream, corruption
+        self._num_blocks = _num_blocks(stream, corruption, "hold out", 1)
+
+    def __len__(self) -> int:
+        return min(self._num_blocks, _MAX_HELD_OUT)
+
+    def __getitem__(self, index: int) -> Example:
+        block = index * self._num_blocks // len(self)
+        return _corrupted(
+            self._stream, block * self._corruption.text_length, self._corruption, np.random.default_rng(index)
+        )
+
+
+def collate(examples: Sequence[Example]) -> Example:
+    """All have the same lengths: input_ids [rows, input_length], labels [rows, target_length]."""
+    return {name: torch.stack([example[name] for example in examples]) for name in ("input_ids", "labels")}
+
+
+def _num_blocks(stream: Stream, corruption: SpanCorruption, purpose: str, least: int) -> int:
+    number = len(stream) // corruption.text_length
+    if number < least:
+        needed = least * corruption.text_length
+        raise TrainingError(f"the text is too small: {len(stream)} tokens to {purpose}, at least {needed} are needed")
+    return number
+
+
+def _corrupted(stream: Stream, begin: int, corruption: SpanCorruption, rng: np.random.Generator) -> Example:
+    text = stream[begin : begin + corruption.text_length].astype(np.int64)
+    source, target = corruption.corrupt(text, rng)
+    return {"input_ids": torch.from_numpy(source), "labels": torch.from_numpy(target)}

@@ -1,0 +1,70 @@
+"""When a run evaluates, saves and stops, and how its progress is shown."""
+
+import sys
+import time
+from typing import Any
+
+from tqdm import tqdm  # type: ignore[import-untyped]
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from peltier_training.pretraining.schedule import BudgetSchedule
+
+_EVALUATIONS = 20
+
+
+class Pacing(TrainerCallback):
+    """Evaluates and saves at each twentieth of the budget, and stops at its end; `call_seconds` after it was made it
+    saves and stops too."""
+
+    def __init__(self, call_seconds: float | None) -> None:
+        self._deadline = None if call_seconds is None else time.monotonic() + call_seconds
+        self._part = 0
+        self.finished = False
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Where an earlier call left off."""
+        self._part = _part(kwargs["lr_scheduler"])
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Look at the budget."""
+        schedule = kwargs["lr_scheduler"]
+        self.finished = schedule.fraction >= 1
+        if (part := _part(schedule)) > self._part:
+            self._part = part
+            control.should_evaluate = control.should_save = control.should_log = True
+        if self.finished or (self._deadline is not None and time.monotonic() >= self._deadline):
+            control.should_save = control.should_training_stop = True
+
+
+class Progress(TrainerCallback):
+    """A bar over the budget on standard error."""
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Begin where the budget is."""
+        form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
+        begin = round(100 * kwargs["lr_scheduler"].fraction, 2)
+        self._bar = tqdm(total=100.0, initial=begin, bar_format=form, file=sys.stderr)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Show the part of the budget that is spent."""
+        self._bar.update(100 * kwargs["lr_scheduler"].fraction - self._bar.n)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Show the latest losses."""
+        shown = {name: value for name, value in (kwargs["logs"] or {}).items() if name in ("loss", "eval_loss")}
+        if shown:
+            self._bar.write(f"step {state.global_step}: {shown}", file=sys.stderr)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Leave it as it is."""
+        self._bar.close()
+
+
+def _part(schedule: BudgetSchedule) -> int:
+    return int(_EVALUATIONS * schedule.fraction)

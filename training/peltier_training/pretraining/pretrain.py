@@ -1,0 +1,109 @@
+"""One pretraining run: text, tokenizer, tokens, Trainer, checkpoint directory."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from transformers.utils.logging import disable_progress_bar
+
+from peltier_training.checkpoint import remove_checkpoints
+from peltier_training.errors import TrainingError
+from peltier_training.pretraining.card import write_card
+from peltier_training.pretraining.corpus import documents
+from peltier_training.pretraining.curve import curve
+from peltier_training.pretraining.dataset import HeldOutText, TrainingText
+from peltier_training.pretraining.export import export
+from peltier_training.pretraining.model import create_model
+from peltier_training.pretraining.pacing import Pacing
+from peltier_training.pretraining.run import Pretraining
+from peltier_training.pretraining.spans import fit_length
+from peltier_training.pretraining.tokenizer import train_tokenizer
+from peltier_training.pretraining.tokens import HELD_OUT, TRAIN, read_tokens, write_tokens
+from peltier_training.pretraining.trainer import fit, num_examples
+
+_TOKENIZER_CHARACTERS = 16_000_000  # are enough for a vocabulary of thousands
+_TEXT, _RUN = "text.json", "run.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call reached: `finished` is false where its own time ended first, and nothing was written."""
+
+    finished: bool
+    steps: int
+    held_out_loss: float | None
+
+
+def pretrain(run: Pretraining) -> Outcome:
+    """Train a T5 from nothing on plain text, and write it to `run.output` when its budget is spent."""
+    run.check()
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # of each checkpoint's files; the run has its own
+    pacing = Pacing(None if run.budget.call_minutes is None else 60 * run.budget.call_minutes)
+    checkpoint = _resume(run) if run.resume else None
+    if checkpoint is None:
+        _prepare(run)
+    tokenizer = Tokenizer.from_file(str(run.directory / "tokenizer.json"))
+    streams = read_tokens(run.directory / TRAIN), read_tokens(run.directory / HELD_OUT)
+    corruption = fit_length(run.optimization.input_length, run.shape.vocab_size - 1)
+    seed = run.optimization.seed
+    train = TrainingText(streams[0], corruption, seed=seed, size=num_examples(run))
+    held_out = HeldOutText(streams[1], corruption)
+    model = create_model(run.shape, seed)
+    state = fit(run, model, (train, held_out), pacing, checkpoint)
+    points = curve(state.log_history)
+    if pacing.finished:
+        sizes = len(streams[0]), len(streams[1])
+        export(model, tokenizer, write_card(run, corruption, model.num_parameters(), sizes, points), points, run.output)
+    losses = [point["held_out_loss"] for point in points if "held_out_loss" in point]
+    return Outcome(pacing.finished, state.global_step, losses[-1] if losses else None)
+
+
+def _prepare(run: Pretraining) -> None:
+    """Tokenizer and tokens of a new run: those of an earlier run of the same text, or new ones."""
+    run.directory.mkdir(parents=True, exist_ok=True)
+    remove_checkpoints(run.directory)
+    if _read(run.directory / _TEXT) != run.text_identity():
+        (run.directory / _TEXT).unlink(missing_ok=True)
+        tokenizer = train_tokenizer(_sample(run), run.shape.vocab_size)
+        tokenizer.save(str(run.directory / "tokenizer.json"))
+        write_tokens(documents(run.texts), tokenizer, run.directory)
+        _write(run.directory / _TEXT, run.text_identity())
+    _write(run.directory / _RUN, run.identity())
+
+
+def _sample(run: Pretraining) -> list[str]:
+    """Documents from all over the texts, of about as many characters as the tokenizer needs."""
+    total = sum(len(document) for document in documents(run.texts))
+    every = max(total // _TOKENIZER_CHARACTERS, 1)
+    sample = [document for number, document in enumerate(documents(run.texts)) if number % every == 0]
+    if not sample:
+        raise TrainingError("the text is empty")
+    return sample
+
+
+def _resume(run: Pretraining) -> Path:
+    """The newest whole checkpoint of the same run."""
+    began = _read(run.directory / _TEXT) | _read(run.directory / _RUN)
+    if not began:
+        raise TrainingError(f"there is no run to resume in {run.directory}")
+    for name, value in (run.text_identity() | run.identity()).items():
+        if began.get(name) != value:
+            raise TrainingError(f"the run in {run.directory} began with other {name}: {began.get(name)}, not {value}")
+    whole = [state.parent for state in run.directory.glob("checkpoint-*/trainer_state.json")]
+    if not whole:
+        raise TrainingError(f"there is no checkpoint to resume from in {run.directory}")
+    return max(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _write(path: Path, identity: dict[str, Any]) -> None:
+    path.write_text(json.dumps(identity, indent=2) + "\n")
