@@ -14,18 +14,21 @@ MakeRun = Callable[..., Run]
 
 
 @pytest.mark.parametrize(
-    ("task_type", "preset", "consistency", "calls"),
+    ("family", "task_type", "preset", "consistency", "calls"),
     [
-        ("classification", "adamix", "1.0", 3),
-        ("multilabel", "adamix", "1.0", 3),
-        ("classification", "adamix", "0.0", 0),
-        ("regression", "adamix", "1.0", 0),  # a single number is no distribution
-        ("classification", "houlsby", None, 0),
+        ("bert", "classification", "adamix", "1.0", 3),
+        ("bert", "multilabel", "adamix", "1.0", 3),
+        ("bert", "classification", "adamix", "0.0", 0),
+        ("bert", "regression", "adamix", "1.0", 0),  # a single number is no distribution
+        ("bert", "classification", "houlsby", None, 0),
+        ("t5", "regression", "adamix", "1.0", 3),  # the text of a number is one
+        ("t5", "text2text", "adamix", "0.0", 0),
     ],
 )
 def test_consistency_is_asked_of_every_training_step(
-    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, task_type: str, preset: str, consistency: str | None, calls: int
-):
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, family: str, task_type: str,
+    preset: str, consistency: str | None, calls: int,
+):  # fmt: skip
     """Two routed passes a step, three steps an epoch; never in evaluation, nor where there is nothing to route."""
     losses = []
 
@@ -36,7 +39,8 @@ def test_consistency_is_asked_of_every_training_step(
     original = objective.consistency_loss
     monkeypatch.setattr(objective, "consistency_loss", record)
     overrides = {"bottleneck": "8"} | ({"consistency": consistency} if consistency else {})
-    train(make_run(task_type, preset, epochs=1, overrides=overrides))
+    backbone = request.getfixturevalue(family).name
+    train(make_run(task_type, preset, backbone=backbone, epochs=1, overrides=overrides))
     assert len(losses) == calls
     assert all(loss.item() > 0 and loss.requires_grad for loss in losses)
 
