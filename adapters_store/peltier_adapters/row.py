@@ -48,6 +48,8 @@ class Row:
     def prompted(self) -> Encoded:
         """The tokens with a placeholder for each soft token of the adapter in front."""
         length = 0 if self.body is None else prompt_length(self.body.parts)
+        if not length:
+            return self.encoded
         return Encoded((0,) * length + self.encoded.ids, (0,) * length + self.encoded.types)
 
     @property
