@@ -10,6 +10,8 @@ import torch
 from peltier_training.errors import TrainingError
 from peltier_training.pretraining.pretrain import pretrain
 from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
+from peltier_training.pretraining.tokens import Stream
+from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, T5ForConditionalGeneration
@@ -99,6 +101,25 @@ def test_gated_is_t5_1_1(make_pretraining: MakePretraining):
     pretrain(run)
     config = json.loads((run.output / "config.json").read_text())
     assert (config["feed_forward_proj"], config["tie_word_embeddings"]) == ("gated-gelu", True)
+
+
+def test_word_vectors_begin_the_embeddings(make_pretraining: MakePretraining, monkeypatch: pytest.MonkeyPatch):
+    """Once, not again when the run goes on; the card says so."""
+    seen: list[int] = []
+
+    def begin(embeddings: torch.Tensor, stream: Stream, seed: int) -> int:
+        seen.append(begin_with_word_vectors(embeddings, stream, seed))
+        return seen[-1]
+
+    monkeypatch.setattr("peltier_training.pretraining.pretrain.begin_with_word_vectors", begin)
+    numbers = Optimization(batch_size=4, input_length=32, word_vectors=True)
+    budget = Budget(minutes=0.02, call_minutes=1e-6)
+    assert not pretrain(make_pretraining(optimization=numbers, budget=budget)).finished
+    assert seen[0] > 100
+    run = make_pretraining(optimization=numbers, budget=Budget(minutes=0.02), resume=True)
+    assert pretrain(run).finished
+    assert len(seen) == 1
+    assert "embeddings begun as word vectors" in (run.output / "README.md").read_text()
 
 
 def test_resume_needs_the_same_run(make_pretraining: MakePretraining):

@@ -29,6 +29,9 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag
     input_length: Annotated[int, typer.Option(help="Tokens of an input.")] = 128,
     warmup: Annotated[float, typer.Option(help="Fraction of the budget with a rising learning rate.")] = 0.02,
     weight_decay: Annotated[float, typer.Option(help="AdamW weight decay.")] = 0.0,
+    word_vectors: Annotated[
+        bool, typer.Option("--word-vectors", help="Begin the embeddings as word vectors of the text.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Seeds initialisation, order and spans.")] = 0,
     directory: Annotated[
         Path | None, typer.Option(help="Tokens, checkpoints and TensorBoard; default runs/NAME of the output.")
@@ -51,7 +54,9 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag
             directory=directory or Path("runs") / output.name,
             budget=Budget(steps, minutes, call_minutes),
             shape=Shape(vocab_size, d_model, layers, heads, d_ff, d_kv, gated),
-            optimization=Optimization(learning_rate, batch_size, input_length, warmup, weight_decay, seed),
+            optimization=Optimization(
+                learning_rate, batch_size, input_length, warmup, weight_decay, word_vectors, seed
+            ),
             device=device,
             dtype=dtype,
             resume=resume,

@@ -22,6 +22,7 @@ from peltier_training.pretraining.spans import fit_length
 from peltier_training.pretraining.tokenizer import train_tokenizer
 from peltier_training.pretraining.tokens import HELD_OUT, TRAIN, read_tokens, write_tokens
 from peltier_training.pretraining.trainer import fit, num_examples
+from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
 _TOKENIZER_CHARACTERS = 16_000_000  # are enough for a vocabulary of thousands
 _TEXT, _RUN = "text.json", "run.json"
@@ -51,6 +52,8 @@ def pretrain(run: Pretraining) -> Outcome:
     train = TrainingText(streams[0], corruption, seed=seed, size=num_examples(run))
     held_out = HeldOutText(streams[1], corruption)
     model = create_model(run.shape, seed)
+    if checkpoint is None and run.optimization.word_vectors:
+        begin_with_word_vectors(model.shared.weight, streams[0], seed)
     state = fit(run, model, (train, held_out), pacing, checkpoint)
     points = curve(state.log_history)
     if pacing.finished:

@@ -35,13 +35,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class Optimization:
-    """How it is trained: inputs have `input_length` tokens, `warmup` is a fraction of the budget."""
+    """How it is trained: inputs have `input_length` tokens, `warmup` is a fraction of the budget, `word_vectors` begins
+    the embeddings as those of the text."""
 
     learning_rate: float = 2e-3
     batch_size: int = 32
     input_length: int = 128
     warmup: float = 0.02
     weight_decay: float = 0.0
+    word_vectors: bool = False
     seed: int = 0
 
 
