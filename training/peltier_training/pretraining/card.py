@@ -31,7 +31,7 @@ A small T5 that `peltier pretrain t5` made from plain text, for adapters to be t
 - **Model**: {parameters:,} parameters in bfloat16; {shape.layers} + {shape.layers} layers, d_model {shape.d_model}, {shape.heads} heads of {shape.d_kv}, d_ff {shape.d_ff} ({feed_forward}), tied embeddings of {shape.vocab_size} tokens.
 - **Data**: {", ".join(path.name for path in run.texts)}: {tokens[0]:,} tokens to train on, and {tokens[1]:,} held out (every 200th document).
 - **Objective**: span corruption, {corruption.num_noise} of {corruption.text_length} tokens in {corruption.num_spans} spans, inputs of {corruption.input_length} tokens.
-- **Training**: {steps:,} steps of {numbers.batch_size} texts, {seen:,} tokens ({seen / tokens[0]:.2f} passes), AdamW at {numbers.learning_rate:g}, cosine to zero, {run.dtype}, embeddings begun {begun}, seed {numbers.seed}.
+- **Training**: {steps:,} steps of {numbers.batch_size} texts, {seen:,} tokens ({seen / tokens[0]:.2f} passes), AdamW at {numbers.learning_rate:g} of each parameter's size, cosine to zero, {run.dtype}, embeddings begun {begun}, seed {numbers.seed}.
 
 | step | held-out loss (nats a target token) |
 | --- | --- |

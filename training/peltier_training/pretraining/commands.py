@@ -24,7 +24,9 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag
     d_ff: Annotated[int, typer.Option(help="Width inside the feed-forward.")] = 1024,
     d_kv: Annotated[int, typer.Option(help="Width of a head.")] = 64,
     gated: Annotated[bool, typer.Option("--gated", help="The gated GELU feed-forward of T5 1.1.")] = False,
-    learning_rate: Annotated[float, typer.Option(help="The highest; warm-up, then cosine to zero.")] = 2e-3,
+    learning_rate: Annotated[
+        float, typer.Option(help="The highest, relative to each parameter's size; warm-up, then cosine to zero.")
+    ] = 2e-2,
     batch_size: Annotated[int, typer.Option(help="Texts a step.")] = 32,
     input_length: Annotated[int, typer.Option(help="Tokens of an input.")] = 128,
     warmup: Annotated[float, typer.Option(help="Fraction of the budget with a rising learning rate.")] = 0.02,

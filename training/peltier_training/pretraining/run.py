@@ -35,10 +35,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Optimization:
-    """How it is trained: inputs have `input_length` tokens, `warmup` is a fraction of the budget, `word_vectors` begins
-    the embeddings as those of the text."""
+    """How it is trained: `learning_rate` is relative to the size of each parameter, inputs have `input_length` tokens,
+    `warmup` is a fraction of the budget, `word_vectors` begins the embeddings as those of the text."""
 
-    learning_rate: float = 2e-3
+    learning_rate: float = 2e-2
     batch_size: int = 32
     input_length: int = 128
     warmup: float = 0.02

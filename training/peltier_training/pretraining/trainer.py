@@ -1,10 +1,13 @@
 """The Hugging Face Trainer over corrupted texts, within a budget."""
 
 import sys
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 from peltier_backbone.load import resolve_device
+from torch.nn import Parameter
 from torch.optim import AdamW
 from transformers import (
     PrinterCallback,
@@ -20,12 +23,25 @@ from peltier_training.pretraining.pacing import Pacing, Progress
 from peltier_training.pretraining.run import Pretraining
 from peltier_training.pretraining.schedule import BudgetSchedule
 
+_SMALLEST = 1e-3  # scale, of what begins at 0
 _ENDLESS = 2**31  # steps: a budget of time ends before
 
 
 def num_examples(run: Pretraining) -> int:
     """As many as the budget can take."""
     return (run.budget.steps or _ENDLESS) * run.optimization.batch_size
+
+
+def scaled_groups(parameters: Iterable[Parameter], learning_rate: float) -> list[dict[str, Any]]:
+    """A group for each parameter, whose rate is `learning_rate` times the root mean square that it begins with.
+
+    T5's matrices begin at very different sizes: embeddings at 1, queries at 1 / sqrt(d_model d_kv). One rate for all is
+    too small for the former and drowns the latter. The paper's Adafactor (Raffel et al. 2020, section 3.1.2; Shazeer
+    and Stern 2018, section 8) scales its steps so too."""
+    return [
+        {"params": [one], "lr": learning_rate * max(one.detach().square().mean().sqrt().item(), _SMALLEST)}
+        for one in parameters
+    ]
 
 
 def fit(
@@ -39,7 +55,10 @@ def fit(
     measured on the way; returns the Trainer's state, with all that was logged, in earlier calls too."""
     numbers = run.optimization
     optimizer = AdamW(
-        model.parameters(), numbers.learning_rate, betas=(0.9, 0.98), weight_decay=numbers.weight_decay, fused=True
+        scaled_groups(model.parameters(), numbers.learning_rate),
+        betas=(0.9, 0.98),
+        weight_decay=numbers.weight_decay,
+        fused=True,
     )
     schedule = BudgetSchedule(optimizer, run.budget, numbers.warmup)
     trainer = Trainer(
