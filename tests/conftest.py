@@ -217,7 +217,7 @@ def _make_artifact(
     chosen = find_preset(preset)
     values = chosen.settings(fitting(preset, backbone.config) | (overrides or {}), backbone.config)
     parts = chosen.compose(values, backbone.config, outputs=len(labels))
-    texts: list[Input] = [text if inputs == "single" else (text, text[::-1]) for text in _GOLDEN_TEXTS]
+    texts: list[Input] = [_input(text, inputs) for text in _GOLDEN_TEXTS]
     task = _task(backbone, labels, task_type, inputs, max_length, answer)
     placeholder = "a" if task_type == "text2text" else None
     manifest = Manifest(
@@ -234,6 +234,22 @@ def _make_artifact(
     return to_bytes(manifest.model_copy(update={"golden": golden}), tensors)
 
 
+_TEMPLATES = {
+    "single": "good film: {text}",
+    "pair": "good: {text} film: {pair}",
+    "triple": "good: {text} film: {pair} plot: {third}",
+}
+
+
+def _input(text: str, inputs: str) -> Input:
+    match inputs:
+        case "pair":
+            return text, text[::-1]
+        case "triple":
+            return text, text[::-1], text.upper()
+    return text
+
+
 def _task(
     backbone: Backbone, labels: Sequence[str], task_type: str, inputs: str, max_length: int, answer: str | None
 ) -> TaskSpec:
@@ -246,7 +262,7 @@ def _task(
         | {
             "labels": tuple(labels) if task_type == "classification" else ("value",) if closed else (),
             "targets": tuple(labels) if closed else (),
-            "template": "good film: {text}" if inputs == "single" else "good: {text} film: {pair}",
+            "template": _TEMPLATES[inputs],
             "decoding": {"answer": answer or ("score" if closed else "generate"), "max_new_tokens": 12},
         }
     )

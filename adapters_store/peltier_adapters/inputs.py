@@ -7,14 +7,15 @@ from peltier_adapters.errors import InputError
 from peltier_adapters.manifest import Input
 from peltier_adapters.task_spec import TaskSpec
 
+# By the number of texts of an input.
+_FORMS = {1: "one text", 2: "a pair of texts [text, pair]", 3: "three texts [text, pair, third]"}
+
 
 def encode_input(backbone: Backbone, task: TaskSpec, value: Input, *, truncate: bool = True) -> Encoded:
     """Tokenise one input of a task; an `InputError` says why it does not fit."""
-    if isinstance(value, str) != (task.inputs == "single"):
-        wanted = "one text" if task.inputs == "single" else "a pair of texts [text, pair]"
-        found = "one text" if isinstance(value, str) else "a pair"
-        raise InputError(f"the input is {found}; this task takes {wanted}")
     texts = (value,) if isinstance(value, str) else value
+    if len(texts) != task.num_texts:
+        raise InputError(f"the input is {_FORMS[len(texts)]}; this task takes {_FORMS[task.num_texts]}")
     for text in texts:
         _check_text(text)
     encoded = backbone.tokenizer.encode(*task.render(*texts), max_tokens=task.max_length if truncate else None)

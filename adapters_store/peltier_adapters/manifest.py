@@ -21,7 +21,7 @@ DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 _MAX_HEADER_BYTES = 16 * 1024 * 1024
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
-Input = str | tuple[str, str]
+Input = str | tuple[str, str] | tuple[str, str, str]
 
 
 class BackboneRef(Spec):
@@ -91,8 +91,8 @@ class Manifest(Spec):
         wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != self.task.num_outputs]
         if wrong:
             raise ValueError(f"golden example {wrong[0]} does not have one value a label")
-        pairs = [isinstance(golden.input, tuple) for golden in self.golden]
-        if set(pairs) != {self.task.inputs == "pair"}:
+        numbers = {1 if isinstance(golden.input, str) else len(golden.input) for golden in self.golden}
+        if numbers != {self.task.num_texts}:
             raise ValueError(f"golden inputs do not fit a task of {self.task.inputs} inputs")
         texts = [golden.text is not None for golden in self.golden]
         if set(texts) != {self.task.type == "text2text"}:

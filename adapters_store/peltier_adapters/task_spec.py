@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +11,13 @@ from peltier_adapters.map_spec import Spec
 
 MAX_NEW_TOKENS = 4096
 MAX_BEAMS = 16
-_FIELD = re.compile(r"\{(?:text|pair)\}")
+Inputs = Literal["single", "pair", "triple"]
+_FIELDS: Mapping[Inputs, tuple[str, ...]] = {
+    "single": ("{text}",),
+    "pair": ("{text}", "{pair}"),
+    "triple": ("{text}", "{pair}", "{third}"),
+}
+_FIELD = re.compile(r"\{(?:text|pair|third)\}")
 
 
 class DecodingSpec(Spec):
@@ -26,13 +33,13 @@ class DecodingSpec(Spec):
 class TaskSpec(Spec):
     """How texts become logits and logits an answer. `labels` are in the order of the logits; regression has one.
 
-    On T5 a task has a `template`, the input's text with `{text}` (and `{pair}`) in it, and a closed task the label
-    strings `targets`: one a label, or the numbers that a regression can answer.
+    On T5 a task has a `template`, the input's text with `{text}` (and `{pair}`, `{third}`) in it, and a closed task the
+    label strings `targets`: one a label, or the numbers that a regression can answer.
     """
 
     type: Literal["classification", "multilabel", "regression", "text2text"]
     labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(max_length=4096)
-    inputs: Literal["single", "pair"]
+    inputs: Inputs
     max_length: Annotated[int, Field(ge=3)]
     template: Annotated[str, Field(max_length=4096)] | None = None
     targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
@@ -59,11 +66,12 @@ class TaskSpec(Spec):
         if self.template is None:
             if self.type == "text2text" or self.targets:
                 raise ValueError("text2text and targets need a template: they are for T5")
+            if self.inputs == "triple":
+                raise ValueError("inputs of three texts need a template: they are for T5")
             return self
-        fields = set(_FIELD.findall(self.template))
-        wanted = {"{text}", "{pair}"} if self.inputs == "pair" else {"{text}"}
-        if fields != wanted:
-            raise ValueError(f"template {self.template!r} must name {' and '.join(sorted(wanted, reverse=True))}")
+        wanted = _FIELDS[self.inputs]
+        if set(_FIELD.findall(self.template)) != set(wanted):
+            raise ValueError(f"template {self.template!r} must name {' and '.join(wanted)}")
         self._check_targets()
         return self
 
@@ -82,15 +90,20 @@ class TaskSpec(Spec):
                 raise ValueError(f"target {wrong[0]!r} is not a number")
 
     @property
+    def num_texts(self) -> int:
+        """Texts of one input."""
+        return len(_FIELDS[self.inputs])
+
+    @property
     def num_outputs(self) -> int:
         """Values that a golden example records: one a label or target, one for a text."""
         return len(self.targets) or len(self.labels) or 1
 
-    def render(self, text: str, pair: str | None = None) -> tuple[str, ...]:
-        """What is tokenised: the template with both texts in it, or the texts as they are."""
+    def render(self, *texts: str) -> tuple[str, ...]:
+        """What is tokenised: the template with the texts of one input in it, or the texts as they are."""
         if self.template is None:
-            return (text,) if pair is None else (text, pair)
-        values = {"{text}": text, "{pair}": pair or ""}
+            return texts
+        values = dict(zip(_FIELDS[self.inputs], texts, strict=True))
         return (_FIELD.sub(lambda match: values[match[0]], self.template),)
 
 

@@ -12,7 +12,7 @@ import stamina
 from peltier_client import requests
 from peltier_client.errors import PeltierError
 from peltier_client.files import write_whole
-from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, Pair
+from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, TextTuple
 from peltier_client.requests import PredictOptions, Request
 from peltier_client.results import Predictions
 from peltier_client.streams import AsyncTextStream, Opened
@@ -52,18 +52,18 @@ class AsyncClient:
         self._retrying = stamina.AsyncRetryingCaller(**self._connection.retrying)
 
     async def predict(
-        self, task: str, inputs: str | Iterable[str] | Iterable[Pair], **options: Unpack[PredictOptions]
+        self, task: str, inputs: str | Iterable[str] | Iterable[TextTuple], **options: Unpack[PredictOptions]
     ) -> Predictions:
-        """Predictions for one text, a list of texts, or a list of (text, pair) tuples, in the order given."""
+        """Predictions for one text, a list of texts, or a list of tuples of two or three texts, in the order given."""
         return await self._send(requests.predict(task, inputs, options))
 
-    def stream(self, task: str, text: str | Pair, **options: Unpack[PredictOptions]) -> AsyncTextStream:
+    def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> AsyncTextStream:
         """The text that a task generates from one input, piece by piece as it is written."""
         request = requests.stream(task, text, options)
         return AsyncTextStream(lambda: self._retrying(is_worth_retrying, self._open, request), self._connection)
 
     async def predict_many(
-        self, items: Iterable[tuple[str, str | Pair]], **options: Unpack[PredictOptions]
+        self, items: Iterable[tuple[str, str | TextTuple]], **options: Unpack[PredictOptions]
     ) -> list[Predictions | PeltierError]:
         """For each (task, input) its predictions, a list of one, or the error that befell it; in the order given."""
         return await self._send(requests.predict_many(items, options))

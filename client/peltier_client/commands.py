@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from peltier_client.client import Client
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import MAX_BEAMS, MAX_TEMPERATURE, Adapter, Pair, TaskReference, check_name
+from peltier_client.protocol import MAX_BEAMS, MAX_TEMPERATURE, Adapter, TaskReference, TextTuple, check_name
 from peltier_client.requests import PredictOptions
 from peltier_client.tables import print_adapters, print_predictions, print_texts
 from peltier_client.transport import DEFAULT_URL, check_api_key, check_url
@@ -50,6 +50,9 @@ Name = Annotated[
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT", help="One or more texts.")]
 Pairs = Annotated[
     list[str] | None, typer.Option("--pair", metavar="TEXT", help="The other text of a pair, once for each TEXT.")
+]
+Thirds = Annotated[
+    list[str] | None, typer.Option("--third", metavar="TEXT", help="The last of three texts, once for each TEXT.")
 ]
 Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
 MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of a generated text at most.")]
@@ -101,6 +104,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     task: Task,
     texts: Texts,
     pair: Pairs = None,
+    third: Thirds = None,
     stream: Stream = False,
     max_new_tokens: MaxNewTokens = None,
     num_beams: NumBeams = None,
@@ -112,7 +116,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     json: Json = False,
 ) -> None:
     """Ask a task about texts."""
-    inputs = _paired(texts, pair)
+    inputs = _together(texts, pair, third)
     options: PredictOptions = {
         "max_new_tokens": max_new_tokens,
         "num_beams": num_beams,
@@ -143,16 +147,23 @@ def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Jso
         typer.echo(f"deleted {task}")
 
 
-def _paired(texts: Sequence[str], pair: Sequence[str] | None) -> list[str] | list[Pair]:
+def _together(
+    texts: Sequence[str], pair: Sequence[str] | None, third: Sequence[str] | None
+) -> Sequence[str] | Sequence[TextTuple]:
+    for name, others in (("--pair", pair), ("--third", third)):
+        if others and len(others) != len(texts):
+            raise typer.BadParameter(f"{len(texts)} TEXT and {len(others)} {name} given: each TEXT needs one {name}")
     if not pair:
+        if third:
+            raise typer.BadParameter("--third is the last of three texts: it needs --pair")
         return list(texts)
-    if len(pair) != len(texts):
-        raise typer.BadParameter(f"{len(texts)} TEXT and {len(pair)} --pair given: each TEXT needs one --pair")
+    if third:
+        return list(zip(texts, pair, third, strict=True))
     return list(zip(texts, pair, strict=True))
 
 
 def _print_streams(
-    client: Client, task: str, inputs: Sequence[str | Pair], options: PredictOptions, *, json: bool
+    client: Client, task: str, inputs: Sequence[str | TextTuple], options: PredictOptions, *, json: bool
 ) -> None:
     if json:
         raise typer.BadParameter("--stream shows texts as they are written and --json prints whole answers: choose one")

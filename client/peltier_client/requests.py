@@ -29,11 +29,11 @@ from peltier_client.protocol import (
     HealthResponse,
     InfoResponse,
     MixedPredictRequest,
-    Pair,
     PredictRequest,
     ReadyResponse,
     RequestModel,
     TaskReference,
+    TextTuple,
     VersionList,
     check_name,
 )
@@ -83,7 +83,9 @@ class _MixedBody(BaseModel):
     results: list[PredictionBody | ErrorBody]
 
 
-def predict(task: str, inputs: str | Iterable[str] | Iterable[Pair], options: PredictOptions) -> Request[Predictions]:
+def predict(
+    task: str, inputs: str | Iterable[str] | Iterable[TextTuple], options: PredictOptions
+) -> Request[Predictions]:
     """Inputs for one task."""
     if isinstance(inputs, tuple) and any(isinstance(item, str) for item in inputs):
         raise InvalidInput("inputs is a tuple of texts: write [(text, pair)] for one pair, or a list for several texts")
@@ -98,7 +100,7 @@ def predict(task: str, inputs: str | Iterable[str] | Iterable[Pair], options: Pr
     return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
 
 
-def stream(task: str, text: str | Pair, options: PredictOptions) -> Request[TextReader]:
+def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request[TextReader]:
     """One input, whose text comes as it is written; what the answer's head gives is a reader of its events."""
     inputs = text if isinstance(text, str) else [text]
     json = _json(PredictRequest, {"inputs": inputs, "parameters": options, "stream": True})
@@ -114,7 +116,7 @@ def stream(task: str, text: str | Pair, options: PredictOptions) -> Request[Text
 
 
 def predict_many(
-    items: Iterable[tuple[str, str | Pair]], options: PredictOptions
+    items: Iterable[tuple[str, str | TextTuple]], options: PredictOptions
 ) -> Request[list[Predictions | PeltierError]]:
     """One input for each of any mix of tasks."""
     requests = [{"task": task, "input": input_, "parameters": options} for task, input_ in items]

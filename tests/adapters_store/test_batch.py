@@ -10,6 +10,7 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.errors import InputError
 from peltier_adapters.inputs import encode_input
+from peltier_adapters.manifest import Input
 from peltier_adapters.row import Row
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
@@ -39,7 +40,8 @@ def test_long_inputs_are_truncated(bert: Backbone):
 @pytest.mark.parametrize(
     ("task", "value", "truncate", "sentence"),
     [
-        (SINGLE, ("a", "b"), True, "the input is a pair; this task takes one text"),
+        (SINGLE, ("a", "b"), True, "the input is a pair of texts [text, pair]; this task takes one text"),
+        (PAIR, ("a", "b", "c"), True, "the input is three texts [text, pair, third]; this task takes a pair of texts"),
         (PAIR, "a", True, "the input is one text; this task takes a pair of texts [text, pair]"),
         (SINGLE, "", True, "an input text is empty; every text must have at least one visible character"),
         (SINGLE, " \n\t", True, "an input text is empty"),
@@ -50,7 +52,7 @@ def test_long_inputs_are_truncated(bert: Backbone):
     ids=str,
 )
 def test_an_input_that_does_not_fit_is_told_why(
-    task: TaskSpec, value: str | tuple[str, str], truncate: bool, sentence: str, bert: Backbone
+    task: TaskSpec, value: Input, truncate: bool, sentence: str, bert: Backbone
 ):
     """The sentence names what was given and what the task takes."""
     with pytest.raises(InputError, match=re.escape(sentence)):

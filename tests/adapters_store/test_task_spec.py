@@ -26,6 +26,8 @@ def test_a_template_is_filled_once():
     """Braces in the texts themselves stay as they are."""
     task = _task(inputs="pair", template="a: {text} b: {pair}")
     assert task.render("{pair} {x}", "{text}") == ("a: {pair} {x} b: {text}",)
+    task = _task(inputs="triple", template="{third}, {pair}, {text}")
+    assert task.render("{third}", "b", "c") == ("c, b, {third}",)
 
 
 def test_without_a_template_texts_are_what_they_are():
@@ -49,6 +51,8 @@ def test_a_golden_example_has_a_value_a_target():
         ({"template": "sentence:"}, "template 'sentence:' must name {text}"),
         ({"inputs": "pair"}, "must name {text} and {pair}"),
         ({"template": "{text} {pair}"}, "must name {text}"),
+        ({"inputs": "triple", "template": "{text} {pair}"}, "must name {text} and {pair} and {third}"),
+        ({"inputs": "triple", "template": None, "targets": (), "decoding": None}, "three texts need a template"),
         ({"decoding": None}, "template and decoding belong together"),
         ({"template": None, "decoding": None}, "text2text and targets need a template"),
         ({"targets": ("0",)}, "there are 1 targets for 2 labels"),

@@ -102,12 +102,17 @@ def test_predict_for_machines(peltier: Peltier) -> None:
 
 
 def test_pairs(peltier: Peltier, server: Any) -> None:
-    """Each --pair goes with the text of its rank, and a missing one is wrong usage."""
+    """Each --pair and --third goes with the text of its rank, and a missing one is wrong usage."""
     assert peltier("predict", "stsb", "a", "c", "--pair", "b", "--pair", "d").status == 0
     assert json.loads(server.received[0].body)["inputs"] == [["a", "b"], ["c", "d"]]
     outcome = peltier("predict", "stsb", "a", "c", "--pair", "b")
     assert outcome.status == 2
     assert "each TEXT needs one --pair" in outcome.err
+    assert peltier("predict", "stsb", "a", "--pair", "b", "--third", "c").status == 0
+    assert json.loads(server.received[-1].body)["inputs"] == [["a", "b", "c"]]
+    outcome = peltier("predict", "stsb", "a", "--third", "c")
+    assert outcome.status == 2
+    assert "it needs --pair" in outcome.err
 
 
 def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:

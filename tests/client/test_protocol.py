@@ -72,16 +72,22 @@ def test_a_refused_name_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("sent", "read"),
-    [("a", "a"), (["a", "b"], ["a", "b"]), ([["a", "b"]], [("a", "b")]), ("", "")],
+    [
+        ("a", "a"),
+        (["a", "b"], ["a", "b"]),
+        ([["a", "b"]], [("a", "b")]),
+        ([["a", "b", "c"]], [("a", "b", "c")]),
+        ("", ""),
+    ],
 )
-def test_inputs_in_their_three_shapes(sent: object, read: object) -> None:
-    """A text, texts and pairs are read as such, from JSON as well as from Python values."""
+def test_inputs_in_their_shapes(sent: object, read: object) -> None:
+    """A text, texts, pairs and triples are read as such, from JSON as well as from Python values."""
     assert PredictRequest.model_validate({"inputs": sent}).inputs == read
     assert PredictRequest.model_validate_json(json.dumps({"inputs": sent})).inputs == read
 
 
 @pytest.mark.parametrize(
-    "inputs", [[], [[]], ["a", ["b", "c"]], [["a"]], [["a", "b", "c"]], 1, None, {}, [1], True, "\ud800"]
+    "inputs", [[], [[]], ["a", ["b", "c"]], [["a"]], [["a", "b", "c", "d"]], 1, None, {}, [1], True, "\ud800"]
 )
 def test_other_shapes_get_one_sentence(inputs: object) -> None:
     """A wrong shape is one complaint, not one for each shape it might have been."""

@@ -112,7 +112,7 @@ async def test_long_texts_are_cut_unless_told_otherwise(loaded: Running) -> None
         ("UPPER", "a", 422, "task 'UPPER' is not allowed"),
         ("sst2", "", 422, "an input text is empty"),
         ("sst2", ["a", " "], 422, "input 1: an input text is empty"),
-        ("sst2", [["a", "b"]], 422, "the input is a pair; this task takes one text"),
+        ("sst2", [["a", "b"]], 422, "the input is a pair of texts [text, pair]; this task takes one text"),
         ("nli", "a", 422, "the input is one text; this task takes a pair"),
         ("sst2", [], 422, "inputs"),
         ("sst2", 3, 422, "inputs"),

@@ -31,6 +31,7 @@ def artifacts(t5: Backbone, make_artifact: MakeArtifact) -> list[bytes]:
     return [
         make_artifact(t5, "compacter", task_type="text2text", name="say"),
         make_artifact(t5, "lora", task_type="text2text", name="pairs", inputs="pair", seed=1),
+        make_artifact(t5, "lora", task_type="text2text", name="triples", inputs="triple", seed=1),
         make_artifact(t5, "unipelt-apl", name="film"),
         make_artifact(t5, "bitfit", name="stars", task_type="regression", labels=["1.0", "2.5", "4.0"]),
         make_artifact(t5, "prefix", name="written", answer="generate"),
@@ -75,6 +76,9 @@ async def test_the_body_is_the_contracts(loaded: Running) -> None:
     assert all(0 < one["score"] <= 1 for one in body["predictions"])
     assert body["usage"]["completion_tokens"] <= 3 * 12
     assert (await loaded.predict("pairs", [["a film", "a plot"]])).json()["predictions"][0]["text"]
+    triple = ["a film", "a plot", "an actor"]
+    assert (await loaded.predict("triples", [triple])).json()["predictions"][0]["text"]
+    assert await text_of(loaded, "triples", [triple]) != await text_of(loaded, "triples", [[*triple[:2], "bad"]])
 
 
 async def test_the_headers_are_the_contracts(loaded: Running) -> None:
@@ -150,6 +154,12 @@ async def test_parameters(loaded: Running) -> None:
         ("say", {"truncate": False, "inputs": "good " * 80}, "tokens; this task takes 64"),
         ("say", {"inputs": " "}, "an input text is empty"),
         ("pairs", {"inputs": "a"}, "the input is one text; this task takes a pair"),
+        (
+            "pairs",
+            {"inputs": [["a", "b", "c"]]},
+            "the input is three texts [text, pair, third]; this task takes a pair",
+        ),
+        ("pairs", {"inputs": [["a", "b", "c", "d"]]}, "inputs: must be a text, a non-empty list of texts"),
         ("say", {"stream": True, "inputs": ["a", "b"]}, "stream is for one input; this request has 2"),
         ("say", {"stream": True, "num_beams": 2}, "stream and 2 beams exclude each other"),
         ("film", {"stream": True}, "stream is for generated texts"),

@@ -115,7 +115,7 @@ ERRORS = {
     "regression": (["--task-type=regression"], "label 'positive' is not a finite number; regression needs them"),
     "column": (["--text-column=sentence"], "has no column 'sentence'; it has 'text', 'label'"),
     "label column": (["--label-column=y"], "has no column 'y'; it has 'text', 'label'"),
-    "three columns": (["--text-column=a", "--text-column=b", "--text-column=c"], "3 text columns were given"),
+    "four columns": ([f"--text-column={one}" for one in "abcd"], "4 text columns were given"),
     "max length": (["--max-length=97"], "max_length is 97; this backbone takes 96 tokens"),
     "output": (["--output=nowhere/x.safetensors"], "output nowhere/x.safetensors cannot be written: its folder"),
     "backbone": (["--backbone=nowhere/at/all"], "nowhere/at/all"),

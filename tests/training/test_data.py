@@ -98,10 +98,10 @@ def test_a_missing_file_is_named(tmp_path: Path):
         read_examples(tmp_path / "folder.csv", ["text"], "label")
 
 
-def test_a_task_has_one_or_two_texts(tmp_path: Path):
-    """Three text columns are refused before the file is opened."""
-    with pytest.raises(TrainingError, match="3 text columns were given; a task has one, or two for a pair"):
-        read_examples(tmp_path / "d.csv", ["a", "b", "c"], "label")
+def test_a_task_has_one_to_three_texts(tmp_path: Path):
+    """Four text columns are refused before the file is opened."""
+    with pytest.raises(TrainingError, match="4 text columns were given; a task has one, two for a pair, or three"):
+        read_examples(tmp_path / "d.csv", ["a", "b", "c", "d"], "label")
 
 
 def test_thinning_keeps_whole_inputs_evenly():

@@ -11,12 +11,15 @@ def test_published_templates_are_found_by_name():
     assert find_template("stsb", "pair") == "sentence1: {text} sentence2: {pair}"
     assert find_template("mnli", "pair") == "premise: {text} hypothesis {pair}"
     assert find_template("qnli", "pair") == "question: {text} sentence: {pair}"
+    assert find_template("superglue-copa", "triple") == "premise: {text} choice1: {pair} choice2: {third}"
+    assert find_template("superglue-record", "triple") == "record query: {text} entities: {pair} passage: {third}"
 
 
 def test_without_a_choice_the_inputs_decide():
-    """A single text as it is, a pair numbered."""
+    """A single text as it is, more of them numbered."""
     assert find_template(None, "single") == "{text}"
     assert find_template(None, "pair") == "sentence1: {text} sentence2: {pair}"
+    assert find_template(None, "triple") == "sentence1: {text} sentence2: {pair} sentence3: {third}"
 
 
 def test_a_template_can_be_written_out():

@@ -9,7 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 _T5 = "On a T5"
-Columns = Annotated[list[str] | None, typer.Option("--text-column", help="A text column; twice for a pair.")]
+Columns = Annotated[
+    list[str] | None, typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5.")
+]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
 
 
@@ -41,7 +43,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     template: Annotated[
         str | None,
         typer.Option(
-            help="A known name (sst2, mrpc, mnli, …) or a text with {text} and {pair} in it.", rich_help_panel=_T5
+            help="A known name (sst2, mrpc, mnli, …) or a text with {text}, {pair}, {third} in it.", rich_help_panel=_T5
         ),
     ] = None,
     task_prefix: Annotated[

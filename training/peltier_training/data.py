@@ -25,12 +25,13 @@ class Example:
 
 
 def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
-    """Read `path` (.jsonl or .csv, with .gz too); one text column is a single text, two are a pair.
+    """Read `path` (.jsonl or .csv, with .gz too); one text column is a single text, two are a pair, three a
+    triple.
 
     A `TrainingError` names the file, the line and the rule that it breaks.
     """
-    if len(text_columns) not in (1, 2):
-        raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, or two for a pair")
+    if len(text_columns) not in (1, 2, 3):
+        raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two for a pair, or three")
     examples = [_example(row, f"{path}:{line}", text_columns, label_column) for line, row in _rows(path)]
     if not examples:
         raise TrainingError(f"{path} has no examples")
@@ -104,4 +105,4 @@ def _example(row: dict[str, Any], where: str, text_columns: Sequence[str], label
     for column, text in zip(text_columns, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
             raise TrainingError(f"{where}: column {column!r} is {text!r}; it must be a text that is not empty")
-    return Example(texts[0] if len(texts) == 1 else (texts[0], texts[1]), row[label_column], where)
+    return Example(texts[0] if len(texts) == 1 else tuple(texts), row[label_column], where)

@@ -30,7 +30,7 @@ _MAX_SEED = 2**32 - 1  # numpy's
 
 @dataclass(frozen=True)
 class Data:
-    """Where the examples are and which columns hold what; two text columns are a pair."""
+    """Where the examples are and which columns hold what; two text columns are a pair, three a triple."""
 
     train: Path
     validation: Path

@@ -1,10 +1,10 @@
 """What a run asks of its backbone, as the artifact will say it."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from peltier_adapters.label_tree import target_problems
-from peltier_adapters.task_spec import MAX_NEW_TOKENS, DecodingSpec, TaskSpec
+from peltier_adapters.task_spec import MAX_NEW_TOKENS, DecodingSpec, Inputs, TaskSpec
 from peltier_backbone.load import Backbone
 from pydantic import ValidationError
 
@@ -15,13 +15,15 @@ from peltier_training.run import Run
 from peltier_training.targets import DEFAULT_STEP, class_targets, number_targets
 from peltier_training.templates import find_template
 
+_INPUTS: dict[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
+
 
 def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
     """The task of a resolved run; a `TrainingError` says what of it cannot be."""
     limit = backbone.config.max_tokens
     if run.hyperparameters.max_length > limit:
         raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
-    inputs: Literal["single", "pair"] = "pair" if len(run.data.text_columns) == 2 else "single"
+    inputs = _INPUTS[len(run.data.text_columns)]
     own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
     try:
         task = TaskSpec(
@@ -49,7 +51,7 @@ def _explain(error: ValidationError, run: Run) -> str:
 
 
 def _text_fields(
-    run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example], inputs: Literal["single", "pair"]
+    run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example], inputs: Inputs
 ) -> dict[str, Any]:
     template = find_template(run.text.template, inputs)
     targets = _targets(run, labels, examples)

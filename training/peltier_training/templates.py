@@ -1,8 +1,9 @@
-"""The texts that a T5 reads: templates with `{text}` and `{pair}` in them, as the T5 and Compacter papers had them
-(methods.md 4.2). Imports no torch."""
+"""The texts that a T5 reads: templates with `{text}`, `{pair}` and `{third}` in them, as the T5 and Compacter papers
+had them (methods.md 4.2). Imports no torch."""
 
 from collections.abc import Mapping
-from typing import Literal
+
+from peltier_adapters.task_spec import Inputs
 
 from peltier_training.errors import TrainingError
 
@@ -10,7 +11,7 @@ _SENTENCE = "sentence: {text}"
 _SENTENCES = "sentence1: {text} sentence2: {pair}"
 _ENTAILMENT = "premise: {text} hypothesis: {pair}"
 
-# Tasks of one or two texts; those of three columns (COPA, MultiRC, WiC, ReCoRD) have no place here.
+# The order of the columns is that of the fields: a COPA input is [premise, choice1, choice2].
 TEMPLATES: Mapping[str, str] = {
     "cola": _SENTENCE,
     "sst2": _SENTENCE,
@@ -24,13 +25,21 @@ TEMPLATES: Mapping[str, str] = {
     "superglue-boolq": "question: {text} passage: {pair}",
     "superglue-rte": _ENTAILMENT,
     "superglue-cb": _ENTAILMENT,
+    "superglue-copa": "premise: {text} choice1: {pair} choice2: {third}",
+    "superglue-multirc": "question: {text} answer: {pair} paragraph: {third}",
+    "superglue-wic": "sentence1: {text} sentence2: {pair} word: {third}",
     "superglue-wsc.fixed": "text: {text}",
+    "superglue-record": "record query: {text} entities: {pair} passage: {third}",
 }
-_GENERIC = {"single": "{text}", "pair": _SENTENCES}
+_GENERIC: Mapping[Inputs, str] = {
+    "single": "{text}",
+    "pair": _SENTENCES,
+    "triple": _SENTENCES + " sentence3: {third}",
+}
 
 
-def find_template(chosen: str | None, inputs: Literal["single", "pair"]) -> str:
-    """The template that is `chosen` by its name or written out; None is the text as it is, or two numbered
+def find_template(chosen: str | None, inputs: Inputs) -> str:
+    """The template that is `chosen` by its name or written out; None is the text as it is, or numbered
     sentences."""
     if chosen is None:
         return _GENERIC[inputs]

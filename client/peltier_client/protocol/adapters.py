@@ -15,7 +15,7 @@ class TaskSummary(ResponseModel):
 
     type: str
     labels: list[str]
-    inputs: Literal["single", "pair"]
+    inputs: Literal["single", "pair", "triple"]
     max_length: int
 
 

@@ -31,12 +31,17 @@ MAX_TEMPERATURE = 2.0
 
 # The length rule makes pydantic read the text as UTF-8, which refuses the lone surrogates that JSON can spell.
 Text = Annotated[str, Field(min_length=0)]
-Pair = tuple[Text, Text]
-Input = Annotated[Text | Pair, _say('must be a text or a ["text", "pair"] list, in valid Unicode')]
+TextTuple = tuple[Text, Text] | tuple[Text, Text, Text]
+Input = Annotated[
+    Text | TextTuple, _say('must be a text or a ["text", "pair"] or ["text", "pair", "third"] list, in valid Unicode')
+]
 Inputs = Annotated[
-    Text | Annotated[list[Text], Field(min_length=1)] | Annotated[list[Pair], Field(min_length=1)],
+    Text | Annotated[list[Text], Field(min_length=1)] | Annotated[list[TextTuple], Field(min_length=1)],
     Field(union_mode="left_to_right"),
-    _say('must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] lists, in valid Unicode'),
+    _say(
+        'must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] or '
+        '["text", "pair", "third"] lists, in valid Unicode'
+    ),
 ]
 # Per part of the adapter, one value per layer.
 Gates = dict[str, list[float]]
