@@ -10,6 +10,7 @@ the likeliest of the label strings, or what it writes; its line also has the acc
 
 import argparse
 import json
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -112,7 +113,8 @@ def run_adapter(setting: Setting, data: Data, directory: Path) -> tuple[dict[str
 
 
 def run_without(setting: Setting, data: Data, directory: Path) -> tuple[dict[str, float], int]:
-    """Metrics of the whole model, trained or as it is, and the parameters that were trained."""
+    """Metrics of the whole model, trained or as it is, and the parameters that were trained; `directory`/tuned is the
+    trained one."""
     run = setting.run(data, directory).resolved(_config(setting))
     examples, validation = (read_examples(path, data.text_columns, data.label_column) for path in _files(data))
     labels = find_labels(run.task_type, examples, data.labels)
@@ -134,7 +136,7 @@ def majority(task: Task, examples: Sequence[Example], validation: Sequence[Examp
     return {"majority": sum(example.label == common for example in validation) / len(validation)}
 
 
-def measure(setting: Setting, data: Data, train_rows: int | None) -> dict[str, Any]:
+def measure(setting: Setting, data: Data, train_rows: int | None, keep: Path | None) -> dict[str, Any]:
     """One line of the output."""
     start, cpu = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
@@ -143,6 +145,8 @@ def measure(setting: Setting, data: Data, train_rows: int | None) -> dict[str, A
             data = replace(data, train=_some(data, train_rows, directory))
         one = run_adapter if setting.method not in ("full", "bare") else run_without
         found, parameters = one(setting, data, directory)
+        if keep is not None and setting.method == "full":
+            shutil.copytree(directory / "tuned", keep)
     return {
         "task": setting.name,
         "method": setting.method,
@@ -209,6 +213,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--train-rows", type=int, help="train on the rows of so many inputs")
+    parser.add_argument("--keep", type=Path, help="a new folder for the checkpoint that full fine-tuning ends with")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--output", type=Path, default=Path("runs/t5_quality.jsonl"))
@@ -224,7 +229,7 @@ def main() -> None:
             rate = options.learning_rate or task.learning_rates.get(method) or _RATES.get(method, 1.0)
             epochs = options.epochs or task.epochs[method]
             setting = Setting(name, method, options.backbone, epochs, rate, options.device, options.dtype)
-            line = measure(setting, Data(*files, task.columns, task.label_column), options.train_rows)
+            line = measure(setting, Data(*files, task.columns, task.label_column), options.train_rows, options.keep)
             with options.output.open("a") as file:
                 file.write(json.dumps(line) + "\n")
     show(options.output, options.backbone)
