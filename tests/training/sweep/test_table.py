@@ -1,0 +1,73 @@
+"""Means and deviations over seeds, grouped."""
+
+import statistics
+from collections.abc import Callable
+
+import pytest
+from peltier_training.errors import TrainingError
+from peltier_training.run import Hyperparameters
+from peltier_training.sweep.table import MEAN, Stat, create_table, default_grouping
+from peltier_training.sweep.trial import Result, Trial
+
+Entry = tuple[Trial, Result]
+MakeEntry = Callable[..., Entry]
+
+
+def test_a_cell_is_the_mean_over_seeds(make_entry: MakeEntry):
+    """With the sample standard deviation; one value alone has none."""
+    scores = [0.5, 0.6, 0.85]
+    entries = [make_entry(score, seed=seed) for seed, score in enumerate(scores)]
+    entries.append(make_entry(0.9, method="lora"))
+    table = create_table(entries, ["method"])
+    assert [row.labels for row in table.rows] == [("compacter",), ("lora",)]
+    cell = table.rows[0].cells["toy accuracy"]
+    assert (cell.mean, cell.sd, cell.count) == (statistics.fmean(scores), statistics.stdev(scores), 3)
+    assert table.rows[1].cells["toy accuracy"] == Stat(0.9, None, 1)
+
+
+def test_rows_are_in_the_order_of_the_grid(make_entry: MakeEntry):
+    """By the first coordinate, then the second, whatever came in first."""
+    places = [("b", 100), ("b", 20), ("a", 100), ("a", 20)]
+    entries = [make_entry(method=method, size=size) for method, size in places]
+    table = create_table(entries, default_grouping(trial for trial, _ in entries))
+    assert table.by == ("size", "method")
+    assert [row.labels for row in table.rows] == [("100", "b"), ("100", "a"), ("20", "b"), ("20", "a")]
+
+
+def test_the_mean_over_tasks_is_taken_seed_by_seed(make_entry: MakeEntry):
+    """A seed that lacks a task has none."""
+    entries = [make_entry(0.2, task="a"), make_entry(0.4, task="b"), make_entry(1.0, task="a", seed=1)]
+    cell = create_table(entries, ["method"]).rows[0].cells[MEAN]
+    assert (cell.mean, cell.sd, cell.count) == (pytest.approx(0.3), None, 1)
+
+
+def test_errors_have_no_mean_over_tasks(make_entry: MakeEntry):
+    """A mean of accuracies and squared errors says nothing."""
+    numbers = {"task_type": "regression", "hyperparameters": Hyperparameters(metric="mse")}
+    table = create_table([make_entry(task="a"), make_entry(task="b", **numbers)], ["method"])
+    assert MEAN not in table.columns
+
+
+def test_a_failed_trial_counts_and_has_no_score(make_entry: MakeEntry):
+    """The others of its group are the mean."""
+    row = create_table([make_entry(0.5), make_entry(failure="it broke", seed=1)], ["method"]).rows[0]
+    assert (row.failed, row.cells["toy accuracy"].count) == (1, 1)
+
+
+def test_axes_group_by_default(make_entry: MakeEntry):
+    """What the grid varies is a column; a method without it has an empty cell."""
+    entries = [make_entry(method="mix", axes={"experts": "2"}), make_entry(method="mix", axes={"experts": "4"})]
+    entries.append(make_entry(method="lora"))
+    table = create_table(entries, default_grouping(trial for trial, _ in entries))
+    assert [row.labels for row in table.rows] == [("mix", "2"), ("mix", "4"), ("lora", "")]
+
+
+def test_an_unknown_coordinate_is_refused(make_entry: MakeEntry):
+    """With those that there are."""
+    with pytest.raises(TrainingError, match="by 'colour'; the trials have task, method, preset, size, seed"):
+        create_table([make_entry()], ["colour"])
+
+
+def test_no_results_are_no_rows():
+    """A sweep that was stopped at once has an empty table."""
+    assert create_table([], ["method"]).rows == ()

@@ -1,0 +1,115 @@
+"""What a sweep is told, as its TOML file says it."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from peltier_adapters.composition import Setting
+from peltier_adapters.map_spec import Spec
+from peltier_adapters.validation import sentences
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from peltier_training.errors import TrainingError
+from peltier_training.labels import TaskType
+from peltier_training.text_options import TextOptions
+
+ALL = "all"
+Value = TypeVar("Value")
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+# One value, or a list of them, which is an axis of the grid.
+Axis = Annotated[tuple[Value, ...], BeforeValidator(_listed), Field(min_length=1)]
+
+
+class Layer(Spec):
+    """Hyper-parameters and settings of a preset; what is None is left to other layers, and in the end to the run."""
+
+    epochs: Axis[int] | None = None
+    learning_rate: Axis[float] | None = None
+    batch_size: Axis[int] | None = None
+    warmup: Axis[float] | None = None
+    weight_decay: Axis[float] | None = None
+    dropout: Axis[float] | None = None
+    max_length: Axis[int] | None = None
+    eval_rows: Axis[int] | None = None
+    metric: str | None = None
+    settings: dict[str, Axis[Setting]] = Field(default_factory=dict)
+
+    def numbers(self) -> dict[str, tuple[Any, ...]]:
+        """The values of each hyper-parameter that is given."""
+        given = {name: getattr(self, name) for name in Layer.model_fields if name != "settings"}
+        return {name: _listed(value) for name, value in given.items() if value is not None}
+
+
+class Task(Layer):
+    """Labelled data. `metric` chooses the epoch and is what the table shows; `text` is for a T5."""
+
+    train: Path
+    validation: Path
+    text_columns: Axis[str] = ("text",)
+    label_column: str = "label"
+    task_type: TaskType = "classification"
+    labels: tuple[str, ...] | None = None
+    text: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
+        known = [field.name for field in fields(TextOptions)]
+        for name in self.text:
+            if name not in known:
+                raise ValueError(f"text has no option {name!r}; it has {', '.join(known)}")
+        return self
+
+
+class Method(Layer):
+    """A preset with settings of its own; `preset` None is the method's name."""
+
+    preset: str | None = None
+
+
+class Description(Spec):
+    """The whole grid: tasks x methods x sizes x seeds x every axis. A size is a number of training rows, drawn anew for
+    each seed, or "all". With `dev_rows` that many other training rows choose the epoch, and the validation file only
+    measures (UniPELT section 4.1); without it the validation file does both. Of layers that name the same thing the
+    last wins: `common`, the task's, the size's, the method's."""
+
+    backbone: str = "minilm"
+    device: str = "auto"
+    dtype: str = "float32"
+    seeds: Axis[Annotated[int, Field(ge=0)]] = (0,)
+    dev_rows: Annotated[int, Field(ge=1)] | None = None
+    common: Layer = Layer()
+    tasks: Annotated[dict[str, Task], Field(min_length=1)]
+    methods: Annotated[dict[str, Method], Field(min_length=1)]
+    sizes: Annotated[dict[str, Layer], Field(min_length=1, default_factory=lambda: {ALL: Layer()})]
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        for name in self.sizes:
+            if name != ALL and not (name.isascii() and name.isdigit() and int(name) > 0):
+                raise ValueError(f"size {name!r} is neither a number of rows above 0 nor {ALL!r}")
+        return self
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, not yet checked."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TrainingError(f"sweep file {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise TrainingError(f"sweep file {path} is not TOML: {error}") from None
+
+
+def create_description(tables: Mapping[str, Any]) -> Description:
+    """Checked; a `TrainingError` says every mistake at once."""
+    try:
+        return Description.model_validate(tables)
+    except ValidationError as error:
+        raise TrainingError(f"the sweep cannot be made: {'; '.join(sentences(error))}") from None

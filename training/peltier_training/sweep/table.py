@@ -1,0 +1,139 @@
+"""The results of a sweep as a table: mean and standard deviation over seeds, by any coordinates of the grid."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from peltier_training import metrics
+from peltier_training.errors import TrainingError
+from peltier_training.sweep.description import ALL
+from peltier_training.sweep.trial import Result, Trial
+
+Entry = tuple[Trial, Result]
+MEAN = "mean"
+ROWS = "rows"
+PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY = "parameters", "s/epoch", "seconds", "memory MiB"
+_COSTS = (PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY)
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Stat:
+    """The mean of `count` values and their sample standard deviation, None of a single one."""
+
+    mean: float
+    sd: float | None
+    count: int
+
+    @classmethod
+    def create(cls, values: Sequence[float]) -> "Stat | None":
+        """None of no values."""
+        if not values:
+            return None
+        sd = statistics.stdev(values) if len(values) > 1 else None
+        return cls(statistics.fmean(values), sd, len(values))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group of trials: its coordinates, a statistic a column where there are values, and how many trials failed.
+
+    `cells` has the training rows too, which are no column."""
+
+    labels: tuple[str, ...]
+    cells: Mapping[str, Stat]
+    failed: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by the coordinates `by`; the columns are tasks, their mean where there are several, and costs."""
+
+    by: tuple[str, ...]
+    tasks: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that any row has a value of."""
+        return tuple(name for name in (*self.tasks, MEAN, *_COSTS) if any(name in row.cells for row in self.rows))
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a trial of any row failed."""
+        return any(row.failed for row in self.rows)
+
+
+def coordinates(trial: Trial) -> dict[str, str]:
+    """What a table may be grouped by."""
+    size = ALL if trial.size is None else str(trial.size)
+    places = {"task": trial.run.task, "method": trial.method, "preset": trial.run.preset, "size": size}
+    return {**places, "seed": str(trial.seed), **trial.axes}
+
+
+def default_grouping(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """Method and axes, and before them the size where there are several."""
+    trials = list(trials)
+    axes = dict.fromkeys(name for trial in trials for name in trial.axes)
+    several = len({trial.size for trial in trials}) > 1
+    return (*(("size",) if several else ()), "method", *axes)
+
+
+def create_table(entries: Sequence[Entry], by: Sequence[str]) -> Table:
+    """The table of all `entries`; a `TrainingError` for a coordinate that no trial has."""
+    placed = [(coordinates(trial), trial, result) for trial, result in entries]
+    known = dict.fromkeys(name for places, _, _ in placed for name in places)
+    for name in by:
+        if placed and name not in known:
+            raise TrainingError(f"the table cannot be made by {name!r}; the trials have {', '.join(known)}")
+    groups: dict[tuple[str, ...], list[Entry]] = {}
+    for places, trial, result in placed:
+        groups.setdefault(tuple(places.get(name, "") for name in by), []).append((trial, result))
+    titles = tuple(dict.fromkeys(_title(trial) for trial, _ in entries))
+    rows = [_row(labels, group, titles) for labels, group in groups.items()]
+    return Table(tuple(by), titles, tuple(_sorted(rows)))
+
+
+def _title(trial: Trial) -> str:
+    return f"{trial.run.task} {trial.run.metric}"
+
+
+def _sorted(rows: Sequence[Row]) -> list[Row]:
+    """By the first coordinate, then by the second; of each in the order in which the grid has its values."""
+    places = [{label: number for number, label in enumerate(dict.fromkeys(column))} for column in _columns(rows)]
+    return sorted(rows, key=lambda row: [place[label] for place, label in zip(places, row.labels, strict=True)])
+
+
+def _columns(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    return list(zip(*(row.labels for row in rows), strict=True))
+
+
+def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str]) -> Row:
+    done = [(trial, result) for trial, result in entries if result.failure is None]
+    values: dict[str, list[float]] = {title: [] for title in titles}
+    for trial, result in done:
+        values[_title(trial)].append(result.metrics[trial.run.metric])
+    values[MEAN] = _means(done, len(titles))
+    values[ROWS] = [result.rows for _, result in done if result.rows is not None]
+    values[PARAMETERS] = [trial.parameters for trial, _ in entries]
+    values[EPOCH_SECONDS] = [result.seconds_per_epoch for _, result in done if result.seconds_per_epoch is not None]
+    values[SECONDS] = [result.seconds for _, result in done if result.seconds is not None]
+    values[MEMORY] = [_memory(result) / _MIB for _, result in done]
+    cells = {name: stat for name, found in values.items() if (stat := Stat.create(found)) is not None}
+    return Row(labels, cells, len(entries) - len(done))
+
+
+def _memory(result: Result) -> int:
+    """The device's where there is one."""
+    return result.device_memory_bytes or result.memory_bytes or 0
+
+
+def _means(entries: Sequence[Entry], num_tasks: int) -> list[float]:
+    """Over tasks, one for each other point of the grid that has them all; none where a smaller number is better."""
+    if num_tasks < 2 or any(trial.run.metric in metrics.LOWER_IS_BETTER for trial, _ in entries):
+        return []
+    points: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for trial, result in entries:
+        point = tuple(sorted((name, value) for name, value in coordinates(trial).items() if name != "task"))
+        points.setdefault(point, []).append(result.metrics[trial.run.metric])
+    return [statistics.fmean(values) for values in points.values() if len(values) == num_tasks]

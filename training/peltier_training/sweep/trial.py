@@ -1,0 +1,109 @@
+"""One run of a sweep, and what came of it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from peltier_adapters.map_spec import Spec
+from pydantic import Field
+
+from peltier_training.run import Run
+
+_KEY_LEN = 16
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A point of the grid. `run` names the task's whole files; `size` of the training rows, None for all, are drawn
+    from them with the run's seed, and `dev_rows` others. `axes` are the values that the grid varies, `evidence` digests
+    of the files and the settings in full, and `parameters` what the method adds, without the head."""
+
+    run: Run
+    method: str
+    size: int | None
+    dev_rows: int
+    axes: Mapping[str, str]
+    evidence: Mapping[str, Any]
+    parameters: int
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of everything that decides the outcome, and of nothing else."""
+        run = self.run
+        decided = {
+            "task": run.task,
+            "task_type": run.task_type,
+            "preset": run.preset,
+            "columns": [*run.data.text_columns, run.data.label_column],
+            "labels": run.data.labels,
+            "hyperparameters": asdict(run.hyperparameters),
+            "text": asdict(run.text),
+            "device": run.device,
+            "dtype": run.dtype,
+            "size": self.size,
+            "dev_rows": self.dev_rows,
+            **self.evidence,
+        }
+        return hashlib.sha256(json.dumps(decided, sort_keys=True).encode()).hexdigest()[:_KEY_LEN]
+
+    @property
+    def seed(self) -> int:
+        """Of the draw, and of the run."""
+        return self.run.hyperparameters.seed
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        size = "" if self.size is None else f", {self.size} rows"
+        axes = "".join(f", {name} {value}" for name, value in self.axes.items())
+        return f"{self.run.task}, {self.method}{axes}{size}, seed {self.seed}"
+
+
+class Outcome(Spec):
+    """What a trial found: either metrics and costs, or in one sentence why there are none.
+
+    `seconds` are the whole trial's; `seconds_per_epoch` and `memory_bytes`, the peak of the trial's own process, are of
+    training alone, `device_memory_bytes` is CUDA's."""
+
+    metrics: dict[str, float] = Field(default_factory=dict)
+    rows: int | None = None
+    seconds: float | None = None
+    seconds_per_epoch: float | None = None
+    memory_bytes: int | None = None
+    device_memory_bytes: int | None = None
+    failure: str | None = None
+
+
+class Result(Outcome):
+    """One line of the ledger: the trial as it was run, and its outcome."""
+
+    key: str
+    task: str
+    method: str
+    preset: str
+    size: int | None
+    seed: int
+    axes: dict[str, str]
+    hyperparameters: dict[str, Any]
+    settings: dict[str, Any]
+    parameters: int
+
+    @classmethod
+    def create(cls, trial: Trial, outcome: Outcome) -> "Result":
+        """The line of a trial that has ended."""
+        return cls(
+            **outcome.model_dump(),
+            key=trial.key,
+            task=trial.run.task,
+            method=trial.method,
+            preset=trial.run.preset,
+            size=trial.size,
+            seed=trial.seed,
+            axes=dict(trial.axes),
+            hyperparameters=asdict(trial.run.hyperparameters) | {"metric": trial.run.metric},
+            settings=dict(trial.evidence["settings"]),
+            parameters=trial.parameters,
+        )
