@@ -42,7 +42,8 @@ class _PartSpec(Spec):
 class BottleneckSpec(_PartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
-    `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual.
+    `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual, `sum`
+    y + residual itself (on T5, where no norm follows the sum; methods.md 1.3).
     `gated` scales the adapter's own term with UniPELT's gate on that input. The first `skip` blocks of each stack have
     none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter (Q-C5).
     """
@@ -51,7 +52,7 @@ class BottleneckSpec(_PartSpec):
     sites: tuple[Site, ...] = Field(min_length=1, max_length=2)
     size: Size
     activation: Activation
-    input: Literal["output", "normed"] = "output"
+    input: Literal["output", "normed", "sum"] = "output"
     map: MapSpec
     gated: bool = False
     skip: Annotated[int, Field(ge=0)] = 0

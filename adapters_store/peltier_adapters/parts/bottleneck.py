@@ -52,11 +52,20 @@ class Bottleneck(Part):
             own["rule"] = tensors["rule"]
         return maps.prepare(self._spec.map, own, self._context.segments, self._context.backbone.dtype)
 
+    def _input(self, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
+        match self._spec.input:
+            case "output":
+                return y
+            case "sum":
+                return y + residual
+            case "normed":
+                return norm(y + residual)
+
     def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
         index, place = self._sites.get(site), self._places.get(layer)
         if index is None or place is None:
             return y
-        x = y if self._spec.input == "output" else norm(y + residual)
+        x = self._input(y, residual, norm)
         inner = self._activation(self._down(x, index, place))
         if x is y and inner.requires_grad:
             y = y.clone()  # the down map keeps its input for the backward pass

@@ -1,0 +1,107 @@
+"""Directories that AdapterHub's `adapters` saves (methods.md 7.2): bottlenecks, Compacter, LoRA, prefixes and unions of
+them, with heads. UniPELT is a union whose members are gated."""
+
+import re
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from peltier_backbone.load import Backbone
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.adapterhub_bottleneck import read_bottleneck
+from peltier_adapters.importers.adapterhub_head import read_head
+from peltier_adapters.importers.adapterhub_lora import read_lora
+from peltier_adapters.importers.adapterhub_prefix import read_prefix, read_prompt
+from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.config_file import ConfigFile, read_config
+from peltier_adapters.importers.foreign import Foreign
+from peltier_adapters.importers.piece import Piece
+from peltier_adapters.importers.places import base_names
+
+_FILES = ("adapter.safetensors", "pytorch_adapter.bin")
+_WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
+
+Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], Piece]
+_READERS: dict[str, Reader] = {
+    "bottleneck": read_bottleneck,
+    "lora": read_lora,
+    "prefix_tuning": read_prefix,
+    "prompt_tuning": read_prompt,
+}
+# What acts first comes first, as in Peltier's own presets.
+_ORDER = ("prompt_tuning", "prefix_tuning", "lora", "bottleneck")
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The outer settings of a saved adapter."""
+
+    outer: ConfigFile
+    name: str
+    version: str
+
+
+def read_adapterhub(path: Path, backbone: Backbone) -> Foreign:
+    """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
+    saved = _read_outer(path, backbone)
+    members = _members(saved)
+    checkpoint = _named(read_checkpoint(find_file(path, _FILES)), saved.name)
+    pieces = [_read(kind, members[kind], checkpoint, backbone, saved) for kind in _ORDER if kind in members]
+    checkpoint.finish()
+    gated = [piece for piece in pieces if getattr(piece.spec, "gated", False)]
+    if gated and backbone.config.generates:
+        raise AdapterError(
+            f"{saved.outer.where}: AdapterHub's gates average over the whole answer, of which a T5 that is writing it "
+            "knows only the beginning; served on a T5 are adapters without gates"
+        )
+    head, labels = read_head(path, saved.name, backbone)
+    origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
+    method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
+    return Foreign(f"adapterhub-{method}", pieces, head, labels, origin)
+
+
+def _read_outer(path: Path, backbone: Backbone) -> _Saved:
+    outer, config = read_config(find_file(path, ("adapter_config.json",))), backbone.config
+    for key, own in (("model_type", config.family), ("hidden_size", config.hidden_size)):
+        found = outer.get(key, own)
+        if found != own:
+            raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
+    name = outer.get("name")
+    if not isinstance(name, str):
+        raise AdapterError(f"{outer.where}: name is {name!r}; it must be the adapter's name")
+    return _Saved(outer, name, str(outer.get("version", "unknown")))
+
+
+def _members(saved: _Saved) -> dict[str, ConfigFile]:
+    """The configuration of each member of a union, or of the one adapter, by its architecture."""
+    config = saved.outer.get("config")
+    union = isinstance(config, dict) and config.get("architecture") == "union"
+    raw = config.get("configs") if isinstance(config, dict) and union else [config]
+    if not isinstance(raw, list) or not raw or not all(isinstance(one, dict) for one in raw):
+        raise AdapterError(f"{saved.outer.where}: config is {reprlib.repr(config)}; it must be an adapter's settings")
+    members: dict[str, ConfigFile] = {}
+    for one in raw:
+        kind = one.get("architecture") or "bottleneck"
+        if kind not in _READERS or kind in members:
+            raise AdapterError(
+                f"{saved.outer.where}: architecture {kind!r} is not served{' twice' if kind in members else ''}; it is "
+                f"one of {', '.join(_READERS)}, or a union of them"
+            )
+        members[kind] = ConfigFile({**one, "version": saved.version}, saved.outer.where)
+    return members
+
+
+def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """Names below the base model, with the adapter's own name as `T`; the copies of a prefix in each layer (Q-H6) are
+    set aside."""
+    checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
+    return checkpoint.renamed(lambda one: re.sub(rf"\.{re.escape(name)}\.", ".T.", base_names(one)))
+
+
+def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> Piece:
+    config.ignore("version", *_WITHOUT_EFFECT)
+    piece = _READERS[kind](config, checkpoint, backbone, saved.version)
+    config.finish()
+    return piece

@@ -1,0 +1,97 @@
+"""`peltier import`. torch is imported when the command runs."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.manifest import NAME_PATTERN
+
+_T5 = "On a T5"
+
+
+def import_(  # noqa: PLR0913 - one parameter a flag
+    origin: Annotated[str, typer.Argument(help="adapterhub or peft.")],
+    path: Annotated[Path, typer.Argument(help="The saved adapter: a directory.")],
+    backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
+    output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
+    name: Annotated[str | None, typer.Option(help="Name of the task; default: that of PATH.")] = None,
+    head: Annotated[Path | None, typer.Option(help="Where the classifier's tensors are, if not in PATH.")] = None,
+    labels: Annotated[str | None, typer.Option(help="Names of the labels in order: a,b,c or a JSON file.")] = None,
+    task_type: Annotated[
+        str | None, typer.Option(help="classification, multilabel, regression or text2text; default: by the head.")
+    ] = None,
+    inputs: Annotated[str, typer.Option(help="Texts of one input: single, pair or triple.")] = "single",
+    max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
+    examples: Annotated[
+        Path | None, typer.Option(help="Texts for the golden examples, one a line; pairs as JSON lists.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(help="The text that is read, with {text}, {pair}, {third} in it.", rich_help_panel=_T5)
+    ] = None,
+    targets: Annotated[
+        str | None, typer.Option(help="What is written for each label; default 0,1,….", rich_help_panel=_T5)
+    ] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer.", rich_help_panel=_T5)] = 64,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
+) -> None:
+    """Turn an adapter of AdapterHub or PEFT into an artifact, or refuse it with the reason."""
+    chosen = _checked_name(name, path)
+    _check_output(output)
+    from peltier_backbone.load import load_backbone
+
+    from peltier_adapters.artifact import write_artifact
+    from peltier_adapters.importers.options import TaskOptions
+    from peltier_adapters.importers.run import READERS, Import, import_adapter
+
+    if origin not in READERS:
+        raise AdapterError(f"origin {origin!r} is unknown; it is one of {', '.join(READERS)}")
+    options = TaskOptions(
+        inputs=inputs,
+        task_type=task_type,
+        labels=_names("labels", labels),
+        template=template,
+        targets=_names("targets", targets),
+        max_length=max_length,
+        max_new_tokens=max_new_tokens,
+    )
+    artifact = import_adapter(Import(origin, path, chosen, head, examples, options), load_backbone(backbone))
+    write_artifact(output, artifact.manifest, artifact.tensors)
+    manifest = artifact.manifest
+    if json_output:
+        print(json.dumps({"bytes": output.stat().st_size, "manifest": manifest.model_dump(mode="json")}))
+        return
+    parts = ", ".join(part.kind for part in manifest.parts)
+    Console().print(f"{output}: {manifest.preset} ({parts}) for {manifest.name}", soft_wrap=True)
+
+
+def _checked_name(name: str | None, path: Path) -> str:
+    chosen = name or path.absolute().name.split(".")[0].lower()
+    if not re.fullmatch(NAME_PATTERN, chosen):
+        raise AdapterError(f"name {chosen!r} is not a task's name; give one with --name that matches {NAME_PATTERN}")
+    return chosen
+
+
+def _check_output(output: Path) -> None:
+    if not output.parent.is_dir() or output.is_dir() or not os.access(output.parent, os.W_OK):
+        raise AdapterError(f"output {output} cannot be written: it must be a file in a writable folder that exists")
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...] | None:
+    """`a,b,c`, or a JSON file with a list of names."""
+    if text is None:
+        return None
+    if not text.endswith(".json"):
+        return tuple(name.strip() for name in text.split(","))
+    try:
+        names = json.loads(Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise AdapterError(f"--{option} {text} cannot be read as JSON: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise AdapterError(f"--{option} {text} must hold a JSON list of names")
+    return tuple(names)

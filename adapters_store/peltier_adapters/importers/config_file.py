@@ -1,0 +1,65 @@
+"""The JSON configuration beside foreign weights: each setting is looked at, or must be switched off."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from peltier_adapters.errors import AdapterError
+
+_OFF: tuple[Any, ...] = (None, False, 0, "", [], {})
+
+
+class ConfigFile:
+    """Settings of one adapter; reading one marks it as known. `where` names the file in messages."""
+
+    def __init__(self, raw: dict[str, Any], where: Path | str) -> None:
+        self._raw, self._known = raw, set[str]()
+        self.where = where
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The setting, or `default` where it is absent or null."""
+        self._known.add(key)
+        value = self._raw.get(key)
+        return default if value is None else value
+
+    def count(self, key: str) -> int:
+        """A setting that must be a positive integer."""
+        value = self.get(key)
+        if type(value) is not int or value < 1:
+            raise AdapterError(f"{self.where}: {key} is {value!r}; it must be a positive integer")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A setting that must be a number."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise AdapterError(f"{self.where}: {key} is {value!r}; it must be a number")
+        return float(value)
+
+    def ignore(self, *keys: str) -> None:
+        """Settings that have no effect on an answer."""
+        self._known.update(keys)
+
+    def only(self, key: str, *served: Any) -> None:
+        """Refuse a setting with another value than those `served`; the first stands for an absent one."""
+        value = self.get(key, served[0])
+        if value not in served:
+            shown = " or ".join(json.dumps(one) for one in served)
+            raise AdapterError(f"{self.where}: {key} is {json.dumps(value)}, which is not served; it must be {shown}")
+
+    def finish(self) -> None:
+        """Refuse a setting that nobody looked at, unless it is off."""
+        for key, value in self._raw.items():
+            if key not in self._known and value not in _OFF:
+                raise AdapterError(f"{self.where}: {key} is {json.dumps(value)}, a setting that is not known here")
+
+
+def read_config(path: Path) -> ConfigFile:
+    """The JSON object in `path`."""
+    try:
+        raw = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise AdapterError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise AdapterError(f"{path} holds no JSON object")
+    return ConfigFile(raw, path)

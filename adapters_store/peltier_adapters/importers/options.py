@@ -1,0 +1,114 @@
+"""What a foreign checkpoint does not say of its task, as the user tells it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peltier_backbone.load import Backbone
+from pydantic import TypeAdapter, ValidationError
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.foreign import Foreign
+from peltier_adapters.label_tree import target_problems
+from peltier_adapters.manifest import Input
+from peltier_adapters.spec import HeadSpec
+from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.validation import sentences
+
+_MAX_EXAMPLES = 64
+_SENTENCES = (
+    "The weather was fine, so we walked along the river until it was dark.",
+    "I would not order this again.",
+    "Prices rose by three percent last year, said the bank.",
+    "When does the next train leave?",
+)
+_TEMPLATES = {"single": "{text}", "pair": "sentence1: {text} sentence2: {pair}"}
+_TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """None is the default of each: `task_type` by the head (one output is a regression), on a T5 classification where
+    there are labels and text2text otherwise; labels those of the checkpoint or "0", "1", …; `targets` on a T5 the
+    labels' positions; `template` the text as it is."""
+
+    inputs: str = "single"
+    task_type: str | None = None
+    labels: tuple[str, ...] | None = None
+    template: str | None = None
+    targets: tuple[str, ...] | None = None
+    max_length: int = 128
+    max_new_tokens: int = 64
+
+    def task(self, foreign: Foreign, backbone: Backbone) -> TaskSpec:
+        """The task of an imported adapter; an `AdapterError` says what of it cannot be."""
+        fields = self._text_fields() if backbone.config.generates else self._encoder_fields(foreign)
+        fields |= {"inputs": self.inputs, "max_length": min(self.max_length, backbone.config.max_tokens)}
+        try:
+            task = TaskSpec.model_validate(fields)
+        except ValidationError as error:
+            raise AdapterError(f"task {'; '.join(sentences(error))}") from None
+        problems = target_problems(task, backbone) if task.targets else []
+        if problems:
+            raise AdapterError(problems[0])
+        return task
+
+    def _encoder_fields(self, foreign: Foreign) -> dict[str, Any]:
+        given = [name for name in ("template", "targets") if getattr(self, name) is not None]
+        if given:
+            raise AdapterError(f"{given[0]} is an option of T5; this backbone answers with a head")
+        assert foreign.head is not None, "an encoder's adapter has a head by now"
+        assert isinstance(foreign.head.spec, HeadSpec)
+        outputs = foreign.head.spec.outputs
+        kind = self.task_type or ("regression" if outputs == 1 else "classification")
+        if kind == "regression":
+            return {"type": kind, "labels": self.labels or ("value",)}
+        labels = self.labels or foreign.labels or tuple(map(str, range(outputs)))
+        if len(labels) != outputs:
+            raise AdapterError(f"{len(labels)} labels were given; the checkpoint's head has {outputs} outputs")
+        return {"type": kind, "labels": labels, "template": None}
+
+    def _text_fields(self) -> dict[str, Any]:
+        kind = self.task_type or ("classification" if self.labels else "text2text")
+        labels = self.labels or (("value",) if kind == "regression" else ())
+        digits = tuple(map(str, range(len(labels)))) if kind == "classification" else ()
+        return {
+            "type": kind,
+            "labels": labels,
+            "template": self.template or _TEMPLATES.get(self.inputs),
+            "targets": self.targets or digits,
+            "decoding": {
+                "answer": "generate" if kind == "text2text" else "score",
+                "max_new_tokens": self.max_new_tokens,
+            },
+        }
+
+
+def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
+    """The inputs of the golden examples: one a line of `path`, as text or as a JSON list of texts; or a few neutral
+    sentences."""
+    if path is None:
+        shifted = [_SENTENCES[number:] + _SENTENCES[:number] for number in range(len(_SENTENCES))]
+        return [_input(texts[: task.num_texts]) for texts in shifted]
+    try:
+        lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise AdapterError(f"{path} cannot be read as text: {error}") from None
+    if not 1 <= len(lines) <= _MAX_EXAMPLES:
+        raise AdapterError(f"{path} has {len(lines)} examples; an artifact holds from 1 to {_MAX_EXAMPLES}")
+    return [_example(line, task, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def _input(texts: Sequence[str]) -> Input:
+    return texts[0] if len(texts) == 1 else tuple(texts)  # type: ignore[return-value]
+
+
+def _example(line: str, task: TaskSpec, where: str) -> Input:
+    if task.num_texts == 1:
+        return line
+    try:
+        return _input(TypeAdapter(list[str]).validate_json(line))
+    except ValidationError:
+        raise AdapterError(f"{where} is {json.dumps(line)}; it must be a JSON list of {task.num_texts} texts") from None

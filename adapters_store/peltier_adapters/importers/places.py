@@ -1,0 +1,88 @@
+"""Where a module of a Hugging Face model stands in Peltier's numbering of projections, norms and sub-layers."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from peltier_backbone.config import BackboneConfig, T5Config
+
+Place = tuple[str, int]
+
+_PREFIXES = ("bert.", "roberta.", "transformer.", "base_model.model.")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Modules by their names below the base model: `encoder.layer.0.attention.self.query`.
+
+    `projections` and `biases` give a site and its block or attention, `norms` a norm's index, `sublayers` the site and
+    block of the module that holds a bottleneck, `attentions` an attention's index.
+    """
+
+    projections: Mapping[str, Place]
+    norms: Mapping[str, int]
+    sublayers: Mapping[str, Place]
+    attentions: Mapping[str, int]
+
+
+def find_places(config: BackboneConfig) -> Places:
+    """The places of this backbone."""
+    return _t5(config) if isinstance(config, T5Config) else _bert(config)
+
+
+def _bert(config: BackboneConfig) -> Places:
+    projections: dict[str, Place] = {"pooler.dense": ("pooler", 0)}
+    norms = {"embeddings.LayerNorm": 0}
+    sublayers: dict[str, Place] = {}
+    attentions: dict[str, int] = {}
+    for i in range(config.num_layers):
+        layer = f"encoder.layer.{i}"
+        attentions[f"{layer}.attention.self"] = i
+        projections |= {f"{layer}.attention.self.{name}": (name, i) for name in ("query", "key", "value")}
+        projections[f"{layer}.attention.output.dense"] = ("attention_output", i)
+        projections |= {f"{layer}.{name}.dense": (name, i) for name in ("intermediate", "output")}
+        norms |= {f"{layer}.attention.output.LayerNorm": 2 * i + 1, f"{layer}.output.LayerNorm": 2 * i + 2}
+        sublayers |= {f"{layer}.attention.output": ("attention", i), f"{layer}.output": ("ffn", i)}
+    return Places(projections, norms, sublayers, attentions)
+
+
+def _t5(config: T5Config) -> Places:
+    projections: dict[str, Place] = {"lm_head": ("lm_head", 0)}
+    norms: dict[str, int] = {}
+    sublayers: dict[str, Place] = {}
+    attentions: dict[str, int] = {}
+    for stack, i, block in _blocks(config):
+        layers = f"{stack}.block.{i}.layer"
+        own = {f"{layers}.0.SelfAttention": block}
+        if stack == "decoder":
+            own[f"{layers}.1.EncDecAttention"] = block + config.num_decoder_layers
+        attentions |= own
+        for name, index in own.items():
+            targets = {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
+            projections |= {f"{name}.{short}": (site, index) for short, site in targets.items()}
+        last = len(own)
+        projections[f"{layers}.{last}.DenseReluDense.wi"] = ("intermediate", block)
+        projections[f"{layers}.{last}.DenseReluDense.wo"] = ("output", block)
+        sublayers |= {f"{layers}.0": ("attention", block), f"{layers}.{last}": ("ffn", block)}
+        first = 2 * i if stack == "encoder" else 2 * config.num_layers + 1 + 3 * i
+        norms |= {f"{layers}.{j}.layer_norm": first + j for j in range(last + 1)}
+    norms["encoder.final_layer_norm"] = 2 * config.num_layers
+    norms["decoder.final_layer_norm"] = config.num_norms - 1
+    return Places(projections, norms, sublayers, attentions)
+
+
+def _blocks(config: T5Config) -> Iterator[tuple[str, int, int]]:
+    for i in range(config.num_layers):
+        yield "encoder", i, i
+    for i in range(config.num_decoder_layers):
+        yield "decoder", i, config.num_layers + i
+
+
+def base_names(name: str) -> str:
+    """A tensor's name below the base model: without what a wrapper or a task's class puts in front."""
+    shortened = True
+    while shortened:
+        shortened = False
+        for prefix in _PREFIXES:
+            if name.startswith(prefix):
+                name, shortened = name.removeprefix(prefix), True
+    return name

@@ -1,0 +1,43 @@
+"""Prefixes of every attention as one part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from peltier_backbone.config import BackboneConfig
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.piece import Gate, Piece, stacked, stacked_gates
+from peltier_adapters.spec import PrefixSpec
+
+
+@dataclass(frozen=True)
+class KeysValues:
+    """Keys and values [P, width] of one attention, and the gate that scales both."""
+
+    keys: Tensor
+    values: Tensor
+    gate: Gate | None = None
+
+
+def unfold_prefix(flat: Tensor, config: BackboneConfig) -> dict[int, KeysValues]:
+    """Keys and values by attention of an encoder's [P, 2 * L * width]: layer i has rows 2i and 2i + 1."""
+    tables = flat.view(len(flat), 2 * config.num_attentions, config.attention_size)
+    return {i: KeysValues(tables[:, 2 * i], tables[:, 2 * i + 1]) for i in range(config.num_attentions)}
+
+
+def create_prefix(prefixes: Mapping[int, KeysValues], config: BackboneConfig) -> Piece:
+    """The part of `prefixes` by attention; there must be one for each, for an absent key is not a zero key."""
+    if len(prefixes) != config.num_attentions:
+        raise AdapterError(f"prefixes of {len(prefixes)} attentions were found; there are {config.num_attentions}")
+    gates = {(index,): one.gate for index, one in prefixes.items() if one.gate is not None}
+    if len(gates) not in (0, config.num_attentions):
+        raise AdapterError(f"{len(gates)} of {len(prefixes)} prefixes are gated; it must be all or none")
+    length = len(prefixes[0].keys)
+    leading, shape = (config.num_attentions,), (length, config.attention_size)
+    spec = PrefixSpec(length=length, gated=bool(gates))
+    tensors = {
+        "keys": stacked({(index,): one.keys for index, one in prefixes.items()}, leading, shape),
+        "values": stacked({(index,): one.values for index, one in prefixes.items()}, leading, shape),
+    }
+    return Piece(spec, tensors | stacked_gates(gates, leading, config.hidden_size))

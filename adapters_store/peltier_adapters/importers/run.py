@@ -1,0 +1,70 @@
+"""One import, from a foreign path to an artifact."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from peltier_backbone.load import Backbone
+
+from peltier_adapters.artifact import Artifact
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.adapterhub import read_adapterhub
+from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
+from peltier_adapters.importers.foreign import Foreign
+from peltier_adapters.importers.head import take_head
+from peltier_adapters.importers.options import TaskOptions, example_inputs
+from peltier_adapters.importers.peft import read_peft
+from peltier_adapters.importers.piece import Piece
+from peltier_adapters.importers.places import base_names
+from peltier_adapters.manifest import TrainingRecord
+from peltier_adapters.proof import Unproved, prove
+
+READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {"adapterhub": read_adapterhub, "peft": read_peft}
+_HEADS = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
+
+
+@dataclass(frozen=True)
+class Import:
+    """What is imported: `origin` names the library or the authors' code, `head` a file or directory with the output
+    layer where `path` has none, `examples` texts for the golden examples."""
+
+    origin: str
+    path: Path
+    name: str
+    head: Path | None = None
+    examples: Path | None = None
+    options: TaskOptions = field(default_factory=TaskOptions)
+
+
+def import_adapter(wanted: Import, backbone: Backbone) -> Artifact:
+    """The artifact, proved on `backbone`; an `AdapterError` says what was found and what was expected."""
+    if wanted.origin not in READERS:
+        raise AdapterError(f"origin {wanted.origin!r} is unknown; it is one of {', '.join(READERS)}")
+    foreign = READERS[wanted.origin](wanted.path, backbone)
+    if not backbone.config.generates:
+        foreign = replace(foreign, head=_head(foreign, wanted, backbone))
+    elif wanted.head is not None:
+        raise AdapterError(f"head {wanted.head} was given; a T5 answers in text and takes no head")
+    problems = [problem for part in foreign.parts for problem in part.problems(backbone.config)]
+    if problems:
+        raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
+    task = wanted.options.task(foreign, backbone)
+    adapter = Unproved(wanted.name, foreign.method, foreign.parts, foreign.tensors, task)
+    record = TrainingRecord(data={"imported": {"origin": wanted.origin, **foreign.origin}})
+    return prove(backbone, adapter, example_inputs(wanted.examples, task), record)
+
+
+def _head(foreign: Foreign, wanted: Import, backbone: Backbone) -> Piece:
+    if wanted.head is None:
+        if foreign.head is None:
+            raise AdapterError(
+                f"{wanted.path} has an adapter and no head; an encoder answers with one, so name a file or a directory "
+                "that holds the classifier's tensors with --head"
+            )
+        return foreign.head
+    if foreign.head is not None:
+        raise AdapterError(f"{wanted.path} has a head of its own; --head {wanted.head} is for checkpoints without one")
+    head = take_head(read_checkpoint(find_file(wanted.head, _HEADS)).renamed(base_names), backbone.config)
+    if head is None:
+        raise AdapterError(f"{wanted.head} has no tensor 'classifier.weight' or 'classifier.out_proj.weight'")
+    return head

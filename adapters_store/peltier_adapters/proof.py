@@ -1,0 +1,104 @@
+"""From parts, tensors and a task to an artifact that proves itself: its golden examples are its own answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.artifact import Artifact, read_artifact, to_bytes
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.batch import forward
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.generation import create_draft, generate
+from peltier_adapters.golden import check_golden
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.label_tree import text_tree
+from peltier_adapters.manifest import BackboneRef, Golden, Input, Manifest, TrainingRecord
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_adapters.spec import Parts
+from peltier_adapters.task_spec import TaskSpec
+
+_UNKNOWN_TEXT = "?"  # stands in a golden example until the adapter has written its own
+
+
+@dataclass(frozen=True)
+class Unproved:
+    """The served parts and tensors of one task, before its golden outputs are known."""
+
+    name: str
+    preset: str
+    parts: Parts
+    tensors: Mapping[str, Tensor]
+    task: TaskSpec
+
+    def to_bytes(self, backbone: Backbone, golden: Sequence[Golden], record: TrainingRecord) -> bytes:
+        """The file with the given golden examples."""
+        config = backbone.config
+        reference = BackboneRef(
+            family=config.family,
+            fingerprint=backbone.fingerprint,
+            hidden_size=config.hidden_size,
+            num_layers=config.num_layers,
+            num_parameters=config.num_parameters,
+            name=backbone.name,
+        )
+        manifest = Manifest(
+            name=self.name,
+            preset=self.preset,
+            parts=self.parts,
+            backbone=reference,
+            task=self.task,
+            training=record,
+            golden=tuple(golden),
+        )
+        return to_bytes(manifest, self.tensors)
+
+    def artifact(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
+        """The adapter as a server would load it, with golden outputs of zeros."""
+        zeros = (0.0,) * self.task.num_outputs
+        text = _UNKNOWN_TEXT if self.task.type == "text2text" else None
+        golden = [Golden(input=one, output=zeros, text=text) for one in inputs]
+        return read_artifact(self.to_bytes(backbone, golden, TrainingRecord()), backbone)
+
+
+def prove(backbone: Backbone, adapter: Unproved, inputs: Sequence[Input], record: TrainingRecord) -> Artifact:
+    """The artifact with what it answers to `inputs`, read back and re-proved as a server would.
+
+    An `AdapterError` where it does not prove itself, or its answers are no finite numbers."""
+    resident = Banks(backbone).add(adapter.artifact(backbone, inputs))
+    data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
+    proved = read_artifact(data, backbone)
+    reasons = check_golden(backbone, Banks(backbone).add(proved))
+    if reasons:
+        raise AdapterError(f"adapter {adapter.name!r} does not prove itself: {reasons[0]}")
+    return proved
+
+
+def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:
+    encoded = [encode_input(backbone, task, one) for one in inputs]
+    texts: list[str | None] = [None] * len(inputs)
+    if task.type == "text2text":
+        texts = list(_texts(backbone, task, [Row(one, resident) for one in encoded], inputs))
+    trees = [None if text is None else text_tree(text, backbone) for text in texts]
+    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    outputs = [output.logits for output in forward(backbone, rows)]
+    if not all(bool(output.isfinite().all()) for output in outputs):
+        raise AdapterError("the adapter's answers are not finite numbers")
+    return [
+        Golden(input=one, output=tuple(output.tolist()), text=text)
+        for one, output, text in zip(inputs, outputs, texts, strict=True)
+    ]
+
+
+def _texts(backbone: Backbone, task: TaskSpec, rows: Sequence[Row], inputs: Sequence[Input]) -> Iterator[str]:
+    """What the adapter writes greedily; where that is nothing, the input's own text proves it as well."""
+    assert task.decoding is not None, "a T5 task says how it answers"
+    drafts = [create_draft(backbone, row, Decoding(task.decoding.max_new_tokens)) for row in rows]
+    generate(backbone, drafts, max_rows=len(rows))
+    if any(draft.failed for draft in drafts):
+        raise AdapterError("the adapter's answers are not finite numbers")
+    for draft, one in zip(drafts, inputs, strict=True):
+        text = backbone.tokenizer.decode(draft.ids)
+        yield text if backbone.tokenizer.ids(text) else (one if isinstance(one, str) else one[0])

@@ -1,0 +1,63 @@
+"""Small directories of both libraries, written by hand, that a test may damage."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_backbone.load import Backbone
+from safetensors.torch import save_file
+
+SavePeft = Callable[..., Path]
+SaveAdapterHub = Callable[..., Path]
+
+
+@pytest.fixture
+def save_peft(tmp_path: Path, bert: Backbone) -> SavePeft:
+    """`save_peft(tensors=…, **settings)`: LoRA on layer 0's query and a head of two outputs; None drops a tensor."""
+
+    def save(tensors: dict[str, torch.Tensor | None] | None = None, **settings: Any) -> Path:
+        directory, hidden = tmp_path / "intents", bert.config.hidden_size
+        directory.mkdir()
+        query = "base_model.model.bert.encoder.layer.0.attention.self.query"
+        drawn = {
+            f"{query}.lora_A.weight": torch.randn(2, hidden),
+            f"{query}.lora_B.weight": torch.randn(hidden, 2),
+            "base_model.model.classifier.weight": torch.randn(2, hidden),
+            "base_model.model.classifier.bias": torch.randn(2),
+        } | (tensors or {})
+        save_file(
+            {name: one for name, one in drawn.items() if one is not None}, directory / "adapter_model.safetensors"
+        )
+        config = {"peft_type": "LORA", "task_type": "SEQ_CLS", "r": 2, "lora_alpha": 4, "target_modules": ["query"]}
+        (directory / "adapter_config.json").write_text(json.dumps(config | settings))
+        return directory
+
+    return save
+
+
+@pytest.fixture
+def save_adapterhub(tmp_path: Path, bert: Backbone) -> SaveAdapterHub:
+    """`save_adapterhub(tensors=…, config=…, **outer)`: LoRA on layer 0's query; None drops a tensor."""
+
+    def save(
+        tensors: dict[str, torch.Tensor | None] | None = None, settings: dict[str, Any] | None = None, **outer: Any
+    ) -> Path:
+        directory, hidden = tmp_path / "intents", bert.config.hidden_size
+        directory.mkdir()
+        query = "bert.encoder.layer.0.attention.self.query.loras.intents"
+        drawn = {f"{query}.lora_A": torch.randn(2, hidden), f"{query}.lora_B": torch.randn(hidden, 2)} | (tensors or {})
+        torch.save({name: one for name, one in drawn.items() if one is not None}, directory / "pytorch_adapter.bin")
+        whole = {
+            "name": "intents",
+            "model_type": "bert",
+            "hidden_size": hidden,
+            "version": "adapters.1.3.0",
+            "config": {"architecture": "lora", "r": 2, "alpha": 8, "composition_mode": "add"} | (settings or {}),
+        }
+        (directory / "adapter_config.json").write_text(json.dumps(whole | outer))
+        return directory
+
+    return save

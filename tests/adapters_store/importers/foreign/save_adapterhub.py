@@ -1,0 +1,135 @@
+"""Runs with AdapterHub installed: `save_adapterhub.py BACKBONES OUTPUT` saves one case a kind of adapter."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import adapters
+import torch
+from adapters import (
+    AutoAdapterModel,
+    CompacterConfig,
+    CompacterPlusPlusConfig,
+    ConfigUnion,
+    DoubleSeqBnConfig,
+    IA3Config,
+    LoRAConfig,
+    ParBnConfig,
+    PrefixTuningConfig,
+    PromptTuningConfig,
+    SeqBnConfig,
+    SeqBnInvConfig,
+    UniPELTConfig,
+)
+from case import save_case, shake
+from transformers import AutoModelForSequenceClassification, T5ForConditionalGeneration
+
+_SMALL = {"reduction_factor": 6}
+_PHM = {"reduction_factor": 3, "phm_dim": 4}
+_APL = (
+    PrefixTuningConfig(prefix_length=4, bottleneck_size=8, use_gating=True),
+    SeqBnConfig(use_gating=True, **_SMALL),
+    LoRAConfig(r=4, use_gating=True),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An adapter on a backbone: `flexible` is AdapterHub's own model class with its head of `layers`, else the plain
+    transformers class."""
+
+    family: str
+    config: Any
+    flexible: bool = False
+    layers: int = 2
+    headless: bool = False
+    pooled: bool = False
+    safetensors: bool = False
+
+
+CASES = {
+    "bert-seq_bn": Case("bert", SeqBnConfig(**_SMALL)),
+    "bert-seq_bn-left-out": Case("bert", SeqBnConfig(leave_out=[1], **_SMALL)),
+    "bert-seq_bn-sizes": Case("bert", SeqBnConfig(reduction_factor={"0": 6, "2": 8, "default": 12})),
+    "bert-seq_bn-scaled": Case("bert", SeqBnConfig(scaling="channel", **_SMALL)),
+    "bert-seq_bn-gated": Case("bert", SeqBnConfig(use_gating=True, **_SMALL)),
+    "bert-seq_bn-normed": Case("bert", SeqBnConfig(ln_before=True, **_SMALL)),
+    "bert-seq_bn-inv": Case("bert", SeqBnInvConfig(**_SMALL)),
+    "bert-seq_bn-flexible": Case("bert", SeqBnConfig(**_SMALL), flexible=True),
+    "bert-seq_bn-linear": Case("bert", SeqBnConfig(**_SMALL), flexible=True, layers=1, pooled=True),
+    "bert-seq_bn-headless": Case("bert", SeqBnConfig(**_SMALL), flexible=True, headless=True),
+    "bert-seq_bn-safetensors": Case("bert", SeqBnConfig(**_SMALL), flexible=True, safetensors=True),
+    "bert-double_seq_bn": Case("bert", DoubleSeqBnConfig(**_SMALL)),
+    "bert-par_bn": Case("bert", ParBnConfig(**_SMALL)),
+    "bert-compacter": Case("bert", CompacterConfig(**_PHM)),
+    "bert-compacter++": Case("bert", CompacterPlusPlusConfig(**_PHM)),
+    "bert-phm": Case("bert", DoubleSeqBnConfig(phm_layer=True, shared_phm_rule=False, factorized_phm_W=False, **_PHM)),
+    "bert-lora": Case("bert", LoRAConfig(r=4, alpha=6)),
+    "bert-lora-gated": Case("bert", LoRAConfig(r=4, alpha=6, use_gating=True)),
+    "bert-lora-ffn": Case("bert", LoRAConfig(r=4, intermediate_lora=True)),
+    "bert-ia3": Case("bert", IA3Config()),
+    "bert-prefix": Case("bert", PrefixTuningConfig(prefix_length=4, bottleneck_size=8)),
+    "bert-prefix-flat": Case("bert", PrefixTuningConfig(prefix_length=4, flat=True)),
+    "bert-prefix-two-gates": Case(
+        "bert", PrefixTuningConfig(prefix_length=4, bottleneck_size=8, use_gating=True, shared_gating=False)
+    ),
+    "bert-prompt": Case("bert", PromptTuningConfig(prompt_length=4)),
+    "bert-unipelt": Case("bert", UniPELTConfig(*_APL)),
+    "bert-union": Case("bert", ConfigUnion(LoRAConfig(r=4), SeqBnConfig(**_SMALL))),
+    "roberta-double_seq_bn": Case("roberta", DoubleSeqBnConfig(**_SMALL)),
+    "roberta-lora": Case("roberta", LoRAConfig(r=4, alpha=6, selfattn_lora=True, attn_matrices=["q", "k", "v"])),
+    "roberta-prefix": Case("roberta", PrefixTuningConfig(prefix_length=4, bottleneck_size=8), flexible=True),
+    "roberta-compacter++": Case("roberta", CompacterPlusPlusConfig(**_PHM), flexible=True),
+    "roberta-unipelt": Case("roberta", UniPELTConfig(*_APL)),
+    "t5-seq_bn": Case("t5", SeqBnConfig(**_SMALL)),
+    "t5-double_seq_bn": Case("t5", DoubleSeqBnConfig(**_SMALL)),
+    "t5-par_bn": Case("t5", ParBnConfig(**_SMALL)),
+    "t5-compacter": Case("t5", CompacterConfig(**_PHM)),
+    "t5-compacter-flexible": Case("t5", CompacterConfig(**_PHM), flexible=True),
+    "t5-compacter++-flexible": Case("t5", CompacterPlusPlusConfig(**_PHM), flexible=True),
+    "t5-seq_bn-gated": Case("t5", SeqBnConfig(use_gating=True, **_SMALL)),
+    "t5-union": Case("t5", ConfigUnion(LoRAConfig(r=4), DoubleSeqBnConfig(**_SMALL))),
+    "t5-lora": Case("t5", LoRAConfig(r=4, alpha=6)),
+    "t5-prefix": Case("t5", PrefixTuningConfig(prefix_length=4, bottleneck_size=8)),
+}
+
+
+def _model(case: Case, directory: Path) -> Any:
+    if case.flexible:
+        model = AutoAdapterModel.from_pretrained(directory)
+    elif case.family == "t5":
+        model = T5ForConditionalGeneration.from_pretrained(directory)
+    else:
+        model = AutoModelForSequenceClassification.from_pretrained(directory, num_labels=3)
+    adapters.init(model)
+    model.add_adapter("task", config=case.config)
+    if case.flexible and case.family == "t5":
+        model.add_seq2seq_lm_head("task")
+    elif case.flexible:
+        labels = {0: "no", 1: "maybe", 2: "yes"}
+        model.add_classification_head("task", num_labels=3, layers=case.layers, id2label=labels, use_pooler=case.pooled)
+    model.train_adapter("task")
+    model.set_active_adapters("task")
+    if case.flexible:
+        model.active_head = "task"
+    return model
+
+
+def _save(model: Any, case: Case, folder: str) -> None:
+    with_head = case.flexible and not case.headless
+    model.save_adapter(folder, "task", with_head=with_head, use_safetensors=case.safetensors)
+    if not case.flexible and case.family != "t5":
+        model.save_head(folder)
+
+
+def main(backbones: Path, output: Path) -> None:
+    for number, (name, case) in enumerate(CASES.items()):
+        torch.manual_seed(number)
+        model = _model(case, backbones / case.family)
+        shake(model, number)
+        save_case(model, backbones / case.family, output / name, lambda folder, m=model, c=case: _save(m, c, folder))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

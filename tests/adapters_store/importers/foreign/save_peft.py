@@ -1,0 +1,55 @@
+"""Runs with PEFT installed: `save_peft.py BACKBONES OUTPUT` saves one case a kind of adapter that it can make."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from case import save_case, shake
+from peft import LNTuningConfig, LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from transformers import AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+
+_PATTERNS = {"rank_pattern": {"layer.0.attention.self.query": 2}, "alpha_pattern": {r"layer\.[12].*value": 20}}
+CASES: dict[str, tuple[str, Any]] = {
+    "bert-lora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
+    "bert-lora-patterns": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6, **_PATTERNS)),
+    "bert-lora-rslora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6, use_rslora=True)),
+    "bert-lora-bias": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, bias="all")),
+    "bert-lora-only-bias": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, bias="lora_only")),
+    "bert-lora-saved": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, modules_to_save=["pooler", "LayerNorm"])),
+    "bert-lora-some": (
+        "bert",
+        LoraConfig(
+            task_type="SEQ_CLS", r=4, target_modules=["key", "attention.output.dense"], layers_to_transform=[0, 2]
+        ),
+    ),
+    "bert-lora-everywhere": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
+    "bert-dora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True)),
+    "bert-ln": ("bert", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
+    "bert-prefix": ("bert", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=5)),
+    "bert-prompt": ("bert", PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=5)),
+    "roberta-lora": ("roberta", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
+    "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
+    "t5-lora": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=6)),
+    "t5-lora-all": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=3, target_modules=["q", "k", "v", "o"])),
+    "t5-prompt": ("t5", PromptTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=5)),
+    "t5-prefix": ("t5", PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=5)),
+    "t5-ln": ("t5", LNTuningConfig(task_type="SEQ_2_SEQ_LM", target_modules=["layer_norm", "final_layer_norm"])),
+}
+
+
+def main(backbones: Path, output: Path) -> None:
+    for number, (name, (family, config)) in enumerate(CASES.items()):
+        torch.manual_seed(number)
+        directory = backbones / family
+        if family == "t5":
+            base = AutoModelForSeq2SeqLM.from_pretrained(directory)
+        else:
+            base = AutoModelForSequenceClassification.from_pretrained(directory, num_labels=3)
+        model = get_peft_model(base, config)
+        shake(model, number)
+        save_case(model, directory, output / name, model.save_pretrained)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,53 @@
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
+
+
+class _Harmful:
+    """What a hostile pickle would call when it is read."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (Path("touched"),)
+
+
+def test_a_torch_file_may_hold_tensors_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pickle that would run code is refused unread, and nothing runs."""
+    monkeypatch.chdir(tmp_path)
+    torch.save({"weight": _Harmful()}, tmp_path / "adapter_model.bin")
+    with pytest.raises(AdapterError, match="is not a torch file of tensors alone"):
+        read_checkpoint(tmp_path / "adapter_model.bin")
+    (tmp_path / "plain.bin").write_bytes(pickle.dumps(_Harmful()))
+    with pytest.raises(AdapterError, match="is not a torch file of tensors alone"):
+        read_checkpoint(tmp_path / "plain.bin")
+    assert not Path("touched").exists()
+
+
+@pytest.mark.parametrize("name", ["half.bin", "half.safetensors"])
+def test_half_written_files_are_refused(name: str, tmp_path: Path) -> None:
+    """A file that ends too early is one sentence."""
+    torch.save({"weight": torch.ones(64)}, tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(AdapterError, match="is not a"):
+        read_checkpoint(tmp_path / name)
+
+
+def test_a_trainers_checkpoint_is_opened_at_its_weights(tmp_path: Path) -> None:
+    """A file that keeps its tensors under `model_state_dict` is read there; other contents are refused."""
+    torch.save({"model_state_dict": {"weight": torch.ones(2)}}, tmp_path / "a.bin")
+    assert list(read_checkpoint(tmp_path / "a.bin")) == ["weight"]
+    torch.save([torch.ones(2)], tmp_path / "b.bin")
+    with pytest.raises(AdapterError, match="holds list; it must be a dictionary of tensors"):
+        read_checkpoint(tmp_path / "b.bin")
+
+
+def test_a_missing_path_is_said(tmp_path: Path) -> None:
+    """A directory that is not there, and one without the files, are told apart."""
+    with pytest.raises(AdapterError, match="does not exist"):
+        find_file(tmp_path / "no", ("a.bin",))
+    with pytest.raises(AdapterError, match=r"has none of the files a\.bin, b\.bin"):
+        find_file(tmp_path, ("a.bin", "b.bin"))

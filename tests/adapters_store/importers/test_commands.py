@@ -1,0 +1,91 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.artifact import load_artifact
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.commands import import_
+from peltier_backbone.load import Backbone
+from safetensors.torch import save_file
+
+from tests.adapters_store.importers.conftest import SavePeft
+
+CLASSIFIER = "base_model.model.classifier"
+
+
+def test_a_directory_becomes_an_artifact_that_loads(
+    save_peft: SavePeft, bert: Backbone, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file is an artifact of this backbone with the directory's name, numbered labels and golden examples."""
+    output = tmp_path / "out.safetensors"
+    import_("peft", save_peft(), bert.name, output, json_output=True)
+    manifest = load_artifact(output, bert).manifest
+    assert (manifest.name, manifest.preset, manifest.task.labels) == ("intents", "peft-lora", ("0", "1"))
+    assert len(manifest.golden) == 4
+    assert manifest.training.data["imported"]["library"] == "peft"
+    assert json.loads(capsys.readouterr().out)["bytes"] == output.stat().st_size
+
+
+def test_what_the_checkpoint_does_not_say_is_told_by_options(
+    save_peft: SavePeft, bert: Backbone, tmp_path: Path
+) -> None:
+    """Name, labels, the kind of inputs and the golden examples are the user's."""
+    examples, output = tmp_path / "examples.txt", tmp_path / "out.safetensors"
+    examples.write_text('["a good film", "bad"]\n["bad", "a film"]\n')
+    import_("peft", save_peft(), bert.name, output, name="nli", labels="no, yes", inputs="pair", examples=examples)
+    manifest = load_artifact(output, bert).manifest
+    assert (manifest.name, manifest.task.labels, manifest.task.inputs) == ("nli", ("no", "yes"), "pair")
+    assert [golden.input for golden in manifest.golden] == [("a good film", "bad"), ("bad", "a film")]
+
+
+def test_a_head_may_lie_elsewhere(save_peft: SavePeft, bert: Backbone, tmp_path: Path) -> None:
+    """An adapter saved without its classifier takes one from a file named with --head; one output is a regression."""
+    head, output = tmp_path / "head.safetensors", tmp_path / "out.safetensors"
+    save_file({"classifier.weight": torch.ones(1, bert.config.hidden_size), "classifier.bias": torch.ones(1)}, head)
+    bare = save_peft({f"{CLASSIFIER}.weight": None, f"{CLASSIFIER}.bias": None})
+    import_("peft", bare, bert.name, output, head=head)
+    assert load_artifact(output, bert).manifest.task.type == "regression"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"labels": "a,b,c"}, "3 labels were given; the checkpoint's head has 2 outputs"),
+        ({"name": "No Name"}, "is not a task's name"),
+        ({"head": Path("nowhere")}, "has a head of its own"),
+        ({"template": "{text}"}, "template is an option of T5"),
+        ({"inputs": "quadruple"}, "task inputs"),
+        ({"examples": Path("nowhere.txt")}, "nowhere.txt cannot be read"),
+        ({"labels": "nowhere.json"}, "nowhere.json cannot be read as JSON"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(
+    options: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone, tmp_path: Path
+) -> None:
+    """Each gives one sentence, and no file."""
+    output = tmp_path / "out.safetensors"
+    with pytest.raises(AdapterError, match=sentence):
+        import_("peft", save_peft(), bert.name, output, **options)
+    assert not output.exists()
+
+
+def test_unknown_origin_and_folder_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """The sentence lists the origins there are, or says that the output cannot be written."""
+    with pytest.raises(AdapterError, match="origin 'hub' is unknown; it is one of adapterhub"):
+        import_("hub", tmp_path, "nowhere", tmp_path / "out.safetensors", name="a")
+    with pytest.raises(AdapterError, match="it must be a file in a writable folder that exists"):
+        import_("peft", tmp_path, "nowhere", tmp_path / "no" / "out.safetensors", name="a")
+
+
+def test_a_refusal_is_one_line_and_status_one(bert: Backbone, tmp_path: Path) -> None:
+    """From the shell a directory without an adapter is one sentence on stderr."""
+    words = ["import", "peft", str(tmp_path), "--backbone", bert.name, "--output", str(tmp_path / "a.safetensors")]
+    script = "import sys; from peltier_client.cli import main; sys.argv[0] = 'peltier'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words, "--name", "a"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"error: {tmp_path} has none of the files adapter_config.json\n"

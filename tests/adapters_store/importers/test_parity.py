@@ -1,0 +1,73 @@
+"""Imports compared with the libraries' own answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row
+from peltier_backbone.load import Backbone
+
+from tests.adapters_store.importers.libraries import PACKAGES, save_cases
+from tests.adapters_store.importers.outcomes import OUTCOMES
+
+# The issue's own bound on logits; log-likelihoods of a T5 are ten times as large and keep it too.
+TOLERANCE = 1e-4
+
+pytestmark = pytest.mark.xdist_group("foreign")
+
+
+@pytest.fixture(scope="session")
+def saved(
+    tmp_path_factory: pytest.TempPathFactory, bert_directory: Path, roberta_directory: Path, t5_directory: Path
+) -> dict[str, Path]:
+    """What each library saved, a folder of cases by origin."""
+    root = tmp_path_factory.mktemp("foreign")
+    backbones = root / "backbones"
+    backbones.mkdir()
+    for name, directory in (("bert", bert_directory), ("roberta", roberta_directory), ("t5", t5_directory)):
+        (backbones / name).symlink_to(directory)
+    return {origin: save_cases(origin, backbones, root / origin) for origin in PACKAGES}
+
+
+@pytest.fixture(scope="session")
+def backbones(bert: Backbone, roberta: Backbone, t5: Backbone) -> dict[str, Backbone]:
+    """The backbones by the names that the cases give them."""
+    return {"bert": bert, "roberta": roberta, "t5": t5}
+
+
+@pytest.mark.parametrize(("origin", "case"), [(origin, case) for origin, cases in OUTCOMES.items() for case in cases])
+def test_an_import_answers_as_its_library_does_or_is_refused(
+    origin: str, case: str, saved: dict[str, Path], backbones: dict[str, Backbone]
+) -> None:
+    """Each adapter that a library can save gives the library's own logits when served, or the sentence that says why
+    not."""
+    folder = saved[origin] / case
+    expected = json.loads((folder / "expected.json").read_text())
+    backbone = backbones[expected["backbone"]]
+    text = backbone.config.generates
+    options = TaskOptions(
+        labels=("a", "b", "c") if text else None, targets=tuple(expected["targets"]) if text else None
+    )
+    wanted, refusal = Import(origin, folder, "imported", options=options), OUTCOMES[origin][case]
+    if refusal is not None:
+        with pytest.raises(AdapterError, match=refusal):
+            import_adapter(wanted, backbone)
+        return
+    artifact = import_adapter(wanted, backbone)
+    resident = Banks(backbone).add(artifact)
+    rows = [Row(encode_input(backbone, artifact.manifest.task, text), resident) for text in expected["texts"]]
+    answers = torch.stack([output.logits for output in forward(backbone, rows)])
+    torch.testing.assert_close(answers, torch.tensor(expected["answers"]), rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("origin", PACKAGES)
+def test_every_saved_case_has_an_outcome(origin: str, saved: dict[str, Path]) -> None:
+    """No adapter that a script saves goes without a comparison."""
+    assert sorted(folder.name for folder in saved[origin].iterdir()) == sorted(OUTCOMES[origin])
