@@ -58,7 +58,7 @@ def test_measuring_needs_no_golden_outputs(bert: Backbone):
     """Metrics come before the record that holds them."""
     examples = [Example("good", "a", "d:1"), Example("bad", "b", "d:2")]
     found = measure(bert, create_trained(bert, "houlsby"), examples)
-    assert sorted(found) == ["accuracy", "f1", "f1_macro", "matthews"]
+    assert sorted(found.metrics) == ["accuracy", "f1", "f1_macro", "matthews"]
 
 
 def test_a_text_that_is_empty_is_proved_by_its_input(t5: Backbone, monkeypatch: pytest.MonkeyPatch):

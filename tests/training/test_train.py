@@ -80,7 +80,8 @@ def test_a_run_leaves_small_checkpoints_and_curves(make_run: MakeRun):
     assert [path.name for path in checkpoints] == ["checkpoint-3", "checkpoint-6"]
     assert (checkpoints[0] / "model.safetensors").stat().st_size < 1.2 * run.output.stat().st_size
     assert list(run.directory.rglob("events.out.tfevents.*"))
-    assert [path.name for path in run.output.parent.iterdir() if path.is_file()] == ["toy.safetensors"]
+    files = sorted(path.name for path in run.output.parent.iterdir() if path.is_file())
+    assert files == ["toy.report.html", "toy.report.json", "toy.safetensors"]
 
 
 def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Path):

@@ -4,30 +4,65 @@ from collections.abc import Sequence
 
 import torch
 from peltier_adapters.artifact import Artifact
-from peltier_adapters.bank import Banks
+from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.inputs import encode_input
-from peltier_adapters.row import Row
+from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_training import metrics
+from peltier_training import metrics, text_evaluation
 from peltier_training.data import Example
 from peltier_training.labels import Labels
-from peltier_training.scores import score_rows
-from peltier_training.text_evaluation import judge
+from peltier_training.scores import run_rows
+from peltier_training.verdict import Verdict, mean_gates
 
 
 def predict(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> Tensor:
     """Logits [rows, labels] of `examples`."""
-    resident, task = Banks(backbone).add(artifact), artifact.manifest.task
-    rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
-    return torch.stack(score_rows(backbone, rows))
+    return _stack(_run(backbone, Banks(backbone).add(artifact), examples, record_gates=False))
 
 
 def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
     """The metrics of the artifact's task type; on T5 its `loss` too."""
-    task = artifact.manifest.task
+    return dict(examine(backbone, artifact, examples).metrics)
+
+
+def examine(
+    backbone: Backbone, artifact: Artifact, examples: Sequence[Example], *, record_gates: bool = False
+) -> Verdict:
+    """The metrics, and the answers behind them."""
+    resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
-        return judge(backbone, task, Banks(backbone).add(artifact), examples)
-    targets = Labels(task.type, task.labels).targets(examples)
-    return metrics.compute(task.type, predict(backbone, artifact, examples).numpy(), targets.numpy())
+        return text_evaluation.examine(backbone, task, resident, examples, record_gates=record_gates)
+    outputs = _run(backbone, resident, examples, record_gates=record_gates)
+    logits, targets = _stack(outputs), Labels(task.type, task.labels).targets(examples)
+    return Verdict(
+        metrics=metrics.compute(task.type, logits.numpy(), targets.numpy()),
+        inputs=[example.input for example in examples],
+        gold=(targets.int() if task.type == "multilabel" else targets).tolist(),
+        found=_answers(task, logits).tolist(),
+        gates=mean_gates(outputs),
+    )
+
+
+def _run(backbone: Backbone, resident: Resident, examples: Sequence[Example], *, record_gates: bool) -> list[RowOutput]:
+    task = resident.manifest.task
+    rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
+    return run_rows(backbone, rows, record_gates=record_gates)
+
+
+def _stack(outputs: Sequence[RowOutput]) -> Tensor:
+    return torch.stack([output.logits for output in outputs])
+
+
+def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
+    """What the logits say, in the form of the targets."""
+    match task.type:
+        case "classification":
+            return logits.argmax(-1)
+        case "multilabel":
+            return (logits > 0).int()
+        case "regression":
+            return logits[:, 0]
+    raise AssertionError("texts are written, not chosen")

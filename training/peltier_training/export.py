@@ -17,9 +17,10 @@ from torch import Tensor
 
 from peltier_training.data import Example
 from peltier_training.errors import NotFiniteError, TrainingError
-from peltier_training.evaluation import evaluate
+from peltier_training.evaluation import examine
 from peltier_training.scores import score_rows
 from peltier_training.text_evaluation import write
+from peltier_training.verdict import Verdict
 
 GOLDEN_EXAMPLES = 4
 _UNKNOWN_TEXT = "?"  # stands in a golden example until the adapter has written its own
@@ -64,11 +65,13 @@ class Trained:
         return read_artifact(self.artifact(backbone, golden, TrainingRecord()), backbone)
 
 
-def measure(backbone: Backbone, adapter: Trained, examples: Sequence[Example]) -> dict[str, float]:
-    """Metrics of the adapter as it will be served; a `NotFiniteError` for one that is no numbers."""
+def measure(
+    backbone: Backbone, adapter: Trained, examples: Sequence[Example], *, record_gates: bool = False
+) -> Verdict:
+    """What the adapter answers as it will be served; a `NotFiniteError` for one that is no numbers."""
     if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
         raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
-    return evaluate(backbone, adapter.unproved(backbone, [examples[0].input]), examples)
+    return examine(backbone, adapter.unproved(backbone, [examples[0].input]), examples, record_gates=record_gates)
 
 
 def export(backbone: Backbone, adapter: Trained, inputs: Sequence[Input], record: TrainingRecord) -> bytes:

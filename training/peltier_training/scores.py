@@ -3,19 +3,24 @@
 from collections.abc import Sequence
 
 from peltier_adapters.batch import forward
-from peltier_adapters.row import Row
+from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_training.errors import NotFiniteError
 
-_BATCH_ROWS = 32
+BATCH_ROWS = 32
+
+
+def run_rows(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
+    """One output a row, batch by batch; a `NotFiniteError` where one is no number."""
+    batches = [rows[first : first + BATCH_ROWS] for first in range(0, len(rows), BATCH_ROWS)]
+    found = [output for batch in batches for output in forward(backbone, batch, record_gates=record_gates)]
+    if not all(bool(one.logits.isfinite().all()) for one in found):
+        raise NotFiniteError("the adapter's outputs are not finite numbers")
+    return found
 
 
 def score_rows(backbone: Backbone, rows: Sequence[Row]) -> list[Tensor]:
-    """One output a row, batch by batch; a `NotFiniteError` where one is no number."""
-    batches = [rows[first : first + _BATCH_ROWS] for first in range(0, len(rows), _BATCH_ROWS)]
-    found = [output.logits for batch in batches for output in forward(backbone, batch)]
-    if not all(bool(one.isfinite().all()) for one in found):
-        raise NotFiniteError("the adapter's outputs are not finite numbers")
-    return found
+    """The logits alone of `run_rows`."""
+    return [output.logits for output in run_rows(backbone, rows)]

@@ -1,6 +1,7 @@
 """What a T5 answers on labelled data, with an adapter or bare, and how good it is."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from peltier_training import metrics
 from peltier_training.data import Example
 from peltier_training.errors import NotFiniteError
 from peltier_training.labels import Labels
-from peltier_training.scores import score_rows
+from peltier_training.scores import run_rows
 from peltier_training.targets import gold_targets, gold_texts, target_ids
+from peltier_training.verdict import Verdict, mean_gates
 
 _MAX_ROWS = 64
 _NO_NUMBER = -1.0  # what a text counts as that is no number (methods.md 4.2)
@@ -30,14 +32,21 @@ _NO_NUMBER = -1.0  # what a text counts as that is no number (methods.md 4.2)
 def judge(
     backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
 ) -> dict[str, float]:
-    """The metrics of the task's type, and `loss`: the mean cross-entropy of a token of the right answers.
+    """The metrics of `examine`."""
+    return dict(examine(backbone, task, resident, examples).metrics)
+
+
+def examine(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], *,
+    record_gates: bool = False,
+) -> Verdict:  # fmt: skip
+    """The answers and the metrics of the task's type, with `loss`: the mean cross-entropy of a token of the right ones.
 
     Without a resident the bare backbone answers. Examples with the same input are one question to a text2text task, and
-    their labels each other's references.
+    their labels each other's references. Gates are the encoder's: in the decoder each token has its own.
     """
-    if task.type == "text2text":
-        return _judge_texts(backbone, task, resident, examples)
-    return _judge_closed(backbone, task, resident, examples)
+    read = _read_texts if task.type == "text2text" else _read_closed
+    return read(backbone, task, resident, examples, record_gates)
 
 
 def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextAnswer]:
@@ -51,32 +60,39 @@ def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextA
     return [text_answer(task, backbone, draft) for draft in drafts]
 
 
-def _judge_closed(
-    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
-) -> dict[str, float]:
+def _read_closed(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], record_gates: bool
+) -> Verdict:
     tree = grow_tree(task, backbone)
     assert tree is not None, "a closed task has targets"
     rows = [Row(encode_input(backbone, task, example.input), resident, tree=tree) for example in examples]
-    scores = torch.stack(score_rows(backbone, rows))  # [rows, targets]
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
+    scores = torch.stack([output.logits for output in outputs])  # [rows, targets]
     gold = torch.tensor(gold_targets(task, examples))
     found = scores.argmax(-1)
     if task.decoding is not None and task.decoding.answer == "generate":
         places = {target: index for index, target in enumerate(task.targets)}
         found = torch.tensor([places.get(answer.text.strip(), -1) for answer in write(backbone, task, rows)])
     loss = _loss([tree] * len(rows), list(scores.gather(1, gold[:, None])), gold[:, None].tolist())
-    return _closed_metrics(task, found, gold, examples) | {"loss": loss}
+    judged = judge_targets(task, found, examples)
+    return replace(judged, metrics={**judged.metrics, "loss": loss}, gates=mean_gates(outputs))
 
 
-def _closed_metrics(task: TaskSpec, found: Tensor, gold: Tensor, examples: Sequence[Example]) -> dict[str, float]:
+def judge_targets(task: TaskSpec, found: Tensor, examples: Sequence[Example]) -> Verdict:
+    """On targets [rows] chosen by their position, -1 for none of them; without a loss."""
+    inputs = [example.input for example in examples]
     if task.type == "classification":
-        return metrics.classification(found.numpy(), gold.numpy(), len(task.labels))
+        gold = np.array(gold_targets(task, examples))
+        judged = metrics.classification(found.numpy(), gold, len(task.labels))
+        return Verdict(judged, inputs, gold.tolist(), found.tolist())
     numbers = [float(task.targets[index]) if index >= 0 else _NO_NUMBER for index in found.tolist()]
-    return metrics.regression(np.array(numbers), np.array(Labels(task.type, task.labels).numbers(examples)))
+    wanted = Labels(task.type, task.labels).numbers(examples)
+    return Verdict(metrics.regression(np.array(numbers), np.array(wanted)), inputs, wanted, numbers)
 
 
-def _judge_texts(
-    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
-) -> dict[str, float]:
+def _read_texts(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], record_gates: bool
+) -> Verdict:
     from peltier_training.text_metrics import compute_texts  # its libraries take two seconds to import
 
     questions: dict[Input, list[str]] = {}
@@ -85,10 +101,11 @@ def _judge_texts(
     trees = [_reference_tree(backbone, task, texts) for texts in questions.values()]
     encoded = [encode_input(backbone, task, question) for question in questions]
     rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
-    scores = score_rows(backbone, rows)
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
     texts = [answer.text for answer in write(backbone, task, rows)]
-    loss = _loss(trees, scores, [range(tree.num_labels) for tree in trees])
-    return compute_texts(texts, list(questions.values())) | {"loss": loss}
+    loss = _loss(trees, [output.logits for output in outputs], [range(tree.num_labels) for tree in trees])
+    found = compute_texts(texts, list(questions.values())) | {"loss": loss}
+    return Verdict(found, list(questions), list(questions.values()), texts, mean_gates(outputs))
 
 
 def _reference_tree(backbone: Backbone, task: TaskSpec, texts: Sequence[str]) -> LabelTree:

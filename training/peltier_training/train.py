@@ -1,10 +1,8 @@
 """One training run: data, trainable adapter, Trainer, best epoch, artifact."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -20,22 +18,28 @@ from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.export import Trained, export, measure
 from peltier_training.labels import Labels, find_labels
 from peltier_training.model import HeadedAdapter, TrainableAdapter
+from peltier_training.report.cost import Meter
+from peltier_training.report.curves import Curves
+from peltier_training.report.files import write_file, write_report
+from peltier_training.report.parameters import Parameters
+from peltier_training.report.report import Findings, create_report
 from peltier_training.rows import head_rows, text_rows
 from peltier_training.run import Run
 from peltier_training.task import create_task
 from peltier_training.text_model import TextAdapter
-from peltier_training.trainer import diverged, fit, fit_text
+from peltier_training.trainer import Course, diverged, fit, fit_text
 
 _VERSIONS = ("peltier", "torch", "transformers")
 Adapter = TypeVar("Adapter", bound=TrainableAdapter)
 
 
 def train(run: Run) -> Manifest:
-    """Train, keep the best epoch by the validation metric, and write the artifact to `run.output`.
+    """Train, keep the best epoch by the validation metric, and write the artifact to `run.output` with its report.
 
     The recorded metrics and golden examples come from the artifact itself on a float32 backbone, as it will be served.
     """
     run.check()
+    meter = Meter()
     run = run.resolved(load_config(find_checkpoint(run.backbone)))
     examples, validation = _read(run)
     labels = find_labels(run.task_type, examples, run.data.labels)
@@ -44,13 +48,24 @@ def train(run: Run) -> Manifest:
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
     task = create_task(run, backbone, labels, examples)
     teach = _teach_text if backbone.config.generates else _teach_head
-    model = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
+    model, course = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
+    meter.mark_trained()
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
     adapter = Trained(run.task, run.preset, model.parts, model.merged(), task)
-    found = measure(exact, adapter, validation)
-    record = _record(run, model, [len(examples), len(validation)], found)
-    _write(run.output, export(exact, adapter, [example.input for example in validation], record))
-    return read_manifest(run.output)
+    verdict = measure(exact, adapter, validation, record_gates=True)
+    record = _record(run, model, [len(examples), len(validation)], verdict.metrics)
+    data = export(exact, adapter, [example.input for example in validation], record)
+    write_file(run.output, data)
+    manifest = read_manifest(run.output)
+    findings = Findings(
+        metric=run.metric,
+        verdict=verdict,
+        curves=Curves.create(course),
+        parameters=Parameters.create(model.parts, backbone.config, model),
+        cost=meter.read(course, backbone.device, run.dtype),
+    )
+    write_report(run.output, create_report(run.output, data, manifest, findings))
+    return manifest
 
 
 def _read(run: Run) -> tuple[list[Example], list[Example]]:
@@ -60,27 +75,26 @@ def _read(run: Run) -> tuple[list[Example], list[Example]]:
 
 def _teach_head(
     run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example], validation: Sequence[Example]
-) -> TrainableAdapter:
+) -> tuple[TrainableAdapter, Course]:
     model = _create(HeadedAdapter, run, backbone, task)
     if task.type == "regression":
         model.center(float(Labels(task.type, task.labels).targets(examples).mean()))
-    fit(run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
-    return model
+    return model, fit(run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
 
 
 def _teach_text(
     run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example], validation: Sequence[Example]
-) -> TrainableAdapter:
+) -> tuple[TrainableAdapter, Course]:
     model = _create(TextAdapter, run, backbone, task)
 
     def judge() -> dict[str, float]:
         try:
-            return measure(backbone, Trained(run.task, run.preset, model.parts, model.merged(), task), validation)
+            adapter = Trained(run.task, run.preset, model.parts, model.merged(), task)
+            return dict(measure(backbone, adapter, validation).metrics)
         except NotFiniteError:
             raise diverged(run) from None
 
-    fit_text(run, model, text_rows(backbone, task, model.parts, examples), judge)
-    return model
+    return model, fit_text(run, model, text_rows(backbone, task, model.parts, examples), judge)
 
 
 def _create(kind: type[Adapter], run: Run, backbone: Backbone, task: TaskSpec) -> Adapter:
@@ -108,14 +122,3 @@ def _record(run: Run, model: TrainableAdapter, sizes: Sequence[int], found: Mapp
         metrics=dict(found),
         versions={name: version(name) for name in _VERSIONS},
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # each process of torchrun writes the same file
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    except OSError as error:
-        raise TrainingError(f"output {path} cannot be written: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)

@@ -2,8 +2,10 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from peltier_training.run import Run
 from peltier_training.text_model import TextAdapter
 
 Judge = Callable[[], dict[str, float]]
+_LOGGED_SHARE = 0.02  # of all steps, from one entry of the log to the next
 
 
 class AdapterTrainer(Trainer):
@@ -81,7 +84,18 @@ class TextTrainer(AdapterTrainer):
         return found
 
 
-def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> None:
+@dataclass(frozen=True)
+class Course:
+    """How a training went: `log` is the Trainer's, an entry for every fiftieth of the steps and for every epoch, those
+    before a resumption among them. `seconds` were spent on `epochs` of training in this process, without validation."""
+
+    log: Sequence[Mapping[str, float]]
+    best_step: int | None
+    seconds: float
+    epochs: float
+
+
+def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> Course:
     """Train on `rows` and leave in `model` the epoch that was best on `validation`."""
     checkpoint = _find_start(run, model)
 
@@ -100,10 +114,10 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         eval_dataset=validation,
         compute_metrics=compute,
     )
-    _train(trainer, checkpoint)
+    return _train(trainer, checkpoint)
 
 
-def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> None:
+def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Course:
     """Train on `rows` and leave in `model` the epoch that `judge` found best."""
     checkpoint = _find_start(run, model)
     nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
@@ -116,7 +130,7 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> None
         train_dataset=rows,
         eval_dataset=nothing,
     )
-    _train(trainer, checkpoint)
+    return _train(trainer, checkpoint)
 
 
 def diverged(run: Run) -> TrainingError:
@@ -132,13 +146,27 @@ def _find_start(run: Run, model: TrainableAdapter) -> str | None:
     return None
 
 
-def _train(trainer: Trainer, checkpoint: str | None) -> None:
+def _train(trainer: Trainer, checkpoint: str | None) -> Course:
     with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
         try:
             trainer.train(resume_from_checkpoint=checkpoint)
         except TrainingError:
             _close_bars(trainer)
             raise
+    return _course(trainer, checkpoint)
+
+
+def _course(trainer: Trainer, checkpoint: str | None) -> Course:
+    state = trainer.state
+    first = int(Path(checkpoint).name.removeprefix("checkpoint-")) if checkpoint else 0
+    own = [entry for entry in state.log_history if entry["step"] > first]
+    validating = sum(entry.get("eval_runtime", 0.0) for entry in own)
+    return Course(
+        log=state.log_history,
+        best_step=state.best_global_step,
+        seconds=max(sum(entry.get("train_runtime", 0.0) for entry in own) - validating, 0.0),
+        epochs=state.num_train_epochs * (1 - first / state.global_step),
+    )
 
 
 def _close_bars(trainer: Trainer) -> None:
@@ -168,7 +196,7 @@ def _arguments(run: Run) -> TrainingArguments:
         metric_for_best_model=run.metric,
         greater_is_better=run.metric not in metrics.LOWER_IS_BETTER,
         logging_strategy="steps",
-        logging_steps=50,
+        logging_steps=_LOGGED_SHARE,
         report_to=["tensorboard"],
         remove_unused_columns=False,
         label_names=["labels"],

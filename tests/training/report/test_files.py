@@ -1,0 +1,22 @@
+"""Where reports lie and how they get there."""
+
+from pathlib import Path
+
+import pytest
+from peltier_training.errors import TrainingError
+from peltier_training.report.files import report_paths, write_file
+
+
+def test_reports_lie_beside_their_artifact():
+    """Two artifacts in one folder have reports of their own, dots in their names or not."""
+    one, other = report_paths(Path("a/sst2.v1.safetensors")), report_paths(Path("a/sst2.v2"))
+    assert one == (Path("a/sst2.v1.report.json"), Path("a/sst2.v1.report.html"))
+    assert other == (Path("a/sst2.v2.report.json"), Path("a/sst2.v2.report.html"))
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path):
+    """One sentence, and nothing half-written stays."""
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(TrainingError, match="taken cannot be written: Is a directory"):
+        write_file(tmp_path / "taken", b"data")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]

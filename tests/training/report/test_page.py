@@ -1,0 +1,146 @@
+"""The page: whole in itself, and deaf to what a label is called."""
+
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+
+import pytest
+from peltier_adapters.manifest import BackboneRef, TrainingRecord
+from peltier_adapters.task_spec import TaskSpec
+from peltier_training.report.answers import Confusion, Sample
+from peltier_training.report.cost import Cost
+from peltier_training.report.curves import Curves, Point
+from peltier_training.report.page import most_confused, render
+from peltier_training.report.parameters import Parameters, PartParameters
+from peltier_training.report.report import ArtifactFile, GateMap, Report
+
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{", "{{ 7 * 7 }}", "标签 \u202e x")
+
+
+def confused(labels: Sequence[str]) -> Confusion:
+    rows = tuple(tuple(10 * (i == j) + (j == 0) for j in range(len(labels))) for i in range(len(labels)))
+    return Confusion(labels=tuple(labels), matrix=rows, unknown=(0,) * len(labels))
+
+
+def create_report(labels: Sequence[str] = ("no", "yes"), **changes: object) -> Report:
+    """A report with something in every section that `changes` names."""
+    part = PartParameters(part="lora", parameters=1000, percent=0.1)
+    points = tuple(Point(step=step, epoch=step / 3, value=1 / step) for step in range(1, 7))
+    own = {
+        "name": "toy", "preset": "lora", "metrics": {"accuracy": 0.9}, "metric": "accuracy",
+        "artifact": ArtifactFile(file="toy.safetensors", digest="sha256:0", bytes=4096),
+        "backbone": BackboneRef(
+            family="bert", fingerprint=f"sha256:{0:064}", hidden_size=48, num_layers=3, num_parameters=9, name="b"
+        ),
+        "task": TaskSpec(type="classification", labels=tuple(labels), inputs="single", max_length=16),
+        "training": TrainingRecord(
+            data={"validation": "v.jsonl", "validation_rows": 20},
+            hyperparameters={"seed": 1, "eval_rows": None, "settings": {"rank": 8}},
+        ),
+        "curves": Curves(training={"loss": points}, validation={"accuracy": points[2::3]}, best_step=3),
+        "parameters": Parameters(backbone=1_000_000, parts=(part,), total=part, trained=part),
+        "cost": Cost(
+            device="cpu", dtype="float32", seconds_per_epoch=61, training_seconds=122, total_seconds=4000,
+            memory_bytes=5 * 2**29, device_memory_bytes=None,
+        ),
+        "confusion": confused(labels),
+    }  # fmt: skip
+    return Report.model_validate(own | changes)
+
+
+class Reader(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("num_labels", [2, 40], ids=["table", "heat map"])
+def test_the_page_fetches_nothing(num_labels: int):
+    """No address in it, no script, and what it refers to is in the page itself."""
+    gates = GateMap(rows=20, means={"prefix": (0.1, 0.9, 0.5), "lora.query": (0.3, 0.2, 0.1)})
+    page = render(create_report([f"label {number}" for number in range(num_labels)], gates=gates))
+    assert "http" not in page.replace("http-equiv", "")
+    tags = Reader(page).tags
+    assert {"script", "link", "iframe", "object"}.isdisjoint(tag for tag, _ in tags)
+    references = [value for _, own in tags for name, value in own.items() if name in ("src", "href", "xlink:href")]
+    assert all(value and value.startswith(("#", "data:image/png;base64,")) for value in references)
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_ids_are_the_pages_own():
+    """Two drawings on one page do not share an id, and every reference finds its target."""
+    page = render(create_report(gates=GateMap(rows=2, means={"prefix": (0.5,)})))
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', page)) <= set(ids)
+
+
+@pytest.mark.parametrize("num_labels", [5, 25], ids=["table", "heat map"])
+def test_hostile_labels_are_texts(num_labels: int):
+    """Labels that are tags, mathematics or templates are shown as they are spelt."""
+    labels = [*HOSTILE, *(f"label {number}" for number in range(num_labels - len(HOSTILE)))]
+    reader = Reader(render(create_report(labels)))
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in reader.tags)
+    assert not any(name.startswith("on") for _, own in reader.tags for name in own)
+    assert set(HOSTILE) <= set(reader.texts)
+
+
+def test_hostile_texts_are_texts():
+    """What is read and written is escaped too."""
+    samples = tuple(Sample(input=(text, text), references=(text,) * 5, text=text) for text in HOSTILE)
+    task = TaskSpec(type="classification", labels=("a", "b"), inputs="pair", max_length=16)
+    reader = Reader(render(create_report(samples=samples, confusion=None, task=task)))
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in reader.tags)
+    assert all(reader.texts.count(text) == 6 for text in HOSTILE)
+    assert "and 2 more" in reader.texts
+
+
+def test_colours_follow_the_reader():
+    """Drawings have no black or white of their own outside the cells of a heat map; the page has two palettes."""
+    page = render(create_report())
+    assert "prefers-color-scheme: dark" in page
+    assert "currentColor" in page
+    assert "var(--main)" in page
+    drawing = page[page.index("<svg") : page.index("</svg>")]
+    assert not re.search(r"#[0-9a-f]{6}\b", drawing)
+
+
+def test_a_screen_reader_is_told_what_a_curve_does():
+    """Where it begins and ends and what was kept, with the same numbers in a table."""
+    page = render(create_report())
+    assert 'aria-label="validation accuracy from 0.3333 at epoch 1 to 0.1667 at 2, 0.3333 at the epoch' in page
+    cells = [text for text in Reader(page).texts if text in ("epoch 1", "epoch 2", "0.3333", "0.1667")]
+    assert cells == ["epoch 1", "epoch 2", "0.3333", "0.1667"]
+
+
+def test_gates_are_a_table_of_layers():
+    """A cell a layer, numbered from 1, shaded by how far the gate is open."""
+    page = render(create_report(gates=GateMap(rows=2, means={"prefix": (0.25, 0.75)})))
+    assert '<td style="--share: 0.250">0.25</td><td style="--share: 0.750">0.75</td>' in page
+    assert '<th scope="col">1</th><th scope="col">2</th>' in page
+
+
+def test_times_and_sizes_are_for_people():
+    """Minutes, hours and binary units."""
+    page = render(create_report())
+    assert "2 min 2 s" in page
+    assert "1 min 1 s" in page
+    assert "1 h 6 min" in page
+    assert "2.5 GiB" in page
+    assert "4 KiB" in page
+
+
+def test_the_most_frequent_mistakes_come_first():
+    """Right answers are no mistakes, and what never happened is not listed."""
+    found = Confusion(labels=("a", "b", "c"), matrix=((9, 1, 0), (5, 9, 0), (0, 2, 9)), unknown=(0, 0, 0))
+    assert most_confused(found) == [("b", "a", 5), ("c", "b", 2), ("a", "b", 1)]

@@ -1,0 +1,105 @@
+"""What an adapter answered on the validation set, next to what is right."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from peltier_adapters.manifest import Input
+from peltier_adapters.map_spec import Spec
+from sklearn.metrics import confusion_matrix
+
+from peltier_training.verdict import Verdict
+
+_MAX_POINTS = 1000
+_MAX_SAMPLES = 8
+_QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+
+
+class Confusion(Spec):
+    """`matrix[i][j]` rows are labelled i and answered j; `unknown[i]` were answered with a text that is no label."""
+
+    labels: tuple[str, ...]
+    matrix: tuple[tuple[int, ...], ...]
+    unknown: tuple[int, ...]
+
+    @classmethod
+    def create(cls, verdict: Verdict, labels: Sequence[str]) -> "Confusion":
+        """Of a classification."""
+        # Position 0 stands for what is no label: it is never right, so its row is empty.
+        whole = confusion_matrix(
+            np.array(verdict.gold) + 1, np.array(verdict.found) + 1, labels=range(len(labels) + 1)
+        ).tolist()
+        return cls(
+            labels=tuple(labels),
+            matrix=tuple(tuple(row[1:]) for row in whole[1:]),
+            unknown=tuple(row[0] for row in whole[1:]),
+        )
+
+
+class LabelCounts(Spec):
+    """One label of a multilabel task: how often it was `right`, answered but wrong (`extra`), or `missed`."""
+
+    label: str
+    right: int
+    extra: int
+    missed: int
+
+    @classmethod
+    def create(cls, verdict: Verdict, labels: Sequence[str]) -> "tuple[LabelCounts, ...]":
+        """Of all labels."""
+        gold, found = (np.array(answers, dtype=bool) for answers in (verdict.gold, verdict.found))
+        return tuple(
+            cls(
+                label=label,
+                right=int((wanted & given).sum()),
+                extra=int((~wanted & given).sum()),
+                missed=int((wanted & ~given).sum()),
+            )
+            for label, wanted, given in zip(labels, gold.T, found.T, strict=True)
+        )
+
+
+class Residuals(Spec):
+    """Answer minus label of a regression: mean, standard deviation and quantiles over all rows; `gold` and `found` are
+    at most 1,000 of them, evenly from the first to the last."""
+
+    mean: float
+    sd: float
+    quantiles: dict[str, float]
+    rows: int
+    gold: tuple[float, ...]
+    found: tuple[float, ...]
+
+    @classmethod
+    def create(cls, verdict: Verdict) -> "Residuals":
+        """Of a regression."""
+        gold, found = (np.array(answers, dtype=float) for answers in (verdict.gold, verdict.found))
+        residuals = found - gold
+        places = _spread(len(gold), _MAX_POINTS)
+        return cls(
+            mean=residuals.mean(),
+            sd=residuals.std(),
+            quantiles={f"{share:g}": float(np.quantile(residuals, share)) for share in _QUANTILES},
+            rows=len(gold),
+            gold=tuple(gold[places].tolist()),
+            found=tuple(found[places].tolist()),
+        )
+
+
+class Sample(Spec):
+    """A question to a text2text task, the right texts, and the one that was written."""
+
+    input: Input
+    references: tuple[str, ...]
+    text: str
+
+    @classmethod
+    def create(cls, verdict: Verdict) -> "tuple[Sample, ...]":
+        """A few of all questions, evenly from the first to the last."""
+        return tuple(
+            cls(input=verdict.inputs[place], references=tuple(verdict.gold[place]), text=verdict.found[place])
+            for place in _spread(len(verdict.inputs), _MAX_SAMPLES)
+        )
+
+
+def _spread(num: int, most: int) -> list[int]:
+    return list(range(num)) if num <= most else [number * num // most for number in range(most)]

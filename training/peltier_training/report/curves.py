@@ -1,0 +1,51 @@
+"""How the loss and the metrics went."""
+
+from collections.abc import Iterator
+
+from peltier_adapters.map_spec import Spec
+
+from peltier_training.trainer import Course
+
+_VALIDATION = "eval_"
+_TRAINED = ("loss", "learning_rate")
+_NO_METRICS = ("runtime", "samples_per_second", "steps_per_second")
+
+
+class Point(Spec):
+    """A value after so many steps, and the epochs that they are."""
+
+    step: int
+    epoch: float
+    value: float
+
+
+class Curves(Spec):
+    """`training` has the loss (a mean over the steps since its last point) and the learning rate; `validation` each
+    metric after each epoch, as the run saw them: on its own dtype and on the rows that choose the epoch."""
+
+    training: dict[str, tuple[Point, ...]]
+    validation: dict[str, tuple[Point, ...]]
+    best_step: int | None
+
+    @classmethod
+    def create(cls, course: Course) -> "Curves":
+        """From the Trainer's log."""
+        training: dict[str, list[Point]] = {}
+        validation: dict[str, list[Point]] = {}
+        for name, point in _points(course):
+            if name in _TRAINED:
+                training.setdefault(name, []).append(point)
+            elif name.startswith(_VALIDATION) and name.removeprefix(_VALIDATION) not in _NO_METRICS:
+                validation.setdefault(name.removeprefix(_VALIDATION), []).append(point)
+        return cls(
+            training={name: tuple(points) for name, points in training.items()},
+            validation={name: tuple(points) for name, points in validation.items()},
+            best_step=course.best_step,
+        )
+
+
+def _points(course: Course) -> Iterator[tuple[str, Point]]:
+    for entry in course.log:
+        for name, value in entry.items():
+            if name not in ("step", "epoch"):
+                yield name, Point(step=int(entry["step"]), epoch=entry["epoch"], value=value)

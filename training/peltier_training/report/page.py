@@ -1,0 +1,76 @@
+"""The report for people: one HTML file that loads nothing."""
+
+from collections.abc import Sequence
+
+import jinja2
+from markupsafe import Markup
+
+from peltier_training.report import plots
+from peltier_training.report.answers import Confusion
+from peltier_training.report.curves import Point
+from peltier_training.report.report import Report
+
+_MAX_TABLE = 20  # labels of a confusion matrix that is a table
+_MAX_CONFUSIONS = 15
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+# What a user has named or written is escaped; our own drawings are marked as safe.
+_pages = jinja2.Environment(
+    loader=jinja2.PackageLoader("peltier_training.report", "."),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    confusion, residuals, curves = report.confusion, report.residuals, report.curves
+    wide = confusion is not None and len(confusion.labels) > _MAX_TABLE
+    return _pages.get_template("page.html").render(
+        report=report,
+        curves=[
+            *(_picture(f"training {name.replace('_', ' ')}", points) for name, points in curves.training.items()),
+            *(_picture(f"validation {name}", points, curves.best_step) for name, points in curves.validation.items()),
+        ],
+        residuals=[_own(plots.scatter_svg(residuals)), _own(plots.histogram_svg(residuals))] if residuals else [],
+        confusion=_own(plots.confusion_svg(confusion)) if confusion is not None and wide else None,
+        confusions=most_confused(confusion) if confusion else (),
+        bytes=_bytes,
+        seconds=_seconds,
+    )
+
+
+def most_confused(confusion: Confusion) -> Sequence[tuple[str, str, int]]:
+    """Label, wrong answer and rows, the most frequent first."""
+    pairs = [
+        (confusion.labels[i], confusion.labels[j], count)
+        for i, row in enumerate(confusion.matrix)
+        for j, count in enumerate(row)
+        if i != j and count
+    ]
+    return sorted(pairs, key=lambda pair: -pair[2])[:_MAX_CONFUSIONS]
+
+
+def _picture(name: str, points: Sequence[Point], best_step: int | None = None) -> tuple[str, Markup]:
+    return name, _own(plots.curve_svg(name, points, best_step))
+
+
+def _own(svg: str) -> Markup:
+    return Markup(svg)  # noqa: S704 - drawn here
+
+
+def _bytes(number: float) -> str:
+    unit = 0
+    while number >= 1024 and unit < len(_UNITS) - 1:
+        number, unit = number / 1024, unit + 1
+    return f"{number:.3g} {_UNITS[unit]}" if number < 1000 else f"{number:.0f} {_UNITS[unit]}"
+
+
+def _seconds(number: float) -> str:
+    if number < 60:
+        return f"{number:.3g} s"
+    minutes, seconds = divmod(round(number), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"

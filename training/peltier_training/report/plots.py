@@ -1,0 +1,74 @@
+"""The report's plots, each one SVG element that says aloud what it shows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+from peltier_training.report.answers import Confusion, Residuals
+from peltier_training.report.curves import Point
+from peltier_training.report.drawing import MAIN, SECOND, Drawing
+
+_SMALL = (3.6, 2.1)
+_FEW_POINTS = 25  # so many have room for a dot each
+_HEAT = "viridis"  # readable on light and dark, and to the colour-blind
+
+
+def curve_svg(name: str, points: Sequence[Point], best_step: int | None) -> str:
+    """A curve over epochs; the point of `best_step` has a mark."""
+    epochs, values = [point.epoch for point in points], [point.value for point in points]
+    best = [point for point in points if point.step == best_step]
+    drawing = Drawing(*_SMALL)
+    plot = drawing.plot
+    plot.plot(epochs, values, color=MAIN, marker="o" if len(points) < _FEW_POINTS else "", markersize=3)
+    plot.scatter([point.epoch for point in best], [point.value for point in best], s=60, color=SECOND, zorder=3)
+    plot.set_xlabel("epoch")
+    plot.set_xlim(left=0)
+    plot.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    plot.yaxis.set_major_locator(MaxNLocator(5))
+    kept = f", {best[0].value:.4g} at the epoch that was kept" if best else ""
+    return drawing.svg(
+        name, f"{name} from {values[0]:.4g} at epoch {epochs[0]:.3g} to {values[-1]:.4g} at {epochs[-1]:.3g}{kept}"
+    )
+
+
+def confusion_svg(confusion: Confusion) -> str:
+    """The shares of each label's rows as a heat map, for so many labels that a table would be too wide."""
+    counts = np.array(confusion.matrix, dtype=float)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    drawing = Drawing(6.5, 6)
+    plot = drawing.plot
+    plot.imshow(shares, cmap=_HEAT, vmin=0, vmax=1, interpolation="none", aspect="equal")
+    plot.grid(visible=False)
+    plot.set_xlabel("answer (position of the label)")
+    plot.set_ylabel("label")
+    right, rows = int(np.trace(counts)), int(counts.sum())
+    return drawing.svg(
+        "confusion matrix", f"Confusion matrix of {len(counts)} labels, {right} of {rows} rows on its diagonal"
+    )
+
+
+def scatter_svg(residuals: Residuals) -> str:
+    """Answers against labels, with the line where both are the same."""
+    gold, found = np.array(residuals.gold), np.array(residuals.found)
+    drawing = Drawing(*_SMALL)
+    plot = drawing.plot
+    ends = [min(gold.min(), found.min()), max(gold.max(), found.max())]
+    plot.plot(ends, ends, color=SECOND, linewidth=1)
+    plot.scatter(gold, found, s=9, color=MAIN, alpha=0.5, linewidths=0)
+    plot.set_xlabel("label")
+    plot.set_ylabel("answer")
+    return drawing.svg("answers by labels", f"{len(gold)} answers against their labels")
+
+
+def histogram_svg(residuals: Residuals) -> str:
+    """How many answers are how far off."""
+    apart = np.array(residuals.found) - np.array(residuals.gold)
+    drawing = Drawing(*_SMALL)
+    plot = drawing.plot
+    plot.hist(apart, bins="auto" if np.ptp(apart) > 0 else 1, color=MAIN)
+    plot.axvline(0, color=SECOND, linewidth=1)
+    plot.set_xlabel("answer minus label")
+    plot.set_ylabel("rows")
+    spoken = f"Answers minus labels, mean {residuals.mean:.3g}, standard deviation {residuals.sd:.3g}"
+    return drawing.svg("answers minus labels", spoken)

@@ -1,0 +1,96 @@
+"""The report of one training run, as its JSON file holds it."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from peltier_adapters.manifest import BackboneRef, Manifest, TrainingRecord
+from peltier_adapters.map_spec import Spec
+from peltier_adapters.task_spec import TaskSpec
+
+from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
+from peltier_training.report.cost import Cost
+from peltier_training.report.curves import Curves
+from peltier_training.report.parameters import Parameters
+from peltier_training.verdict import Verdict
+
+
+class ArtifactFile(Spec):
+    """Whose report this is."""
+
+    file: str
+    digest: str
+    bytes: int
+
+
+class GateMap(Spec):
+    """UniPELT's gates as they are served: per part one mean over the validation set a layer (on T5 the encoder's)."""
+
+    rows: int
+    means: dict[str, tuple[float, ...]]
+
+    @classmethod
+    def create(cls, verdict: Verdict) -> "GateMap | None":
+        """None where nothing is gated."""
+        if verdict.gates is None:
+            return None
+        means = {part: tuple(layers) for part, layers in verdict.gates.items()}
+        return cls(rows=len(verdict.found), means=means)
+
+
+class Report(Spec):
+    """Everything about one run. Of the four kinds of answers the one of the task's type is there; `gates` are
+    UniPELT's alone."""
+
+    format_version: Literal[1] = 1
+    name: str
+    preset: str
+    artifact: ArtifactFile
+    backbone: BackboneRef
+    task: TaskSpec
+    training: TrainingRecord
+    metrics: dict[str, float]
+    metric: str
+    curves: Curves
+    parameters: Parameters
+    cost: Cost
+    confusion: Confusion | None = None
+    label_counts: tuple[LabelCounts, ...] | None = None
+    residuals: Residuals | None = None
+    samples: tuple[Sample, ...] | None = None
+    gates: GateMap | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a run has found out that its artifact does not say."""
+
+    metric: str
+    verdict: Verdict
+    curves: Curves
+    parameters: Parameters
+    cost: Cost
+
+
+def create_report(path: Path, data: bytes, manifest: Manifest, findings: Findings) -> Report:
+    """The report of the artifact `data` at `path`."""
+    verdict, task = findings.verdict, manifest.task
+    return Report(
+        name=manifest.name,
+        preset=manifest.preset,
+        artifact=ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data)),
+        backbone=manifest.backbone,
+        task=task,
+        training=manifest.training,
+        metrics=dict(verdict.metrics),
+        metric=findings.metric,
+        curves=findings.curves,
+        parameters=findings.parameters,
+        cost=findings.cost,
+        confusion=Confusion.create(verdict, task.labels) if task.type == "classification" else None,
+        label_counts=LabelCounts.create(verdict, task.labels) if task.type == "multilabel" else None,
+        residuals=Residuals.create(verdict) if task.type == "regression" else None,
+        samples=Sample.create(verdict) if task.type == "text2text" else None,
+        gates=GateMap.create(verdict),
+    )

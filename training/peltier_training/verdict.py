@@ -1,0 +1,35 @@
+"""What labelled data says of an adapter."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from peltier_adapters.manifest import Input
+from peltier_adapters.row import RowOutput
+
+Gates = Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Metrics of the task's type, and the answers that they judge: `found` for each of `inputs`, where `gold` is right.
+
+    Answers are label positions for classification (-1 found: a text that is no label), 0 or 1 a label for multilabel,
+    numbers for regression; for text2text `found` is a text and `gold` all its references. `gates` are UniPELT's, per
+    part one value a layer, the mean over all rows; None where there are none or nobody asked.
+    """
+
+    metrics: Mapping[str, float]
+    inputs: Sequence[Input]
+    gold: Sequence[Any]
+    found: Sequence[Any]
+    gates: Gates | None = None
+
+
+def mean_gates(outputs: Sequence[RowOutput]) -> Gates | None:
+    """The mean over rows of each part's gate in each layer."""
+    rows = [output.gates for output in outputs if output.gates is not None]
+    if not rows:
+        return None
+    return {part: np.mean([row[part] for row in rows], 0).tolist() for part in rows[0]}
