@@ -199,6 +199,7 @@ def fitting(preset: str, config: BackboneConfig) -> dict[str, str]:
     if config.generates and preset in (
         "houlsby",
         "pfeiffer",
+        "pfeiffer-attention",
         "adapterdrop",
         "lowrank",
         "phm",

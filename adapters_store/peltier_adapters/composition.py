@@ -21,6 +21,15 @@ def parse_setting(name: str, text: str, default: Setting) -> Setting:
         raise AdapterError(f"setting {name!r} is {text!r}; it must be {kind}") from None
 
 
+def override(owner: str, known: Settings, overrides: Mapping[str, str]) -> dict[str, Setting]:
+    """`known` with `overrides` parsed by the type of what they replace; unknown names are refused."""
+    for name in overrides:
+        if name not in known:
+            has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise AdapterError(f"preset {owner!r} has no setting {name!r}; {has}")
+    return {**known, **{name: parse_setting(name, text, known[name]) for name, text in overrides.items()}}
+
+
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
     """`NAME=VALUE` pairs of a command line."""
     wrong = [pair for pair in pairs if "=" not in pair]
@@ -57,11 +66,20 @@ def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
 def _lora(settings: Settings, outputs: int) -> PartSpec:
     rank = int(settings["rank"])
     fields = {"targets": _names(settings["targets"]), "rank": rank, "alpha": settings["alpha"]}
-    return spec.LoraSpec.model_validate({**fields, "gated": settings["gated"]})
+    return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings)})
 
 
 def _prefix(settings: Settings, outputs: int) -> PartSpec:
-    return spec.PrefixSpec.model_validate({"length": settings["length"], "gated": settings["gated"]})
+    return spec.PrefixSpec.model_validate({"length": settings["length"], "gated": _gated(settings)})
+
+
+def _gated(settings: Settings) -> Setting:
+    """LoRA and prefix have gates of their own where there is no central one."""
+    return settings["gated"] and not settings.get("central", False)
+
+
+def _central_gate(settings: Settings, outputs: int) -> PartSpec:
+    return spec.CentralGateSpec()
 
 
 def _prompt(settings: Settings, outputs: int) -> PartSpec:
@@ -97,6 +115,7 @@ BUILDERS: dict[str, Callable[[Settings, int], PartSpec]] = {
     "bottleneck": _bottleneck,
     "lora": _lora,
     "prefix": _prefix,
+    "central_gate": _central_gate,
     "prompt": _prompt,
     "bias": _bias,
     "norm": _norm,

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.map_spec import Spec
-from peltier_adapters.spec import HeadSpec, PartSpec
+from peltier_adapters.spec import HeadSpec, PartSpec, discords
 from peltier_adapters.task_spec import TaskSpec
 from peltier_adapters.validation import sentences
 
@@ -71,6 +71,8 @@ class Manifest(Spec):
         twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
         if twice:
             raise ValueError(f"part {twice[0]!r} is there twice")
+        if reasons := discords(self.parts):
+            raise ValueError(reasons[0])
         if self.backbone.family == "t5":
             if self.task.template is None:
                 raise ValueError("a T5 task needs a template")

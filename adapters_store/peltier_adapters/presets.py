@@ -1,91 +1,16 @@
 """Published methods as compositions of parts. A preset is data: part kinds and settings; imports no torch.
 
-Settings are overridden by name (`--set n=4`). `experts`, `share`, `consistency`, `mlp` and `start` shape the training
-and leave no trace in the served parts: AdaMix experts are merged, the prefix MLP is evaluated and dropped.
+Settings are overridden by name (`--set n=4`). `experts`, `share`, `routing`, `consistency`, `mlp` and `start` shape the
+training and leave no trace in the served parts: AdaMix experts are merged, the prefix MLP is evaluated and dropped.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from peltier_backbone.config import BackboneConfig
-from pydantic import ValidationError
 
-from peltier_adapters.composition import BUILDERS, Setting, Settings, parse_setting
+from peltier_adapters.composition import Setting, Settings
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.spec import Parts
-from peltier_adapters.validation import sentences
-
-# An encoder's adapter has a head; "auto" is the family's own pooling: BERT's pooler, RoBERTa's first token and dense
-# layer.
-_HEAD: Settings = {"pooling": "auto", "head_hidden": False}
-# The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
-_T5_REDUCTION = 32
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A method on one kind of backbone: the learning rate it is trained with, and its settings' defaults."""
-
-    learning_rate: float
-    defaults: Settings
-
-
-@dataclass(frozen=True)
-class Preset:
-    """One method: its source, its parts in order, and its variants. A T5 variant says only what differs from the
-    encoder's settings; None where the method is not defined. `task_prefix` is whether T5 inputs begin with the task's
-    name, as the papers had it (Q-C14)."""
-
-    name: str
-    source: str
-    parts: tuple[str, ...]
-    encoder: Variant | None
-    t5: Variant | None
-    task_prefix: bool = False
-
-    def variant(self, config: BackboneConfig) -> Variant:
-        """The method on this backbone, or an `AdapterError`."""
-        found = self.t5 if config.generates else self.encoder
-        if found is None:
-            raise AdapterError(f"preset {self.name!r} is not defined on a {config.family} backbone")
-        return found
-
-    def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
-        """Defaults on this backbone with `overrides` parsed by each default's type; unknown names are refused."""
-        variant = self.variant(config)
-        known: dict[str, Setting] = dict(self.encoder.defaults if self.encoder else {})
-        known.update(variant.defaults)
-        if known.get("bottleneck") == _AUTO_SIZE:
-            known["bottleneck"] = max(config.hidden_size // _T5_REDUCTION, 1)
-        known.update({} if config.generates else _HEAD)
-        for name in overrides:
-            if name not in known:
-                raise AdapterError(f"preset {self.name!r} has no setting {name!r}; it has {', '.join(sorted(known))}")
-        known.update({name: parse_setting(name, text, known[name]) for name, text in overrides.items()})
-        return known
-
-    def compose(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> Parts:
-        """The served parts of an adapter; on an encoder with a head of `outputs` values."""
-        norms = ["norm_weight" if config.generates else "norm"]  # T5's norms have no bias
-        kinds = [*self.parts, *(norms if settings.get("norms") else [])]
-        if not config.generates:
-            kinds, settings = [*kinds, "head"], _own_pooling(settings, config)
-        try:
-            parts = tuple(BUILDERS[kind](settings, outputs) for kind in kinds)
-        except ValidationError as error:
-            raise AdapterError(f"preset {self.name!r} cannot be built: {'; '.join(sentences(error))}") from None
-        problems = [problem for part in parts for problem in part.problems(config)]
-        if problems:
-            raise AdapterError(f"preset {self.name!r} does not fit this backbone: {'; '.join(problems)}")
-        return parts
-
-
-def _own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
-    if settings["pooling"] != "auto":
-        return settings
-    if config.family == "roberta":
-        return {**settings, "pooling": "first", "head_hidden": True}
-    return {**settings, "pooling": "pooler"}
+from peltier_adapters.preset import AUTO_SIZE, Preset, Variant
 
 
 def _bottleneck(sites: str, size: int, activation: str, **more: Setting) -> Settings:
@@ -93,14 +18,15 @@ def _bottleneck(sites: str, size: int, activation: str, **more: Setting) -> Sett
     return {**plain, "skip": 0, "sites": sites, "bottleneck": size, "activation": activation, **more}
 
 
-_AUTO_SIZE = 0
 # Compacter section 5.1: every adapter of the paper on T5 (methods.md 1.1) trains the norms too.
-_ON_T5: Settings = {"bottleneck": _AUTO_SIZE, "activation": "gelu_new", "norms": True}
+_ON_T5: Settings = {"bottleneck": AUTO_SIZE, "activation": "gelu_new", "norms": True}
 _BOTH = "attention,ffn"
 _PREFIX: Settings = {"length": 10, "mlp": 512}
 _LORA: Settings = {"targets": "query,value", "rank": 8, "alpha": 16.0}
 _PFEIFFER = _bottleneck("ffn", 48, "relu", input="normed")
-_ADAMIX: Settings = {"experts": 4, "share": "up", "consistency": 1.0}
+_APL: Settings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
+# The routes are drawn for the whole batch, as in the paper's code (Q-A5), or for each sample.
+_ADAMIX: Settings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
 _BIASES = "query,key,value,attention_output,intermediate,output"
 _RAW: Settings = {"input": "output"}  # T5 has no norm after the residual sum
 _PROMPT: Settings = {"length": 100}
@@ -121,6 +47,20 @@ PRESETS: Mapping[str, Preset] = {
             ("bottleneck",),
             Variant(1e-4, _PFEIFFER),
             Variant(3e-4, {**_ON_T5, **_RAW, "sites": "attention"}),
+        ),
+        Preset(
+            "pfeiffer-attention",
+            "Compacter section 5.1: after self-attention, raw output",
+            ("bottleneck",),
+            Variant(3e-4, _bottleneck("attention", 48, "gelu_new")),
+            Variant(3e-4, _ON_T5),
+        ),
+        Preset(
+            "pfeiffer-ffn",
+            "UniPELT section 2.2: after the FFN; input normed, on T5 the residual sum (AdapterHub)",
+            ("bottleneck",),
+            Variant(1e-4, _PFEIFFER),
+            Variant(1e-4, {"input": "sum"}),
         ),
         Preset(
             "adapterdrop",
@@ -200,7 +140,28 @@ PRESETS: Mapping[str, Preset] = {
             "unipelt-apl",
             "UniPELT section 3 (adapter, prefix, LoRA)",
             ("prefix", "lora", "bottleneck"),
-            Variant(5e-4, {**_PFEIFFER, **_PREFIX, **_LORA, "gated": True}),
+            Variant(5e-4, {**_APL, "gated": True}),
+            Variant(5e-4, _RAW),
+        ),
+        Preset(
+            "unipelt-ap-nogate",
+            "UniPELT Table 3, NoGate (adapter, prefix)",
+            ("prefix", "bottleneck"),
+            Variant(5e-4, {**_PFEIFFER, **_PREFIX}),
+            Variant(5e-4, _RAW),
+        ),
+        Preset(
+            "unipelt-apl-nogate",
+            "UniPELT without its gates (adapter, prefix, LoRA)",
+            ("prefix", "lora", "bottleneck"),
+            Variant(5e-4, _APL),
+            Variant(5e-4, _RAW),
+        ),
+        Preset(
+            "unipelt-apl-central",
+            "UniPELT's code: one gate divides between LoRA and prefix",
+            ("prefix", "lora", "bottleneck"),
+            Variant(5e-4, {**_APL, "gated": True, "central": True}),
             Variant(5e-4, _RAW),
         ),
         Preset(
@@ -210,14 +171,21 @@ PRESETS: Mapping[str, Preset] = {
             Variant(5e-4, {**_bottleneck("ffn", 48, "gelu"), **_ADAMIX}),
             Variant(5e-4, {}),
         ),
+        Preset(
+            "adamix-lora",
+            "AdaMix section 2 on LoRA (experts merged)",
+            ("lora",),
+            Variant(5e-4, {**_LORA, "rank": 4, "alpha": 32.0, "gated": False, **_ADAMIX}),
+            Variant(2e-4, {"experts": 8}),
+        ),
     )
 }
 
 
-def find_preset(name: str) -> Preset:
-    """The preset called `name`; an unknown name is answered with those there are."""
+def find_preset(name: str, known: Iterable[str] = PRESETS) -> Preset:
+    """The preset called `name`; an unknown name is answered with those that are `known`."""
     if name not in PRESETS:
-        raise AdapterError(f"preset {name!r} is unknown; it is one of {', '.join(PRESETS)}")
+        raise AdapterError(f"preset {name!r} is unknown; it is one of {', '.join(known)}")
     return PRESETS[name]
 
 

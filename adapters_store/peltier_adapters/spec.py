@@ -129,6 +129,17 @@ class PrefixSpec(_PartSpec):
         return shapes | _gate_shapes(self.gated, config.num_attentions, hidden=config.hidden_size)
 
 
+class CentralGateSpec(_PartSpec):
+    """One gate an attention that divides between LoRA and the prefix, which then have no gates and no scale of their
+    own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
+    `add_central_gate`, methods.md 1.14)."""
+
+    kind: Literal["central_gate"] = "central_gate"
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        return {"weight": (config.num_attentions, config.hidden_size, 2), "bias": (config.num_attentions, 2)}
+
+
 class PromptSpec(_PartSpec):
     """P soft tokens in front of the encoder's input (prompt tuning, methods.md 1.11)."""
 
@@ -219,9 +230,23 @@ class HeadSpec(_PartSpec):
 
 
 PartSpec = Annotated[
-    BottleneckSpec | LoraSpec | PrefixSpec | PromptSpec | BiasSpec | NormSpec | HeadSpec, Field(discriminator="kind")
+    BottleneckSpec | LoraSpec | PrefixSpec | CentralGateSpec | PromptSpec | BiasSpec | NormSpec | HeadSpec,
+    Field(discriminator="kind"),
 ]
 Parts = tuple[PartSpec, ...]
+
+
+def discords(parts: Parts) -> list[str]:
+    """Why these parts cannot be one adapter's; empty if they can."""
+    kinds = [part.kind for part in parts]
+    if "central_gate" not in kinds:
+        return []
+    scaled = [part for part in parts if isinstance(part, LoraSpec | PrefixSpec)]
+    if len({part.kind for part in scaled}) < 2 or any(part.gated for part in scaled):
+        return ["central_gate: it divides between a lora and a prefix that have no gates of their own"]
+    if kinds.index("central_gate") > min(kinds.index(part.kind) for part in scaled):
+        return ["central_gate: it stands before the lora and the prefix that it scales"]
+    return []
 
 
 def tensor_shapes(parts: Parts, config: BackboneConfig) -> Shapes:

@@ -31,6 +31,8 @@ TEXTS = (
 OTHER = {
     "houlsby": {"bottleneck": "5"},
     "pfeiffer": {"bottleneck": "7", "map": "lowrank", "rank": "2"},
+    "pfeiffer-attention": {"bottleneck": "6", "sites": "ffn,attention"},
+    "pfeiffer-ffn": {"bottleneck": "6", "gated": "true"},
     "compacter": {"n": "2", "rank": "2", "bottleneck": "6"},
     "compacter++": {"bottleneck": "12", "norms": "false"},
     "lora": {"rank": "3", "targets": "query,output"},
@@ -38,7 +40,11 @@ OTHER = {
     "bitfit": {"sites": "value,output"},
     "unipelt-ap": {"length": "4", "bottleneck": "9"},
     "unipelt-apl": {"length": "2", "rank": "5", "gated": "false"},
+    "unipelt-ap-nogate": {"length": "2", "bottleneck": "5"},
+    "unipelt-apl-nogate": {"length": "6", "targets": "key"},
+    "unipelt-apl-central": {"length": "3", "rank": "2", "targets": "query,key"},
     "adamix": {"bottleneck": "11"},
+    "adamix-lora": {"rank": "2", "targets": "query,key,value"},
     "adapterdrop": {"bottleneck": "4"},
     "lowrank": {"rank": "3"},
     "phm": {"n": "2"},
@@ -178,7 +184,7 @@ def test_long_neighbours_change_nothing(
     _same(forward(backbone, [*crowd[:2], short, *crowd[2:]])[2:3], forward(backbone, [short]))
 
 
-@pytest.mark.parametrize("preset", ["unipelt-ap", "unipelt-apl"])
+@pytest.mark.parametrize("preset", ["unipelt-ap", "unipelt-apl", "unipelt-apl-central"])
 def test_gates_do_not_see_the_batch(preset: str, backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
     """Gates average over a row's own tokens, so they are the same in any batch."""
     residents = zoo(backbone)

@@ -119,6 +119,8 @@ NORMAL = [
     ("prefix.keys", "prefix", {}, 0.02),
     ("bottleneck.gate.weight", "unipelt-ap", {}, 0.02),
     ("lora.gate.weight", "unipelt-apl", {}, 0.02),
+    ("central_gate.weight", "unipelt-apl-central", {}, 0.02),
+    ("bottleneck.down.weight", "pfeiffer-ffn", {}, 0.02),
     ("head.weight", "lora", {}, 0.02),
 ]
 # The bound of a uniform distribution: xavier with gain sqrt 2 per slice, or LoRA's 1 / sqrt(in).
@@ -151,7 +153,7 @@ def test_uniform_draws(tensor: str, preset: str, overrides: dict[str, str], boun
     assert abs(float(values.std()) / (bound / 3**0.5) - 1) < 5 * values.numel() ** -0.5
 
 
-@pytest.mark.parametrize("preset", ["houlsby", "compacter", "unipelt-apl"])
+@pytest.mark.parametrize("preset", ["houlsby", "compacter", "unipelt-apl", "unipelt-apl-central"])
 def test_new_biases_are_zero(preset: str, bert: Backbone):
     """Biases of maps, gates and the head start at zero, and so does LoRA's up map."""
     tensors = _initial(preset, bert)

@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from itertools import combinations
 
 import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets import find_preset, presets_for
-from peltier_adapters.spec import count_parameters, tensor_shapes
+from peltier_adapters.spec import BottleneckSpec, Parts, count_parameters, tensor_shapes
 from peltier_backbone.config import BackboneConfig, BertConfig, parse_config
 
 SIZES = {"vocab_size": 30522, "max_positions": 512, "num_token_types": 2, "pad_token_id": 0, "norm_eps": 1e-12}
@@ -52,6 +53,13 @@ def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **
         ("lowrank", {}, 57_024),
         ("adapterdrop", {}, 1_789_056 * 7 // 12),
         ("adamix", {}, 894_528),
+        ("pfeiffer-attention", {}, 894_528),
+        ("pfeiffer-ffn", {}, 894_528),
+        ("unipelt-ap-nogate", {}, 1_078_848),
+        ("unipelt-apl-nogate", {}, 1_373_760),
+        ("unipelt-apl-central", {}, 1_373_760 + GATES + 12 * (2 * 768 + 2)),
+        ("unipelt-apl", {"central": "true"}, 1_373_760 + GATES + 12 * (2 * 768 + 2)),
+        ("adamix-lora", {"rank": "8"}, 294_912),
     ],
     ids=str,
 )
@@ -65,6 +73,8 @@ def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int)
     [
         ("houlsby", {}, 1_855_104, 422_272),
         ("pfeiffer", {}, 951_360, 219_328),
+        ("pfeiffer-attention", {}, 951_360, 219_328),
+        ("pfeiffer-ffn", {"bottleneck": "24", "norms": "true"}, 951_360, None),
         ("adapterdrop", {}, 1_101_984, 84_032),
         ("lowrank", {}, 161_664, 54_400),
         ("prompt-r", {}, 76_800, 51_200),
@@ -108,7 +118,12 @@ def test_percentages_on_t5_are_over_the_cropped_model():
 
 @pytest.mark.parametrize(
     ("preset", "overrides", "count"),
-    [("adamix", {"bottleneck": "16"}, 811_392), ("adamix", {}, 2_385_024), ("lora", {}, 786_432)],
+    [
+        ("adamix", {"bottleneck": "16"}, 811_392),
+        ("adamix", {}, 2_385_024),
+        ("lora", {}, 786_432),
+        ("adamix-lora", {"rank": "8"}, 786_432),
+    ],
     ids=str,
 )
 def test_counts_on_roberta_large(preset: str, overrides: dict[str, str], count: int):
@@ -154,6 +169,24 @@ def test_settings_that_t5_has_not_are_refused():
         _count("adapterdrop", T5_BASE, skip="12")
 
 
+@pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
+def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
+    """After self-attention on the raw output, or after the FFN on the sum (normed where a norm follows it); the bare
+    name is the reading of the family's own paper (Q-C1)."""
+    found = {name: _parts(name, config)[0] for name in ("pfeiffer", "pfeiffer-attention", "pfeiffer-ffn")}
+    read = {name: (part.sites, part.input) for name, part in found.items() if isinstance(part, BottleneckSpec)}
+    assert read["pfeiffer-attention"] == (("attention",), "output")
+    assert read["pfeiffer-ffn"] == (("ffn",), "sum" if config.generates else "normed")
+    assert found["pfeiffer"] == found["pfeiffer-attention" if config.generates else "pfeiffer-ffn"]
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_lora_takes_any_projections(count: int):
+    """Each of the 15 choices among q, k, v and o, which the UniPELT paper and its code make otherwise (Q-U1)."""
+    for targets in combinations(("query", "key", "value", "output"), count):
+        assert _count("lora", targets=",".join(targets)) == count * 294_912 // 2
+
+
 def test_settings_keep_the_type_of_their_default():
     """Text from the command line becomes what the preset holds."""
     settings = find_preset("unipelt-apl").settings(
@@ -164,7 +197,7 @@ def test_settings_keep_the_type_of_their_default():
 
 def test_an_unknown_preset_is_answered_with_those_there_are():
     """The sentence lists every preset."""
-    with pytest.raises(AdapterError, match=r"^preset 'compactor' is unknown; it is one of houlsby, .*, adamix$"):
+    with pytest.raises(AdapterError, match=r"^preset 'compactor' is unknown; it is one of houlsby, .*, adamix-lora$"):
         find_preset("compactor")
 
 
@@ -193,6 +226,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
         ("compacter", {"n": "7"}, "n = 7 must divide the hidden size 768"),
         ("compacter", {"n": "16"}, "n = 16 must divide the bottleneck size 24"),
         ("compacter", {"n": "0"}, "n is 0: "),
+        ("unipelt-apl", {"central": "both"}, "setting 'central' is 'both'; it must be true or false"),
         ("compacter", {"n": "24", "rank": "2"}, "n * n * rank = 1152 must not exceed the hidden size 768"),
     ],
     ids=str,
@@ -211,7 +245,7 @@ def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
     assert "bias.pooler" in tensor_shapes(_parts("bitfit", BASE), BASE)
 
 
-def _parts(preset: str, config: BackboneConfig):
+def _parts(preset: str, config: BackboneConfig) -> Parts:
     chosen = find_preset(preset)
     return chosen.compose(chosen.settings({}, config), config, outputs=2)
 

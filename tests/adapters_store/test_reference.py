@@ -81,7 +81,9 @@ class Reference:
         if lora is None or target not in lora.targets:
             return y
         k = lora.targets.index(target)
-        scale = self.gate("lora", (k, i), x, target) if lora.gated else lora.alpha / lora.rank
+        scale = lora.alpha / lora.rank
+        if lora.gated or "central_gate" in self.parts:
+            scale = self.gate("lora", (k, i), x, target)
         return y + scale * (x @ self.t["lora.down"][k, i] @ self.t["lora.up"][k, i])
 
     def attend(self, i: int, query: Tensor, key: Tensor, value: Tensor, h: Tensor) -> Tensor:
@@ -89,7 +91,9 @@ class Reference:
         visible = self.mask
         prefix = self.parts.get("prefix")
         if prefix is not None:
-            scale = self.gate("prefix", (i,), h) if prefix.gated else torch.ones(rows, 1, 1, dtype=torch.float64)
+            scale = torch.ones(rows, 1, 1, dtype=torch.float64)
+            if prefix.gated or "central_gate" in self.parts:
+                scale = self.gate("prefix", (i,), h)
             key = torch.cat((scale * self.t["prefix.keys"][i], key), 1)
             value = torch.cat((scale * self.t["prefix.values"][i], value), 1)
             visible = torch.cat((torch.ones(rows, prefix.length, dtype=torch.bool), visible), 1)
@@ -103,7 +107,9 @@ class Reference:
         if part is None or site not in part.sites:
             return y
         s = part.sites.index(site)
-        x = y if part.input == "output" else self.norm(2 * i + (1 if site == "attention" else 2), y + residual)
+        x = y if part.input == "output" else y + residual
+        if part.input == "normed":
+            x = self.norm(2 * i + (1 if site == "attention" else 2), x)
         inner = ACTIVATIONS[part.activation](x @ self.matrix("down", s, i) + self.t["bottleneck.down.bias"][s, i])
         term = inner @ self.matrix("up", s, i) + self.t["bottleneck.up.bias"][s, i]
         return y + (self.gate("bottleneck", (s, i), x, site) * term if part.gated else term)
@@ -122,9 +128,16 @@ class Reference:
         return sum(torch.kron(a, b) for a, b in zip(rule, blocks, strict=True))
 
     def gate(self, part: str, index: tuple[int, ...], x: Tensor, label: str = "") -> Tensor:
-        """The mean over a row's real tokens of sigmoid(x w + b), [rows, 1, 1]."""
-        scores = torch.sigmoid(x @ self.t[f"{part}.gate.weight"][index] + self.t[f"{part}.gate.bias"][index])
-        mean = (scores * self.mask).sum(1) / self.mask.sum(1)
+        """The mean over a row's real tokens of sigmoid(x w + b), [rows, 1, 1]; or the part's share of the central
+        gate, softmax(mean relu(x w + b)) over (LoRA, prefix)."""
+        if "central_gate" in self.parts and part != "bottleneck":
+            layer = index[-1]
+            scores = (x @ self.t["central_gate.weight"][layer] + self.t["central_gate.bias"][layer]).relu()
+            means = (scores * self.mask[:, :, None]).sum(1) / self.mask.sum(1, keepdim=True)
+            mean = means.softmax(-1)[:, ("lora", "prefix").index(part)]
+        else:
+            scores = torch.sigmoid(x @ self.t[f"{part}.gate.weight"][index] + self.t[f"{part}.gate.bias"][index])
+            mean = (scores * self.mask).sum(1) / self.mask.sum(1)
         self.gates.setdefault(f"{part}.{label}" if label else part, []).append(mean)
         return mean[:, None, None]
 
@@ -182,7 +195,15 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("unipelt-apl", {}),
     ("unipelt-apl", {"gated": "false"}),
     ("unipelt-apl", {"norms": "true", "length": "3", "rank": "2", "bottleneck": "6"}),
+    ("unipelt-ap-nogate", {}),
+    ("unipelt-apl-nogate", {}),
+    ("unipelt-apl-central", {}),
+    ("unipelt-apl-central", {"gated": "false", "targets": "output,key,value", "input": "sum"}),
+    ("pfeiffer-attention", {}),
+    ("pfeiffer-ffn", {}),
+    ("pfeiffer-ffn", {"input": "sum", "sites": "attention,ffn", "gated": "true", "norms": "true"}),
     ("adamix", {}),
+    ("adamix-lora", {}),
 ]
 
 

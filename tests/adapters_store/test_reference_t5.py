@@ -108,9 +108,9 @@ class Reference:
             name = f"encoder.block.{i}.layer"
             h = self.norm(2 * i, f"{name}.0.layer_norm", x), mask
             y = self.attend(f"{name}.0.SelfAttention", i, h, h, bias)
-            x = x + self.bottleneck("attention", i, (y, mask))
+            x = x + self.bottleneck("attention", i, (y, mask), x)
             h = self.norm(2 * i + 1, f"{name}.1.layer_norm", x), mask
-            x = x + self.bottleneck("ffn", i, (self.feed_forward(f"{name}.1.DenseReluDense", i, h[0]), mask))
+            x = x + self.bottleneck("ffn", i, (self.feed_forward(f"{name}.1.DenseReluDense", i, h[0]), mask), x)
         return self.norm(2 * self.config.num_layers, "encoder.final_layer_norm", x), mask
 
     def decode(self, ids: Tensor, memory: tuple[Tensor, Tensor]) -> Tensor:
@@ -124,11 +124,12 @@ class Reference:
             name, block, norm = f"decoder.block.{i}.layer", encoder + i, 2 * encoder + 1 + 3 * i
             h = self.norm(norm, f"{name}.0.layer_norm", x), None
             y = self.attend(f"{name}.0.SelfAttention", block, h, h, own)
-            x = x + self.bottleneck("attention", block, (y, None))
+            x = x + self.bottleneck("attention", block, (y, None), x)
             h = self.norm(norm + 1, f"{name}.1.layer_norm", x), None
             x = x + self.attend(f"{name}.1.EncDecAttention", block + decoder, h, memory, cross)
             h = self.norm(norm + 2, f"{name}.2.layer_norm", x), None
-            x = x + self.bottleneck("ffn", block, (self.feed_forward(f"{name}.2.DenseReluDense", block, h[0]), None))
+            y = self.feed_forward(f"{name}.2.DenseReluDense", block, h[0])
+            x = x + self.bottleneck("ffn", block, (y, None), x)
         h = self.norm(2 * encoder + 1 + 3 * decoder, "decoder.final_layer_norm", x), None
         untied = self.w.get("lm_head.weight")
         table = self.w["shared.weight"] * self.config.hidden_size**-0.5 if untied is None else untied
@@ -144,7 +145,8 @@ class Reference:
     def attend(self, name: str, number: int, target: Tokens, source: Tokens, bias: Tensor) -> Tensor:
         """Attention of `target` to a prefix, which has no position and no bias, and to `source`."""
         prefix, none = self.parts.get("prefix"), self.zeros(self.config.num_attentions, 0, self.config.attention_size)
-        gate = self.gate("prefix", (number,), target)[..., None] if prefix and prefix.gated else 1
+        gated = prefix and (prefix.gated or "central_gate" in self.parts)
+        gate = self.gate("prefix", (number,), target)[..., None] if gated else 1
         front_key, front_value = (
             self.heads((gate * self.t.get(f"prefix.{kind}", none)[number]).expand(*target[0].shape[:2], -1, -1))
             for kind in ("keys", "values")
@@ -168,7 +170,8 @@ class Reference:
         if lora is None or target not in lora.targets:
             return y
         index = lora.targets.index(target), number
-        scale = self.gate("lora", index, tokens, target) if lora.gated else lora.alpha / lora.rank
+        gated = lora.gated or "central_gate" in self.parts
+        scale = self.gate("lora", index, tokens, target) if gated else lora.alpha / lora.rank
         return y + scale * (x @ self.t["lora.down"][index] @ self.t["lora.up"][index])
 
     def bias(self, site: str, number: int) -> Tensor:
@@ -184,16 +187,18 @@ class Reference:
             inner = ACTIVATIONS["gelu_new"](activated) * factor
         return inner @ self.w[f"{name}.wo.weight"].T + self.bias("output", block)
 
-    def bottleneck(self, site: str, block: int, tokens: Tokens) -> Tensor:
-        """y + up(act(down(y))) on a sub-layer's raw output; the first `skip` blocks of each stack have none."""
-        (y, _), part, encoder = tokens, self.parts.get("bottleneck"), self.config.num_layers
+    def bottleneck(self, site: str, block: int, tokens: Tokens, residual: Tensor) -> Tensor:
+        """y + up(act(down(x))) at a sub-layer's output y, of x = y or x = y + residual; the first `skip` blocks of each
+        stack have none."""
+        (y, mask), part, encoder = tokens, self.parts.get("bottleneck"), self.config.num_layers
         place = block if block < encoder else block - encoder
         if part is None or site not in part.sites or place < part.skip:
             return y
         index = part.sites.index(site), block - (part.skip if block < encoder else 2 * part.skip)
-        inner = ACTIVATIONS[part.activation](y @ self.matrix("down", index) + self.t["bottleneck.down.bias"][index])
+        x = y + residual if part.input == "sum" else y
+        inner = ACTIVATIONS[part.activation](x @ self.matrix("down", index) + self.t["bottleneck.down.bias"][index])
         term = inner @ self.matrix("up", index) + self.t["bottleneck.up.bias"][index]
-        return y + (self.gate("bottleneck", index, tokens, site) * term if part.gated else term)
+        return y + (self.gate("bottleneck", index, (x, mask), site) * term if part.gated else term)
 
     def matrix(self, side: str, index: tuple[int, int]) -> Tensor:
         """The map of one side as one dense matrix [in, out]."""
@@ -207,12 +212,24 @@ class Reference:
 
     def gate(self, part: str, index: tuple[int, ...], tokens: Tokens, label: str = "") -> Tensor:
         """sigmoid(x w + b): over encoder tokens its mean over the row's real ones, [rows, 1, 1]; in the decoder each
-        token's own, [rows, tokens, 1], as a mean over a text would see its future."""
+        token's own, [rows, tokens, 1], as a mean over a text would see its future. LoRA and prefix may share one."""
         x, mask = tokens
+        if "central_gate" in self.parts and part != "bottleneck":
+            return self.central(part, index, tokens, label)
         gates = torch.sigmoid(x @ self.t[f"{part}.gate.weight"][index] + self.t[f"{part}.gate.bias"][index])
         if mask is None:
             return gates[..., None]
         mean = (gates * mask).sum(1) / mask.sum(1)
+        self.gates.setdefault(f"{part}.{label}" if label else part, {})[index] = mean
+        return mean[:, None, None]
+
+    def central(self, part: str, index: tuple[int, ...], tokens: Tokens, label: str) -> Tensor:
+        """softmax(relu(x w + b)) over (LoRA, prefix), of the mean over encoder tokens before the softmax."""
+        (x, mask), column = tokens, ("lora", "prefix").index(part)
+        scores = (x @ self.t["central_gate.weight"][index[-1]] + self.t["central_gate.bias"][index[-1]]).relu()
+        if mask is None:
+            return scores.softmax(-1)[..., column, None]
+        mean = ((scores * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)).softmax(-1)[:, column]
         self.gates.setdefault(f"{part}.{label}" if label else part, {})[index] = mean
         return mean[:, None, None]
 
@@ -281,6 +298,8 @@ CASES: list[Case] = [
     ("houlsby", {"map": "phm", "n": "12", "bottleneck": "24", "gated": "true"}),
     ("pfeiffer", {"sites": "ffn,attention", "map": "lphm", "n": "2", "rank": "5", "gated": "true"}),
     ("adapterdrop", {"sites": "ffn", "map": "lowrank", "rank": "2", "gated": "true"}),
+    ("pfeiffer-ffn", {"sites": "attention,ffn", "gated": "true", "map": "phm", "n": "2", "norms": "true"}),
+    ("unipelt-apl-central", {"targets": "value,key", "input": "sum", "gated": "false"}),
     ("lowrank", {"rank": "3"}),
     ("phm", {"n": "2", "sites": "attention"}),
     ("compacter", {"n": "1", "rank": "4", "bottleneck": "5"}),

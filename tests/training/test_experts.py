@@ -44,6 +44,19 @@ def test_routes_are_independent_and_uniform():
     assert (agreement - torch.eye(SITES * LAYERS) - (1 - torch.eye(SITES * LAYERS)) / M).abs().max() < 0.05
 
 
+def test_samples_draw_for_themselves():
+    """`draw` gives each sample routes of its own, whole copies as one draw does, and no two samples move together."""
+    torch.manual_seed(0)
+    drawn = numbered_experts().draw(500)
+    route = drawn["bottleneck.down.bias"][..., 0]
+    assert route.shape == (500, SITES, LAYERS)
+    assert torch.equal(drawn["bottleneck.down.weight"], route[..., None, None].expand(-1, -1, -1, 5, 2))
+    shares = torch.stack([(route == copy).float().mean(0) for copy in range(M)])
+    assert (shares - 1 / M).abs().max() < 5 * (0.25 * 0.75 / 500) ** 0.5
+    agreement = (route[1:] == route[:-1]).float().mean()
+    assert agreement == pytest.approx(1 / M, abs=0.05)
+
+
 def test_two_projections_draw_for_themselves():
     """With nothing shared, down's copy says nothing about up's."""
     torch.manual_seed(0)

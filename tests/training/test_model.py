@@ -26,7 +26,9 @@ TASK = TaskSpec(type="classification", labels=("a", "b", "c"), inputs="single", 
 Reference = runpy.run_path(str(Path(__file__).parents[1] / "adapters_store" / "test_reference.py"))["Reference"]
 
 
-SMALL = {"adapterdrop": {"skip": "1"}} | {key: {"mlp": "16"} for key in ("prefix", "unipelt-ap", "unipelt-apl")}
+SMALL = {"adapterdrop": {"skip": "1"}} | {
+    key: {"mlp": "16"} for key in PRESETS if key.startswith(("prefix", "unipelt"))
+}
 
 
 def create_model(backbone: Backbone, preset: str, **overrides: str) -> HeadedAdapter:
@@ -91,7 +93,8 @@ def test_gradients_reach_every_parameter(backbone: Backbone, preset: str):
     ("preset", "overrides"),
     # AdapterDrop is a Houlsby in fewer layers, which the reference does not know.
     [(preset, {}) for preset in ENCODERS if preset != "adapterdrop"]
-    + [("pfeiffer", {"map": "lphm", "gated": "true"}), ("houlsby", {"map": "phm"}), ("houlsby", {"map": "lowrank"})],
+    + [("pfeiffer", {"map": "lphm", "gated": "true"}), ("houlsby", {"map": "phm"}), ("houlsby", {"map": "lowrank"})]
+    + [("pfeiffer-ffn", {"input": "sum"})],
 )
 def test_gradients_are_those_of_the_formulas(
     backbone: Backbone, preset: str, overrides: dict[str, str], request: pytest.FixtureRequest
@@ -127,6 +130,35 @@ def test_a_training_pass_is_routed_and_an_evaluation_is_not(bert: Backbone):
     assert not torch.equal(plain(packed), plain(packed))
     plain._dropout = 0.0
     assert torch.equal(plain(packed), plain(packed))
+
+
+@pytest.mark.parametrize("preset", ["adamix", "adamix-lora"])
+def test_samples_are_routed_apart(bert: Backbone, preset: str):
+    """With `routing=sample` each row of a training batch is answered by the copies drawn for it alone."""
+    rows = encode(bert)
+    model = create_model(bert, preset, routing="sample", experts="8")
+    model._dropout = 0.0
+    drawn = model._grouped(len(rows))
+    assert not torch.equal(*(next(iter(drawn.values()))[row] for row in (0, 1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "_grouped", lambda num: drawn)
+        together = model(bert.pack(rows))
+    model.eval()
+    for row, one in enumerate(rows):
+        model.served = lambda row=row: {name: tensor[row] for name, tensor in drawn.items()}  # type: ignore[method-assign]
+        torch.testing.assert_close(together[row], model(bert.pack([one]))[0], atol=2e-6, rtol=1e-5)
+
+
+def test_gradients_of_samples_reach_their_copies(bert: Backbone):
+    """A copy that no sample drew at a place has no gradient there, every drawn one has."""
+    model = create_model(bert, "adamix", routing="sample", experts="8").train()
+    torch.manual_seed(1)
+    model(bert.pack(encode(bert))).pow(2).sum().backward()
+    (bias,) = [p for name, p in model.named_parameters() if name.endswith("down/bias")]
+    assert bias.grad is not None
+    touched = bias.grad.abs().amax(-1) > 0  # [experts, sites, layers]
+    assert touched.any(0).all()
+    assert 1 < float(touched.sum(0).float().mean()) <= len(TEXTS)
 
 
 def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):

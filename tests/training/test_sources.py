@@ -95,6 +95,28 @@ def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
     assert copied.data_ptr() != t5.t5.embedding.data_ptr()
 
 
+@pytest.mark.parametrize(("share", "copied"), [("up", 1), ("down", 1), ("none", 2)])
+def test_adamix_counts_with_lora(backbone: Backbone, share: str, copied: int):
+    """K A (M H r + r W) parameters with a shared up-projection (methods.md 1.16), of which K A (H + W) r are served."""
+    sources = create(backbone, "adamix-lora", share=share, rank="2", experts="4")
+    config = backbone.config
+    down, up = (2 * config.num_attentions * 2 * width for width in (config.hidden_size, config.attention_size))
+    given = {name: tensor.numel() for name, tensor in served(sources).items() if name.startswith("lora")}
+    assert given == {"lora.down": down, "lora.up": up}
+    head = sum(tensor.numel() for name, tensor in served(sources).items() if name.startswith("head"))
+    wanted = (1 if share == "down" else 4) * down + (1 if share == "up" else 4) * up
+    assert sum(parameter.numel() for parameter in sources.parameters()) - head == wanted
+    assert sum(isinstance(source, Experts) for source in sources) == copied
+
+
+def test_lora_experts_begin_as_one(backbone: Backbone):
+    """Copies of LoRA are equal at first and part by their routes, as in the paper's code (Q-A13)."""
+    named = create(backbone, "adamix-lora").named_parameters()
+    (down,) = [p for name, p in named if name.endswith("lora/down")]
+    assert torch.equal(down, down[:1].expand_as(down))
+    assert down.std() > 0
+
+
 @pytest.mark.parametrize(
     ("preset", "name", "value"),
     [
@@ -108,6 +130,12 @@ def test_training_settings_are_bounded(backbone: Backbone, preset: str, name: st
     """What shapes only the training is checked too."""
     with pytest.raises(TrainingError, match=f"setting '{name}' is .*; it must be from"):
         create(backbone, preset, **{name: value})
+
+
+def test_routes_are_drawn_for_batches_or_samples(backbone: Backbone):
+    """Nothing between."""
+    with pytest.raises(TrainingError, match="setting 'routing' is 'token'; it must be one of batch, sample"):
+        create(backbone, "adamix", routing="token")
 
 
 def test_a_prompt_needs_a_start(t5: Backbone):

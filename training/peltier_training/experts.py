@@ -1,7 +1,7 @@
 """AdaMix: several copies of a projection, one drawn at random in each training pass, merged into one for serving.
 
-AdaMix section 2; rulings Q-A3 to Q-A6: routing is per batch, per layer and per projection; evaluation and export use
-the mean of the copies.
+AdaMix section 2; rulings Q-A3 to Q-A6: routing is per batch (or per sample), per layer and per projection; evaluation
+and export use the mean of the copies.
 """
 
 from collections.abc import Mapping
@@ -33,14 +33,18 @@ class Experts(nn.Module):
         self._copies = named_parameters(copies)
 
     def forward(self) -> dict[str, Tensor]:
-        """In training one copy per site and layer, weight and bias from the same; in evaluation the mean."""
-        tensors = by_name(self._copies)
+        """In training one draw, [S, L, …]; in evaluation the mean of the copies."""
         if not self.training:
-            return {name: copies.mean(0) for name, copies in tensors.items()}
-        num, sites, layers = next(iter(tensors.values())).shape[:3]
-        route = torch.randint(num, (sites, layers))
+            return {name: copies.mean(0) for name, copies in by_name(self._copies).items()}
+        return {name: drawn[0] for name, drawn in self.draw(1).items()}
+
+    def draw(self, num: int) -> dict[str, Tensor]:
+        """`num` draws, [num, S, L, …]: each a copy per site and layer, weight and bias from the same."""
+        tensors = by_name(self._copies)
+        copies, sites, layers = next(iter(tensors.values())).shape[:3]
+        route = torch.randint(copies, (num, sites, layers))
         site, layer = torch.arange(sites)[:, None], torch.arange(layers)[None]
-        return {name: copies[route, site, layer] for name, copies in tensors.items()}
+        return {name: tensor[route, site, layer] for name, tensor in tensors.items()}
 
 
 def routed_sides(share: str) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 Its state dict holds the adapter alone: the backbone is not a module.
 """
 
+from collections.abc import Sequence
+
 import torch
 from peltier_adapters.batch import Pooled
 from peltier_adapters.mixture import Layout, Mixture, Slice, create_slice
@@ -41,11 +43,26 @@ class TrainableAdapter(nn.Module):
         """Artifact tensors of this pass: routed in training, merged in evaluation; differentiable."""
         return {name: tensor for source in self.sources for name, tensor in source().items()}
 
-    def _grouped(self) -> Tensors:
-        return {name: tensor[None] for name, tensor in self.served().items()}
+    @property
+    def _routes_samples(self) -> bool:
+        return self.training and self.settings.get("routing") == "sample"
 
-    def _slice(self, layout: Layout, tensors: Tensors) -> Slice:
-        return create_slice(self.backbone, layout, 0, [0] * len(layout.lengths), self.parts, tensors)
+    def _grouped(self, num_samples: int) -> Tensors:
+        """`served` with a leading group dimension: one group, or each sample's own draw."""
+        if not self._routes_samples:
+            return {name: tensor[None] for name, tensor in self.served().items()}
+        return {name: tensor for source in self.sources for name, tensor in _draw(source, num_samples).items()}
+
+    def _slice(self, layout: Layout, tensors: Tensors, samples: Sequence[int]) -> Slice:
+        """The one slice of a pass; `samples` says whose each row of the layout is."""
+        groups = samples if self._routes_samples else [0] * len(samples)
+        return create_slice(self.backbone, layout, 0, groups, self.parts, tensors)
+
+
+def _draw(source: nn.Module, num: int) -> dict[str, Tensor]:
+    if isinstance(source, Experts):
+        return source.draw(num)
+    return {name: tensor.expand(num, *tensor.shape) for name, tensor in source().items()}
 
 
 class HeadedAdapter(TrainableAdapter):
@@ -65,8 +82,9 @@ class HeadedAdapter(TrainableAdapter):
                 nn.init.constant_(parameter, mean)
 
     def forward(self, packed: Packed) -> Tensor:
-        tensors = self._grouped()
-        rows = self._slice(packed, tensors)
+        samples = range(len(packed.lengths))
+        tensors = self._grouped(len(samples))
+        rows = self._slice(packed, tensors, samples)
         hidden = self.backbone.bert(packed, Mixture(self.backbone, [rows]))
         pooled = Pooled(self.backbone, packed, [rows], hidden)(self.head_spec.pooling)
         own = {name.removeprefix("head."): t[0] for name, t in tensors.items() if name.startswith("head.")}

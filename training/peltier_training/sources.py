@@ -6,7 +6,7 @@ import torch
 from peltier_adapters.composition import Setting
 from peltier_adapters.map_spec import MAX_SIZE
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.spec import Parts, PrefixSpec
+from peltier_adapters.spec import LoraSpec, Parts, PrefixSpec
 from peltier_backbone.config import BackboneConfig, T5Config
 from peltier_backbone.load import Backbone
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from peltier_training.experts import Experts, by_name, named_parameters, routed_
 Settings = Mapping[str, Setting]
 # Settings that shape the training alone: no served part's spec checks them.
 _BOUNDS: Mapping[str, tuple[float, float]] = {"experts": (1, 64), "consistency": (0, 1000), "mlp": (0, MAX_SIZE)}
-_STARTS = ("random", "vocabulary")
+_CHOICES: Mapping[str, tuple[str, ...]] = {"start": ("random", "vocabulary"), "routing": ("batch", "sample")}
 
 
 class Direct(nn.Module):
@@ -78,10 +78,12 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
     generator = torch.Generator().manual_seed(seed)
     tensors = init_tensors(parts, backbone, generator)
     sources = nn.ModuleList()
+    kind = "lora" if any(isinstance(part, LoraSpec) for part in parts) else "bottleneck"
     for side in _routed(settings):
-        prefix = f"bottleneck.{side}."
-        draws = [tensors] + [init_tensors(parts, backbone, generator) for _ in range(int(settings["experts"]) - 1)]
-        names = [name for name in tensors if name.startswith(prefix)]
+        names = [name for name in tensors if f"{name}.".startswith(f"{kind}.{side}.")]
+        others = range(int(settings["experts"]) - 1)
+        # methods.md section 3: adapters are drawn one by one, LoRA's copies begin as one and part by their routes.
+        draws = [tensors, *(tensors if kind == "lora" else init_tensors(parts, backbone, generator) for _ in others)]
         sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in names}))
         tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
     spec = next((part for part in parts if isinstance(part, PrefixSpec)), None)
@@ -103,11 +105,12 @@ def _check(settings: Settings, parts: Parts, backbone: Backbone) -> None:
     for name, (least, most) in _BOUNDS.items():
         if name in settings and not least <= float(settings[name]) <= most:
             raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
-    if "experts" in settings and settings["map"] != "dense":
+    if "experts" in settings and settings.get("map", "dense") != "dense":
         # The mean of factors is not the factors of the mean.
         raise TrainingError(f"setting 'map' is {settings['map']!r}; experts are merged, and that needs 'dense'")
-    if settings.get("start", _STARTS[0]) not in _STARTS:
-        raise TrainingError(f"setting 'start' is {settings['start']!r}; it must be one of {', '.join(_STARTS)}")
+    for name, choices in _CHOICES.items():
+        if settings.get(name, choices[0]) not in choices:
+            raise TrainingError(f"setting {name!r} is {settings[name]!r}; it must be one of {', '.join(choices)}")
     if settings.get("start") == "vocabulary" and int(settings["length"]) > backbone.config.vocab_size:
         raise TrainingError(
             f"setting 'length' is {settings['length']}; the vocabulary to start from has {backbone.config.vocab_size} "

@@ -15,9 +15,11 @@ class TextAdapter(TrainableAdapter):
     [nodes, vocabulary]. Dropout stands where T5 has its last one, before the output layer."""
 
     def forward(self, packed: Packed, targets: Targets) -> Tensor:
-        tensors, model = self._grouped(), self.backbone.t5
-        encoder = Mixture(self.backbone, [self._slice(packed, tensors)])
+        samples, model = range(len(packed.lengths)), self.backbone.t5
+        tensors = self._grouped(len(samples))
+        encoder = Mixture(self.backbone, [self._slice(packed, tensors, samples)])
         memory = model.remember(packed, model.encode(packed, encoder), encoder)
-        decoder = Mixture(self.backbone, [self._slice(SingleTokens(len(targets.ids)), tensors)])
+        writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
+        decoder = Mixture(self.backbone, [self._slice(SingleTokens(len(targets.ids)), tensors, writers)])
         hidden = model.decode(targets, memory, decoder)
         return model.logits(F.dropout(hidden, self._dropout, self.training), decoder)

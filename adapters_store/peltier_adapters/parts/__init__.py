@@ -9,7 +9,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.parts import bias, bottleneck, head, lora, norm, prefix, prompt
+from peltier_adapters.parts import bias, bottleneck, central_gate, head, lora, norm, prefix, prompt
 from peltier_adapters.parts.part import Context, Part
 from peltier_adapters.spec import Parts, pooler_users
 
@@ -28,6 +28,7 @@ PARTS = {
     "bottleneck": PartKind(bottleneck.init, bottleneck.Bottleneck),
     "lora": PartKind(lora.init, lora.Lora),
     "prefix": PartKind(prefix.init, prefix.Prefix),
+    "central_gate": PartKind(central_gate.init, central_gate.CentralGate),
     "prompt": PartKind(prompt.init, prompt.Prompt),
     "bias": PartKind(bias.init, bias.Bias),
     "norm": PartKind(norm.init, norm.Norm),

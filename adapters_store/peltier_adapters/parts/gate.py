@@ -1,4 +1,8 @@
-"""UniPELT's gate (section 3): a sigmoid of a linear score per token, averaged over the row's real tokens."""
+"""UniPELT's gates (section 3): a part's own, a sigmoid of a linear score per token, averaged over the row's real
+tokens; or one of the central gate's two outputs."""
+
+from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +15,10 @@ def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
     """Gate tensors among `shapes`: weight N(0, 0.02^2), bias 0, so a gate starts near one half."""
     tensors = {name: normal(shape, 0.02, generator) for name, shape in shapes.items() if name == "gate.weight"}
     return tensors | {name: torch.zeros(shape) for name, shape in shapes.items() if name == "gate.bias"}
+
+
+# One value a row, [rows, 1], for the gate at `index` = (…, layer) given that layer's input.
+AnyGate = Callable[..., Tensor]
 
 
 class Gate:
@@ -26,10 +34,35 @@ class Gate:
         segments = self._context.segments
         weight, bias = _at(self._weight, index), _at(self._bias, index)
         scores = segments.linear(x, weight[:, :, None], bias[:, None])
-        gate = segments.row_mean(scores.float().sigmoid())
-        if self._context.gates is not None:
-            self._context.gates.setdefault(f"{self._name}.{label}" if label else self._name, []).append(gate[:, 0])
-        return gate.to(x.dtype)
+        return _recorded(segments.row_mean(scores.float().sigmoid()), self._name, label, self._context).to(x.dtype)
+
+
+class CentralShare:
+    """What the central gate gives one part (methods.md 1.14): its column of the softmax."""
+
+    def __init__(self, name: Literal["lora", "prefix"], weight: Tensor, bias: Tensor, context: Context) -> None:
+        self._name, self._weight, self._bias, self._context = name, weight, bias, context
+        self._column = ("lora", "prefix").index(name)
+
+    def __call__(self, x: Tensor, *index: int, label: str = "") -> Tensor:
+        segments, layer = self._context.segments, index[-1]
+        scores = segments.linear(x, self._weight[:, layer], self._bias[:, layer])  # [tokens, 2]
+        shares = segments.row_mean(scores.float().relu()).softmax(-1)
+        share = shares[:, self._column : self._column + 1]
+        return _recorded(share, self._name, label, self._context).to(x.dtype)
+
+
+def find_gate(name: Literal["lora", "prefix"], tensors: Tensors, context: Context) -> AnyGate | None:
+    """What scales a part: its share of the central gate, its own gate, or nothing."""
+    if context.central is not None:
+        return CentralShare(name, *context.central, context)
+    return Gate(name, tensors, context) if "gate.weight" in tensors else None
+
+
+def _recorded(gate: Tensor, name: str, label: str, context: Context) -> Tensor:
+    if context.gates is not None:
+        context.gates.setdefault(f"{name}.{label}" if label else name, []).append(gate[:, 0])
+    return gate
 
 
 def _at(tensor: Tensor, index: tuple[int, ...]) -> Tensor:

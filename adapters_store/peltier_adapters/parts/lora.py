@@ -27,7 +27,8 @@ class Lora(Part):
     def __init__(self, spec: LoraSpec, tensors: Tensors, context: Context) -> None:
         self._spec, self._context = spec, context
         dtype = context.backbone.dtype
-        scale = 1.0 if spec.gated else spec.alpha / spec.rank
+        self._gate = gate.find_gate("lora", tensors, context)
+        scale = spec.alpha / spec.rank if self._gate is None else 1.0
         self._up = (tensors["up"] * scale).to(dtype)
         columns = _SELF | _CROSS if context.backbone.config.generates else _SELF
         self._columns = {site: members for site, members in columns.items() if set(members) & set(spec.targets)}
@@ -39,7 +40,6 @@ class Lora(Part):
             )
             for site in self._columns
         }  # [G, A, hidden, targets * r]
-        self._gate = gate.Gate("lora", tensors, context) if spec.gated else None
 
     def _targets(self, site: str) -> list[LoraTarget]:
         return [target for target in self._spec.targets if target in self._columns[site]]

@@ -16,11 +16,13 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass
 class Context:
-    """Where a part is applied. `gates` collects [rows] means per part and layer when it is not None."""
+    """Where a part is applied. `gates` collects [rows] means per part and layer when it is not None; `central` is the
+    slice's central gate, weight [G, A, hidden, 2] and bias [G, A, 2]."""
 
     backbone: Backbone
     segments: Segments
     gates: dict[str, list[Tensor]] | None = field(default=None)
+    central: tuple[Tensor, Tensor] | None = field(default=None)
 
 
 class Part:

@@ -25,7 +25,7 @@ class Prefix(Part):
     def __init__(self, spec: PrefixSpec, tensors: Tensors, context: Context) -> None:
         self._context = context
         self._keys, self._values = (self._heads(tensors[name]) for name in ("keys", "values"))
-        self._gate = gate.Gate("prefix", tensors, context) if spec.gated else None
+        self._gate = gate.find_gate("prefix", tensors, context)
 
     def _heads(self, tensor: Tensor) -> Tensor:
         config = self._context.backbone.config

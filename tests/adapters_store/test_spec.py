@@ -1,0 +1,30 @@
+"""What parts of one adapter may stand together."""
+
+import pytest
+from peltier_adapters.spec import CentralGateSpec, LoraSpec, PartSpec, PrefixSpec, discords
+
+GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
+LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)
+
+
+def test_a_central_gate_stands_before_what_it_scales():
+    """Then nothing is said against it, nor against parts without one."""
+    assert discords((GATE, PREFIX, LORA)) == []
+    assert discords((PREFIX.model_copy(update={"gated": True}), LORA)) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ((GATE,), "divides between a lora and a prefix that have no gates of their own"),
+        ((GATE, PREFIX), "divides between a lora and a prefix"),
+        ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "that have no gates of their own"),
+        ((PREFIX, GATE, LORA), "it stands before the lora and the prefix that it scales"),
+    ],
+    ids=str,
+)
+def test_another_central_gate_is_refused(parts: tuple[PartSpec, ...], reason: str):
+    """A tensor without effect, or a part that is scaled twice, is no adapter's."""
+    (found,) = discords(parts)
+    assert found.startswith("central_gate: ")
+    assert reason in found
