@@ -96,7 +96,7 @@ def test_resume_is_a_flag(peltier: Peltier, training: list[str]):
 
 
 ERRORS = {
-    "preset": (["--preset=magic"], "preset 'magic' is unknown; it is one of houlsby, pfeiffer, adapterdrop, lowrank"),
+    "preset": (["--preset=magic"], "preset 'magic' is unknown; it is one of houlsby, pfeiffer, pfeiffer-attention"),
     "setting": (["--set=size=3"], "preset 'compacter' has no setting 'size'; it has activation, bottleneck"),
     "pair": (["--set=n"], "--set takes NAME=VALUE, not 'n'"),
     "value": (["--set=n=many"], "setting 'n' is 'many'; it must be an integer"),
