@@ -21,7 +21,14 @@ def encode_input(backbone: Backbone, task: TaskSpec, value: Input, *, truncate: 
     encoded = backbone.tokenizer.encode(*task.render(*texts), max_tokens=task.max_length if truncate else None)
     if len(encoded) > task.max_length:
         raise InputError(f"the input has {len(encoded)} tokens; this task takes {task.max_length} (or set truncate)")
-    return encoded
+    return _padded(encoded, backbone, task) if task.padded else encoded
+
+
+def _padded(encoded: Encoded, backbone: Backbone, task: TaskSpec) -> Encoded:
+    pad = backbone.tokenizer.pad_id
+    if pad is None:
+        raise InputError("this task pads its inputs, and the backbone's tokenizer has no pad token")
+    return encoded.padded(task.max_length, pad)
 
 
 def _check_text(text: str) -> None:

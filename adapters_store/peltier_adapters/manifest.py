@@ -88,6 +88,8 @@ class Manifest(Spec):
             raise ValueError("the last part must be the head")
         if self.head.outputs != len(self.task.labels):
             raise ValueError(f"the head has {self.head.outputs} outputs, the task {len(self.task.labels)} labels")
+        if self.task.padded and self.head.pooling == "mean":
+            raise ValueError("a head that reads the mean over tokens would read the pads of a padded task")
 
     def _check_golden(self) -> None:
         wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != self.task.num_outputs]

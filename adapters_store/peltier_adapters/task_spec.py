@@ -35,6 +35,9 @@ class TaskSpec(Spec):
 
     On T5 a task has a `template`, the input's text with `{text}` (and `{pair}`, `{third}`) in it, and a closed task the
     label strings `targets`: one a label, or the numbers that a regression can answer.
+
+    With `padded` every input of an encoder is padded to `max_length`: no token sees a pad, but gates average over them
+    too, as those of the UniPELT authors' code do (methods-quirks Q-U2).
     """
 
     type: Literal["classification", "multilabel", "regression", "text2text"]
@@ -44,6 +47,7 @@ class TaskSpec(Spec):
     template: Annotated[str, Field(max_length=4096)] | None = None
     targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
     decoding: DecodingSpec | None = None
+    padded: bool = False
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:
@@ -69,6 +73,8 @@ class TaskSpec(Spec):
             if self.inputs == "triple":
                 raise ValueError("inputs of three texts need a template: they are for T5")
             return self
+        if self.padded:
+            raise ValueError("padded inputs are for encoders; T5's gates see no pads")
         wanted = _FIELDS[self.inputs]
         if set(_FIELD.findall(self.template)) != set(wanted):
             raise ValueError(f"template {self.template!r} must name {' and '.join(wanted)}")

@@ -35,8 +35,8 @@ class Span:
 
     def __init__(self, packed: Packed, first: int, last: int, num_heads: int) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
-        self._lengths, self._num_heads = packed.lengths[first:last], num_heads
-        self._padding = Padding(self._lengths, packed.ids.device)
+        self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
+        self._padding = Padding(self._lengths, packed.ids.device, self._seen)
 
     def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
@@ -50,8 +50,9 @@ class Span:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]
         context = []
         start = 0
-        for row, length in enumerate(self._lengths):
+        for row, (length, seen) in enumerate(zip(self._lengths, self._seen, strict=True)):
             query, key, value = heads[:, None, :, start : start + length].unbind()
+            key, value = key[:, :, :seen], value[:, :, :seen]
             if prefix is not None:
                 key = torch.cat((prefix.keys[row, None], key), 2)
                 value = torch.cat((prefix.values[row, None], value), 2)
@@ -71,7 +72,7 @@ class Span:
         return self._padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
 
     def _mask(self, like: Tensor, prefix_len: int) -> Tensor | None:
-        if self._padding.uniform:
+        if self._padding.all_seen:
             return None
         return F.pad(self._padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 

@@ -1,4 +1,4 @@
-"""Rows laid back to back: no pad token is ever computed."""
+"""Rows laid back to back: no pad token is ever computed, but for those that a row brings itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,23 +12,32 @@ from peltier_backbone.shape import BackboneConfig
 
 @dataclass(frozen=True)
 class Encoded:
-    """One tokenised row: ids and token types of equal length."""
+    """One tokenised row: ids and token types of equal length. Its last `pads` tokens see the others and are seen by
+    none, as padding is in an encoder."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
+    pads: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    def padded(self, length: int, pad_id: int) -> "Encoded":
+        """The row with pads behind it, up to `length`."""
+        pads = max(length - len(self), 0)
+        return Encoded(self.ids + (pad_id,) * pads, self.types + (0,) * pads, self.pads + pads)
+
 
 @dataclass(frozen=True)
 class Packed:
-    """A batch of rows, back to back. Token tensors are [tokens]; `starts` has one entry a row and the total last."""
+    """A batch of rows, back to back. Token tensors are [tokens]; `starts` has one entry a row and the total last;
+    `seen` is how many of a row's tokens may be attended to, its pads left out."""
 
     ids: Tensor
     types: Tensor
     positions: Tensor
     lengths: tuple[int, ...]
+    seen: tuple[int, ...]
     starts: tuple[int, ...]
 
     @property
@@ -47,5 +56,6 @@ def pack(rows: Sequence[Encoded], config: BackboneConfig, device: torch.device) 
         types=torch.tensor([kind if config.typed else 0 for row in rows for kind in row.types], device=device),
         positions=torch.tensor(positions, device=device),
         lengths=lengths,
+        seen=tuple(len(row) - row.pads for row in rows),
         starts=tuple(accumulate(lengths, initial=0)),
     )

@@ -8,12 +8,15 @@ from torch import Tensor
 
 
 class Padding:
-    """Rows of `lengths` tokens side by side; what depends on the lengths alone is computed once."""
+    """Rows of `lengths` tokens side by side, of which the first `seen` may be looked at (all, where it is None); what
+    depends on the lengths alone is computed once."""
 
-    def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
+    def __init__(self, lengths: Sequence[int], device: torch.device, seen: Sequence[int] | None = None) -> None:
         self._lengths, self._device = tuple(lengths), device
+        self._seen = self._lengths if seen is None else tuple(seen)
         self.rows, self.width = len(self._lengths), max(self._lengths)
         self.uniform = all(length == self.width for length in self._lengths)
+        self.all_seen = all(length == self.width for length in self._seen)
 
     def pad(self, x: Tensor) -> Tensor:
         """[tokens, size] -> [rows, width, size]; a pad reads its row's first token: finite, and never a neighbour's."""
@@ -28,12 +31,15 @@ class Padding:
     def mask(self, dtype: torch.dtype) -> Tensor:
         """What keeps pads from being seen, [rows, width]: -inf on a pad, else 0."""
         mask = torch.zeros(self.rows, self.width, dtype=dtype)
-        return mask.masked_fill_(~self._real, float("-inf")).to(self._device)
+        return mask.masked_fill_(~self._before(self._seen), float("-inf")).to(self._device)
 
     @cached_property
     def _real(self) -> Tensor:
         """Which places hold a token, [rows, width]."""
-        return torch.arange(self.width) < torch.tensor(self._lengths)[:, None]
+        return self._before(self._lengths)
+
+    def _before(self, lengths: Sequence[int]) -> Tensor:
+        return torch.arange(self.width) < torch.tensor(lengths)[:, None]
 
     @cached_property
     def _gather(self) -> Tensor:

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.packing import Encoded
 
+_PADS = ("[PAD]", "<pad>")
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
 
 
@@ -37,6 +38,12 @@ class Tokenizer:
                 second.truncate(lengths[1])
         encoding = self._fast.post_process(first, second)
         return Encoded(tuple(encoding.ids), tuple(encoding.type_ids))
+
+    @property
+    def pad_id(self) -> int | None:
+        """What an encoder's rows are padded with; None where the vocabulary has no such token."""
+        known = (self._fast.token_to_id(token) for token in _PADS)
+        return next((one for one in known if one is not None), None)
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Token ids of a text without special tokens: what a decoder shall write."""

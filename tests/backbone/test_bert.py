@@ -52,6 +52,14 @@ def _reference(model: PreTrainedModel, rows: list[Encoded]) -> Tensor:
 
 
 @torch.inference_mode()
+def _reference_with_pads(model: PreTrainedModel, row: Encoded) -> Tensor:
+    """transformers on one row whose last tokens are masked, those tokens' states included."""
+    mask = torch.tensor([[1] * (len(row) - row.pads) + [0] * row.pads])
+    ids, types = torch.tensor([row.ids]), torch.tensor([row.types])
+    return model(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state[0]
+
+
+@torch.inference_mode()
 def _ours(backbone: Backbone, rows: list[Encoded]) -> Tensor:
     return backbone.model(backbone.pack(rows))
 
@@ -130,3 +138,15 @@ def test_pooler_equals_transformers(bert: Backbone, bert_directory: Path):
         assert bert.model.pooler is not None
         ours = torch.tanh(bert.model.pooler(bert.model(bert.pack([row]))[:1]))
     assert _distance(ours, theirs) < 1e-5
+
+
+@pytest.mark.parametrize("lengths", [(7, 7), (40, 40), (5, 33, 50, 1)])
+def test_pads_of_a_row_see_it_and_are_not_seen(lengths: tuple[int, ...], tmp_path: Path, bert_directory: Path):
+    """Rows that bring pads of their own give transformers' states under a mask, at the pads too, whoever shares the
+    batch: rows of one length in one call, and long ones apart."""
+    model = _random_model("bert", 48, 2, 4, 88)
+    backbone = load_backbone(_save(model, tmp_path, bert_directory))
+    rows = [row.padded(len(row) + 3 * number, 0) for number, row in enumerate(_rows(300, True, lengths), 1)]
+    rows = [*rows, *_rows(300, True, lengths)]
+    expected = torch.cat([_reference_with_pads(model, row) for row in rows])
+    assert _distance(_ours(backbone, rows), expected) < 1e-4

@@ -50,6 +50,10 @@ class Checkpoint:
         """The same, or None where there is no such tensor."""
         return self.take(name, *shape) if name in self._left else None
 
+    def put_back(self, tensors: Mapping[str, Tensor]) -> None:
+        """Leave `tensors` for someone else to take."""
+        self._left.update(tensors)
+
     def matches(self, pattern: str) -> list[re.Match[str]]:
         """Names left that match `pattern` as a whole."""
         return [match for name in self._left if (match := re.fullmatch(pattern, name))]

@@ -16,8 +16,8 @@ _T5 = "On a T5"
 
 
 def import_(  # noqa: PLR0913 - one parameter a flag
-    origin: Annotated[str, typer.Argument(help="adapterhub or peft.")],
-    path: Annotated[Path, typer.Argument(help="The saved adapter: a directory.")],
+    origin: Annotated[str, typer.Argument(help="adapterhub, peft, compacter, unipelt or adamix.")],
+    path: Annotated[Path, typer.Argument(help="The saved adapter: a directory, or the authors' file.")],
     backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
     name: Annotated[str | None, typer.Option(help="Name of the task; default: that of PATH.")] = None,
@@ -40,7 +40,7 @@ def import_(  # noqa: PLR0913 - one parameter a flag
     max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer.", rich_help_panel=_T5)] = 64,
     json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
 ) -> None:
-    """Turn an adapter of AdapterHub or PEFT into an artifact, or refuse it with the reason."""
+    """Turn an adapter of AdapterHub, PEFT or the methods' authors into an artifact, or refuse it with the reason."""
     chosen = _checked_name(name, path)
     _check_output(output)
     from peltier_backbone.load import load_backbone

@@ -13,13 +13,15 @@ from peltier_adapters.spec import Parts
 @dataclass(frozen=True)
 class Foreign:
     """An adapter in Peltier's terms. `method` is what it is called, `origin` where it is from (kept for people);
-    `head` is None on a T5, and where the checkpoint has none; `labels` in the order of the head's outputs."""
+    `head` is None on a T5, and where the checkpoint has none; `labels` in the order of the head's outputs; `padded` as
+    in `TaskSpec`."""
 
     method: str
     pieces: Sequence[Piece]
     head: Piece | None = None
     labels: tuple[str, ...] | None = None
     origin: dict[str, Any] = field(default_factory=dict)
+    padded: bool = False
 
     @property
     def parts(self) -> Parts:

@@ -64,11 +64,11 @@ class TaskOptions:
         outputs = foreign.head.spec.outputs
         kind = self.task_type or ("regression" if outputs == 1 else "classification")
         if kind == "regression":
-            return {"type": kind, "labels": self.labels or ("value",)}
+            return {"type": kind, "labels": self.labels or ("value",), "padded": foreign.padded}
         labels = self.labels or foreign.labels or tuple(map(str, range(outputs)))
         if len(labels) != outputs:
             raise AdapterError(f"{len(labels)} labels were given; the checkpoint's head has {outputs} outputs")
-        return {"type": kind, "labels": labels, "template": None}
+        return {"type": kind, "labels": labels, "padded": foreign.padded}
 
     def _text_fields(self) -> dict[str, Any]:
         kind = self.task_type or ("classification" if self.labels else "text2text")

@@ -8,18 +8,27 @@ from peltier_backbone.load import Backbone
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.adamix import read_adamix
 from peltier_adapters.importers.adapterhub import read_adapterhub
 from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
+from peltier_adapters.importers.compacter import read_compacter
 from peltier_adapters.importers.foreign import Foreign
 from peltier_adapters.importers.head import take_head
 from peltier_adapters.importers.options import TaskOptions, example_inputs
 from peltier_adapters.importers.peft import read_peft
 from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import base_names
+from peltier_adapters.importers.unipelt import read_unipelt
 from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.proof import Unproved, prove
 
-READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {"adapterhub": read_adapterhub, "peft": read_peft}
+READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {
+    "adapterhub": read_adapterhub,
+    "peft": read_peft,
+    "compacter": read_compacter,
+    "unipelt": read_unipelt,
+    "adamix": read_adamix,
+}
 _HEADS = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "pytorch_model_head.bin")
 
 

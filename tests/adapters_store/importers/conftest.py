@@ -1,4 +1,4 @@
-"""Small directories of both libraries, written by hand, that a test may damage."""
+"""Small directories of both libraries, written by hand, that a test may damage; and what an import answers."""
 
 import json
 from collections.abc import Callable
@@ -7,11 +7,27 @@ from typing import Any
 
 import pytest
 import torch
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
+from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
 from safetensors.torch import save_file
 
 SavePeft = Callable[..., Path]
 SaveAdapterHub = Callable[..., Path]
+TEXTS = ("a good film", "the plot was not very good , and the actor is dull", "bad")
+TARGETS = ("good", "film", "bad actor")
+
+
+def served(origin: str, path: Path, backbone: Backbone, options: TaskOptions | None = None) -> torch.Tensor:
+    """What the imported adapter answers to `TEXTS` in one batch, [texts, outputs]."""
+    artifact = import_adapter(Import(origin, path, "imported", options=options or TaskOptions()), backbone)
+    resident = Banks(backbone).add(artifact)
+    rows = [Row(encode_input(backbone, artifact.manifest.task, text), resident) for text in TEXTS]
+    return torch.stack([output.logits for output in forward(backbone, rows)])
 
 
 @pytest.fixture

@@ -5,15 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
 
+from tests.adapters_store.importers.conftest import served
 from tests.adapters_store.importers.libraries import PACKAGES, save_cases
 from tests.adapters_store.importers.outcomes import OUTCOMES
 
@@ -60,10 +57,7 @@ def test_an_import_answers_as_its_library_does_or_is_refused(
         with pytest.raises(AdapterError, match=refusal):
             import_adapter(wanted, backbone)
         return
-    artifact = import_adapter(wanted, backbone)
-    resident = Banks(backbone).add(artifact)
-    rows = [Row(encode_input(backbone, artifact.manifest.task, text), resident) for text in expected["texts"]]
-    answers = torch.stack([output.logits for output in forward(backbone, rows)])
+    answers = served(origin, folder, backbone, options)
     torch.testing.assert_close(answers, torch.tensor(expected["answers"]), rtol=0, atol=TOLERANCE)
 
 
