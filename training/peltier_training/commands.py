@@ -80,6 +80,9 @@ def train(  # noqa: PLR0913 - one parameter a flag
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="Of the frozen backbone while training: float32 or bfloat16.")] = "float32",
+    merge_report: Annotated[
+        bool, typer.Option("--merge-report", help="AdaMix: measure random, fixed and ensembled routes too.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""
@@ -125,6 +128,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
         device=device,
         dtype=dtype,
         resume=resume,
+        merge_report=merge_report,
     )
     manifest = run_training(run)
     _print(dict(manifest.training.metrics), None, json_output, f"{output}: {preset} for {task}")

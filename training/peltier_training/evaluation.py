@@ -1,6 +1,7 @@
 """An artifact's metrics on labelled data."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from peltier_adapters.artifact import Artifact
@@ -36,13 +37,20 @@ def examine(
     if backbone.config.generates:
         return text_evaluation.examine(backbone, task, resident, examples, record_gates=record_gates)
     outputs = _run(backbone, resident, examples, record_gates=record_gates)
-    logits, targets = _stack(outputs), Labels(task.type, task.labels).targets(examples)
+    return replace(judge_scores(backbone, task, _stack(outputs), examples), gates=mean_gates(outputs))
+
+
+def judge_scores(backbone: Backbone, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Verdict:
+    """What scores [rows, outputs] answer: the logits of an encoder, or a T5's scores of its target texts."""
+    if backbone.config.generates:
+        return text_evaluation.judge_targets(task, scores.argmax(-1), examples)
+    targets = Labels(task.type, task.labels).targets(examples)
     return Verdict(
-        metrics=metrics.compute(task.type, logits.numpy(), targets.numpy()),
+        metrics=metrics.compute(task.type, scores.numpy(), targets.numpy()),
         inputs=[example.input for example in examples],
         gold=(targets.int() if task.type == "multilabel" else targets).tolist(),
-        found=_answers(task, logits).tolist(),
-        gates=mean_gates(outputs),
+        found=_answers(task, scores).tolist(),
+        scores=scores,
     )
 
 

@@ -46,6 +46,10 @@ class Experts(nn.Module):
         site, layer = torch.arange(sites)[:, None], torch.arange(layers)[None]
         return {name: tensor[route, site, layer] for name, tensor in tensors.items()}
 
+    def fixed(self, copy: int) -> dict[str, Tensor]:
+        """The same copy everywhere, [S, L, …]."""
+        return {name: copies[copy] for name, copies in by_name(self._copies).items()}
+
 
 def routed_sides(share: str) -> tuple[str, ...]:
     """The projections that have copies when `share` is the shared one."""

@@ -69,13 +69,18 @@ def _read_closed(
     outputs = run_rows(backbone, rows, record_gates=record_gates)
     scores = torch.stack([output.logits for output in outputs])  # [rows, targets]
     gold = torch.tensor(gold_targets(task, examples))
-    found = scores.argmax(-1)
-    if task.decoding is not None and task.decoding.answer == "generate":
+    found, written = scores.argmax(-1), task.decoding is not None and task.decoding.answer == "generate"
+    if written:
         places = {target: index for index, target in enumerate(task.targets)}
         found = torch.tensor([places.get(answer.text.strip(), -1) for answer in write(backbone, task, rows)])
     loss = _loss([tree] * len(rows), list(scores.gather(1, gold[:, None])), gold[:, None].tolist())
     judged = judge_targets(task, found, examples)
-    return replace(judged, metrics={**judged.metrics, "loss": loss}, gates=mean_gates(outputs))
+    return replace(
+        judged,
+        metrics={**judged.metrics, "loss": loss},
+        scores=None if written else scores,
+        gates=mean_gates(outputs),
+    )
 
 
 def judge_targets(task: TaskSpec, found: Tensor, examples: Sequence[Example]) -> Verdict:

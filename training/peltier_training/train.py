@@ -21,6 +21,7 @@ from peltier_training.model import HeadedAdapter, TrainableAdapter
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.files import write_file, write_report
+from peltier_training.report.merging import Merging
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Findings, create_report
 from peltier_training.rows import head_rows, text_rows
@@ -55,6 +56,7 @@ def train(run: Run) -> Manifest:
     verdict = measure(exact, adapter, validation, record_gates=True)
     record = _record(run, model, [len(examples), len(validation)], verdict.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
+    merging = Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None
     write_file(run.output, data)
     manifest = read_manifest(run.output)
     findings = Findings(
@@ -63,6 +65,7 @@ def train(run: Run) -> Manifest:
         curves=Curves.create(course),
         parameters=Parameters.create(model.parts, backbone.config, model),
         cost=meter.read(course, backbone.device, run.dtype),
+        merging=merging,
     )
     write_report(run.output, create_report(run.output, data, manifest, findings))
     return manifest

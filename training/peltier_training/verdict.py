@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from peltier_adapters.manifest import Input
 from peltier_adapters.row import RowOutput
+from torch import Tensor
 
 Gates = Mapping[str, Sequence[float]]
 
@@ -17,7 +18,8 @@ class Verdict:
 
     Answers are label positions for classification (-1 found: a text that is no label), 0 or 1 a label for multilabel,
     numbers for regression; for text2text `found` is a text and `gold` all its references. `gates` are UniPELT's, per
-    part one value a layer, the mean over all rows; None where there are none or nobody asked.
+    part one value a layer, the mean over all rows; None where there are none or nobody asked. `scores` [rows, outputs]
+    are what answers were chosen by: logits, or on T5 those of the target texts; None where a text was written.
     """
 
     metrics: Mapping[str, float]
@@ -25,6 +27,7 @@ class Verdict:
     gold: Sequence[Any]
     found: Sequence[Any]
     gates: Gates | None = None
+    scores: Tensor | None = None
 
 
 def mean_gates(outputs: Sequence[RowOutput]) -> Gates | None:

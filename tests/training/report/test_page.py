@@ -10,6 +10,7 @@ from peltier_adapters.task_spec import TaskSpec
 from peltier_training.report.answers import Confusion, Sample
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves, Point
+from peltier_training.report.merging import Merging, Spread, Way
 from peltier_training.report.page import most_confused, render
 from peltier_training.report.parameters import Parameters, PartParameters
 from peltier_training.report.report import ArtifactFile, GateMap, Report
@@ -128,6 +129,22 @@ def test_gates_are_a_table_of_layers():
     page = render(create_report(gates=GateMap(rows=2, means={"prefix": (0.25, 0.75)})))
     assert '<td style="--share: 0.250">0.25</td><td style="--share: 0.750">0.75</td>' in page
     assert '<th scope="col">1</th><th scope="col">2</th>' in page
+
+
+def test_merging_has_a_table_and_a_plot():
+    """Means with deviations, a dash for what an ensemble has not, and the means aloud."""
+    several = Spread(values=(0.5, 0.7), mean=0.6, sd=0.1414)
+    ways = [
+        Way(name="merged", metrics={"accuracy": Spread(values=(0.8,), mean=0.8, sd=None)}),
+        Way(name="random routing", metrics={"accuracy": several, "loss": several}),
+    ]
+    merging = Merging(experts=4, share="up", consistency=1.0, passes=4, ways=tuple(ways))
+    page = render(create_report(merging=merging, metrics={"accuracy": 0.8, "loss": 0.6}))
+    assert 'aria-label="Mean accuracy: merged 0.8, random routing 0.6"' in page
+    assert re.findall(r'<td class="n">([^<]+)</td>', page[page.index("<h2>Merging") :])[:4] == [
+        "0.8000", "\u2013", "0.6000 ± 0.1414", "0.6000 ± 0.1414",
+    ]  # fmt: skip
+    assert "the up projection shared" in " ".join(page.split())
 
 
 def test_times_and_sizes_are_for_people():

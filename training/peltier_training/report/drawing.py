@@ -22,6 +22,7 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "axes.formatter.useoffset": False,
     "grid.color": FAINT,
     "grid.linewidth": 0.5,

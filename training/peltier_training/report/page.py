@@ -36,6 +36,7 @@ def render(report: Report) -> str:
         ],
         residuals=[_own(plots.scatter_svg(residuals)), _own(plots.histogram_svg(residuals))] if residuals else [],
         confusion=_own(plots.confusion_svg(confusion)) if confusion is not None and wide else None,
+        merging=_own(plots.merging_svg(report.merging, report.metric)) if report.merging else None,
         confusions=most_confused(confusion) if confusion else (),
         bytes=_bytes,
         seconds=_seconds,

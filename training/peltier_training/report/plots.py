@@ -8,6 +8,7 @@ from matplotlib.ticker import MaxNLocator
 from peltier_training.report.answers import Confusion, Residuals
 from peltier_training.report.curves import Point
 from peltier_training.report.drawing import MAIN, SECOND, Drawing
+from peltier_training.report.merging import Merging
 
 _SMALL = (3.6, 2.1)
 _FEW_POINTS = 25  # so many have room for a dot each
@@ -30,6 +31,22 @@ def curve_svg(name: str, points: Sequence[Point], best_step: int | None) -> str:
     return drawing.svg(
         name, f"{name} from {values[0]:.4g} at epoch {epochs[0]:.3g} to {values[-1]:.4g} at {epochs[-1]:.3g}{kept}"
     )
+
+
+def merging_svg(merging: Merging, metric: str) -> str:
+    """A line a way to answer: a dot for each of its adapters, and their mean with a standard deviation to each side."""
+    drawing = Drawing(4.2, 0.7 + 0.35 * len(merging.ways))
+    plot = drawing.plot
+    for line, way in enumerate(merging.ways):
+        spread = way.metrics[metric]
+        plot.scatter(spread.values, [line] * len(spread.values), s=20, color=MAIN, alpha=0.7, linewidths=0, zorder=3)
+        plot.errorbar(spread.mean, line, xerr=spread.sd, fmt="D", markersize=5, color=SECOND, capsize=3)
+    plot.set_yticks(range(len(merging.ways)), [way.name for way in merging.ways])
+    plot.set_ylim(len(merging.ways) - 0.5, -0.5)
+    plot.set_xlabel(metric)
+    plot.xaxis.set_major_locator(MaxNLocator(6))
+    spoken = ", ".join(f"{way.name} {way.metrics[metric].mean:.4g}" for way in merging.ways)
+    return drawing.svg("merging", f"Mean {metric}: {spoken}")
 
 
 def confusion_svg(confusion: Confusion) -> str:

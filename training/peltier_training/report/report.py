@@ -12,6 +12,7 @@ from peltier_adapters.task_spec import TaskSpec
 from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves
+from peltier_training.report.merging import Merging
 from peltier_training.report.parameters import Parameters
 from peltier_training.verdict import Verdict
 
@@ -41,7 +42,7 @@ class GateMap(Spec):
 
 class Report(Spec):
     """Everything about one run. Of the four kinds of answers the one of the task's type is there; `gates` are
-    UniPELT's alone."""
+    UniPELT's alone, and `merging` is AdaMix's where it was asked for."""
 
     format_version: Literal[1] = 1
     name: str
@@ -60,6 +61,7 @@ class Report(Spec):
     residuals: Residuals | None = None
     samples: tuple[Sample, ...] | None = None
     gates: GateMap | None = None
+    merging: Merging | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Findings:
     curves: Curves
     parameters: Parameters
     cost: Cost
+    merging: Merging | None = None
 
 
 def create_report(path: Path, data: bytes, manifest: Manifest, findings: Findings) -> Report:
@@ -93,4 +96,5 @@ def create_report(path: Path, data: bytes, manifest: Manifest, findings: Finding
         residuals=Residuals.create(verdict) if task.type == "regression" else None,
         samples=Sample.create(verdict) if task.type == "text2text" else None,
         gates=GateMap.create(verdict),
+        merging=findings.merging,
     )

@@ -1,0 +1,133 @@
+"""The merge report against what the trainable form itself computes, route by route."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import torch
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.presets import find_preset
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.load import Backbone
+from peltier_training.data import Example
+from peltier_training.errors import TrainingError
+from peltier_training.export import Trained, measure
+from peltier_training.model import HeadedAdapter
+from peltier_training.report.files import report_paths
+from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread
+from peltier_training.report.report import Report
+from peltier_training.run import Run
+from peltier_training.train import train
+
+MakeRun = Callable[..., Run]
+TASK = TaskSpec(type="regression", labels=("value",), inputs="single", max_length=32)
+WORDS = ("a", "film", "the", "plot", "is", "very", "actor", "and", "good", "bad")
+EXAMPLES = [
+    Example(f"{WORDS[number % 10]} {WORDS[number % 7]} {'very ' * (number % 4)}", float(np.sin(number)), "d:1")
+    for number in range(24)
+]
+
+
+def create_mixture(backbone: Backbone) -> HeadedAdapter:
+    """Experts far from each other, without dropout, so that a pass in training is its route alone."""
+    settings = find_preset("adamix").settings({"experts": "3", "share": "none"}, backbone.config)
+    parts = find_preset("adamix").compose(settings, backbone.config, outputs=1)
+    model = HeadedAdapter(backbone, parts, settings, dropout=0.0, seed=0)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def compare(backbone: Backbone, model: HeadedAdapter) -> dict[str, Mapping[str, Spread]]:
+    adapter = Trained("toy", "adamix", model.parts, model.merged(), TASK)
+    merged = measure(backbone, adapter, EXAMPLES)
+    found = Merging.create(backbone, adapter, model, EXAMPLES, merged)
+    return {way.name: way.metrics for way in found.ways}
+
+
+@torch.no_grad()
+def answer(backbone: Backbone, model: HeadedAdapter) -> np.ndarray:
+    """One pass of the trainable form over all examples at once."""
+    rows = [encode_input(backbone, TASK, example.input) for example in EXAMPLES]
+    found: np.ndarray = model(backbone.pack(rows))[:, 0].double().numpy()
+    return found
+
+
+def pearson(answers: np.ndarray) -> float:
+    return float(np.corrcoef(answers, [float(example.label) for example in EXAMPLES])[0, 1])
+
+
+def test_random_routing_is_training_without_dropout(bert: Backbone):
+    """Each value is that of one pass of the model in training; an ensemble is the mean over four of them."""
+    model = create_mixture(bert)
+    found = compare(bert, model)
+    torch.manual_seed(0)
+    model.train()
+    passes = np.stack([answer(bert, model) for _ in range(NUM_ENSEMBLES * NUM_PASSES)])  # [passes, rows]
+    values = [pearson(one) for one in passes]
+    assert found["random routing"]["pearson"].values == pytest.approx(values, abs=1e-4)
+    ensembles = passes.reshape(NUM_ENSEMBLES, NUM_PASSES, -1).mean(1)
+    assert found["ensemble"]["pearson"].values == pytest.approx([pearson(one) for one in ensembles], abs=1e-4)
+    assert np.std(values) > 0.01  # routes differ, or nothing was tested
+
+
+def test_fixed_routing_is_a_model_of_one_expert(bert: Backbone):
+    """Each value is that of a model whose copies are all the same one; merged is the evaluated mixture."""
+    model = create_mixture(bert)
+    found = compare(bert, model)
+    assert found["merged"]["pearson"].values == pytest.approx([pearson(answer(bert, model.eval()))], abs=1e-4)
+    values = []
+    for copy in range(3):
+        single = create_mixture(bert)
+        state = single.state_dict()
+        single.load_state_dict(
+            {name: t[copy].expand_as(t) if "down" in name or "up" in name else t for name, t in state.items()}
+        )
+        values.append(pearson(answer(bert, single.eval())))
+    assert found["fixed routing"]["pearson"].values == pytest.approx(values, abs=1e-4)
+
+
+def test_a_spread_is_a_samples():
+    """Mean and standard deviation with n - 1; one value has none."""
+    assert Spread.create([1.0, 2.0, 4.0]).sd == pytest.approx(np.sqrt(7 / 3))
+    assert Spread.create([1.0, 2.0, 4.0]).mean == pytest.approx(7 / 3)
+    assert Spread.create([1.0]).sd is None
+
+
+@pytest.mark.parametrize(
+    ("family", "task_type", "num_ways"),
+    [("bert", "classification", 4), ("t5", "regression", 4), ("t5", "text2text", 3)],
+)
+def test_a_run_compares_where_it_is_asked_to(
+    make_run: MakeRun, request: pytest.FixtureRequest, family: str, task_type: str, num_ways: int
+):
+    """All ways in both files, merged with the artifact's own metrics; written texts have no ensemble."""
+    backbone = request.getfixturevalue(family).name
+    overrides = {"experts": "2", "bottleneck": "8", "share": "down", "consistency": "0"}
+    run = make_run(task_type, "adamix", backbone=backbone, epochs=1, overrides=overrides, merge_report=True)
+    manifest = train(run)
+    as_json, as_html = report_paths(run.output)
+    merging = Report.model_validate_json(as_json.read_text()).merging
+    assert merging is not None
+    assert (merging.experts, merging.share, merging.consistency, len(merging.ways)) == (2, "down", 0.0, num_ways)
+    assert {name: spread.mean for name, spread in merging.ways[0].metrics.items()} == manifest.training.metrics
+    assert [len(way.metrics[run.metric].values) for way in merging.ways] == [1, 8, 2, 2][:num_ways]
+    assert "<h2>Merging</h2>" in as_html.read_text()
+
+
+def test_comparing_changes_no_artifact(make_run: MakeRun):
+    """The file is the same, bit for bit, and nobody pays for a comparison unasked."""
+    run = make_run("classification", "adamix", epochs=1)
+    train(run)
+    plain = run.output.read_bytes()
+    assert Report.model_validate_json(report_paths(run.output)[0].read_text()).merging is None
+    train(make_run("classification", "adamix", epochs=1, merge_report=True))
+    assert run.output.read_bytes() == plain
+
+
+def test_what_has_no_experts_cannot_be_compared(make_run: MakeRun):
+    """Refused before anything is trained."""
+    with pytest.raises(TrainingError, match=r"compares AdaMix's experts; preset 'lora' has none"):
+        train(make_run("classification", "lora", merge_report=True))

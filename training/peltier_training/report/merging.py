@@ -1,0 +1,93 @@
+"""What AdaMix's merging is worth: the merged adapter beside the routes that it stands for (AdaMix section 3.3)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import torch
+from peltier_adapters.map_spec import Spec
+from peltier_backbone.load import Backbone
+
+from peltier_training.data import Example
+from peltier_training.evaluation import judge_scores
+from peltier_training.export import Trained, measure
+from peltier_training.model import TrainableAdapter
+from peltier_training.routes import fixed_routes, random_routes
+from peltier_training.verdict import Verdict
+
+NUM_PASSES = 4  # random routes of an ensemble, as in the paper
+NUM_ENSEMBLES = 2
+_SEED = 0
+
+
+class Spread(Spec):
+    """One metric of one or several adapters; `sd` is a sample's, None for one alone."""
+
+    values: tuple[float, ...]
+    mean: float
+    sd: float | None
+
+    @classmethod
+    def create(cls, values: Sequence[float]) -> "Spread":
+        """Of these values."""
+        sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(values=tuple(values), mean=float(np.mean(values)), sd=sd)
+
+
+class Way(Spec):
+    """One way to answer with the experts. Fixed routing has a value for each copy, random routing one for each draw of
+    a route, and an ensemble takes the mean of the scores of a few of these draws."""
+
+    name: Literal["merged", "random routing", "fixed routing", "ensemble"]
+    metrics: dict[str, Spread]
+
+
+class Merging(Spec):
+    """All ways on all validation rows; there is no ensemble where texts are written, which have no mean."""
+
+    experts: int
+    share: str
+    consistency: float
+    passes: int
+    ways: tuple[Way, ...]
+
+    @classmethod
+    def create(
+        cls, backbone: Backbone, adapter: Trained, model: TrainableAdapter, examples: Sequence[Example], merged: Verdict
+    ) -> "Merging":
+        """Measure the routes of `model`, of which `adapter` is the merged form and `merged` what it answers."""
+        random, fixed = (
+            [measure(backbone, replace(adapter, tensors=tensors), examples) for tensors in routes]
+            for routes in (random_routes(model, NUM_ENSEMBLES * NUM_PASSES, _SEED), fixed_routes(model))
+        )
+        groups = [random[first : first + NUM_PASSES] for first in range(0, len(random), NUM_PASSES)]
+        ensembles = [found for group in groups if (found := _ensemble(backbone, adapter, examples, group))]
+        ways = (
+            _way("merged", [merged]),
+            _way("random routing", random),
+            _way("fixed routing", fixed),
+            _way("ensemble", ensembles),
+        )
+        return cls(
+            experts=int(model.settings["experts"]),
+            share=str(model.settings["share"]),
+            consistency=float(model.settings["consistency"]),
+            passes=NUM_PASSES,
+            ways=tuple(way for way in ways if way.metrics),
+        )
+
+
+def _ensemble(
+    backbone: Backbone, adapter: Trained, examples: Sequence[Example], passes: Sequence[Verdict]
+) -> Verdict | None:
+    scores = [verdict.scores for verdict in passes if verdict.scores is not None]
+    return judge_scores(backbone, adapter.task, torch.stack(scores).mean(0), examples) if scores else None
+
+
+def _way(name: Literal["merged", "random routing", "fixed routing", "ensemble"], verdicts: Sequence[Verdict]) -> Way:
+    names = verdicts[0].metrics if verdicts else ()
+    return Way(
+        name=name,
+        metrics={metric: Spread.create([verdict.metrics[metric] for verdict in verdicts]) for metric in names},
+    )
