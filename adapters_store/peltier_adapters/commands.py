@@ -1,17 +1,22 @@
 """`peltier presets` and `peltier inspect`."""
 
 import json
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from peltier_backbone.config import BackboneConfig
 from rich.console import Console
 from rich.table import Table
 
+from peltier_adapters.baselines import BASELINES, Baseline, find_method
 from peltier_adapters.composition import parse_overrides
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.manifest import Manifest, read_file_header
-from peltier_adapters.presets import PRESETS, presets_for
+from peltier_adapters.preset import Preset
+from peltier_adapters.presets import presets_for
 from peltier_adapters.spec import count_parameters
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -24,27 +29,43 @@ def presets(
     ] = None,
     json_output: Json = False,
 ) -> None:
-    """List the presets with their parameters on a backbone, without the task head. Loads no weights."""
+    """List presets and baselines with their parameters on a backbone, without the task head. Loads no weights."""
     from peltier_backbone.checkpoint import find_checkpoint
     from peltier_backbone.config import load_config
 
     config = load_config(find_checkpoint(backbone, config_only=True))
-    total = config.num_parameters
-    rows = []
-    overrides = parse_overrides(set_ or [])
-    for preset in presets_for(config):
-        known = preset.settings({}, config)
-        settings = preset.settings({name: text for name, text in overrides.items() if name in known}, config)
-        count = count_parameters(preset.compose(settings, config, outputs=2), config)
-        rows.append({"preset": preset.name, "parameters": count, "percent": round(100 * count / total, 4)})
+    total, overrides = config.num_parameters, parse_overrides(set_ or [])
+    methods: list[Preset | Baseline] = [*presets_for(config), *BASELINES.values()]
+    _check_names(overrides, methods, config)
+    rows = [_row(method, overrides, config) for method in methods]
     if json_output:
         print(json.dumps({"backbone": backbone, "backbone_parameters": total, "presets": rows}))
         return
     table = Table("preset", "parameters", "%", "source", title=f"{backbone}: {total:,} parameters")
     for row in rows:
-        source = PRESETS[str(row["preset"])].source
+        source = find_method(str(row["preset"])).source
         table.add_row(str(row["preset"]), f"{row['parameters']:,}", f"{row['percent']:.3f}", source)
     Console().print(table)
+
+
+def _check_names(overrides: Mapping[str, str], methods: Sequence[Preset | Baseline], config: BackboneConfig) -> None:
+    known = {name for method in methods for name in method.settings({}, config)}
+    for name in overrides:
+        if name not in known:
+            raise AdapterError(
+                f"no preset has a setting {name!r} on this backbone; there are {', '.join(sorted(known))}"
+            )
+
+
+def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Any]:
+    known = method.settings({}, config)
+    settings = method.settings({name: text for name, text in overrides.items() if name in known}, config)
+    if isinstance(method, Preset):
+        count, servable = count_parameters(method.compose(settings, config, outputs=2), config), True
+    else:
+        count, servable = method.count_parameters(settings, config), False
+    percent = round(100 * count / config.num_parameters, 4)
+    return {"preset": method.name, "parameters": count, "percent": percent, "servable": servable}
 
 
 def inspect(

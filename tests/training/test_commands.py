@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from peltier_adapters.manifest import read_manifest
 from peltier_backbone.load import Backbone
 from peltier_client.cli import main
 
@@ -93,6 +94,65 @@ def test_resume_is_a_flag(peltier: Peltier, training: list[str]):
     done = peltier(*training, "--epochs=2", "--resume")
     assert done.status == 0
     assert done.err.count("eval_accuracy") == 1
+
+
+def test_a_baseline_says_why_it_leaves_no_artifact(peltier: Peltier, training: list[str], tmp_path: Path):
+    """Its metrics are printed, and the sentence that stands in the place of the file's name."""
+    done = peltier(*training, "--preset=full")
+    assert done.status == 0
+    assert "full for toy: no artifact, for it moves every weight of the backbone" in " ".join(done.out.split())
+    assert "accuracy" in done.out
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_a_recipe_prints_what_it_resolved(peltier: Peltier, training: list[str], tmp_path: Path):
+    """Each number with where it is from, on standard error; flags win over the recipe's task and its method."""
+    flags = ["--recipe=adamix/bert-base/glue/mrpc", "--batch-size=9", "--set=bottleneck=8", "--json"]
+    done = peltier(*training, *flags)
+    assert done.status == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.err.splitlines() if line.startswith("│")]
+    found = {name: (value, origin) for name, value, origin in rows}
+    assert found["preset"] == ("adamix", "recipe")
+    assert found["backbone"][1] == "flag"
+    assert found["epochs"] == ("1", "flag")
+    assert found["batch_size"] == ("9", "flag")
+    assert found["learning_rate"] == ("0.0004", "recipe")
+    assert found["weight_decay"] == ("0.1", "recipe")
+    assert found["seed"] == ("0", "default")
+    assert found["set bottleneck"] == ("8", "flag")
+    assert found["set experts"] == ("4", "recipe")
+    assert found["set activation"] == ("gelu", "default")
+    assert "task mrpc" in done.err
+    record = recorded(tmp_path / "toy.safetensors")
+    assert (record["learning_rate"], record["batch_size"], record["settings"]["bottleneck"]) == (4e-4, 9, 8)
+
+
+def recorded(path: Path) -> dict[str, Any]:
+    return dict(read_manifest(path).training.hyperparameters)
+
+
+RECIPE_ERRORS = {
+    "unknown": (
+        ["--recipe=compacter/t5-bse/glue"],
+        "recipe 'compacter/t5-bse/glue' is unknown; near it are compacter/t5-",
+    ),
+    "no task": (["--recipe=compacter/t5-base/glue/x"], "recipe 'compacter/t5-base/glue' has no task 'x'; it has cola"),
+    "output": (["--recipe=phm/t5-base/glue-output"], "recipe 'phm/t5-base/glue-output' cannot be run: it tunes T5's"),
+    "another preset": (
+        ["--recipe=compacter/t5-base/glue", "--preset=lora"],
+        "recipe 'compacter/t5-base/glue' is of preset 'compacter', and --preset is 'lora'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RECIPE_ERRORS)
+def test_a_recipe_that_cannot_be_is_one_line(peltier: Peltier, training: list[str], tmp_path: Path, case: str):
+    """Exit status 1 and one sentence; nothing is written."""
+    arguments, reason = RECIPE_ERRORS[case]
+    done = peltier(*training, *arguments)
+    assert (done.status, done.out, done.err.count("\n")) == (1, "", 1)
+    assert done.err.startswith(f"error: {reason}")
+    assert list(tmp_path.iterdir()) == []
 
 
 ERRORS = {

@@ -19,23 +19,34 @@ def train(  # noqa: PLR0913 - one parameter a flag
     task: Annotated[str, typer.Option(help="Name of the task and of its adapter.")],
     train: Annotated[Path, typer.Option(help="Training examples, .jsonl or .csv (.gz too).")],
     validation: Annotated[Path, typer.Option(help="Validation examples.")],
-    output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
-    preset: Annotated[str, typer.Option(help="The method; see `peltier presets`.")] = "compacter",
-    backbone: Annotated[str, typer.Option(help="A directory, a hub id or minilm.")] = "minilm",
+    output: Annotated[Path | None, typer.Option(help="The artifact to write; default TASK.safetensors.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="A paper's settings, PRESET/BACKBONE/BENCHMARK[/TASK] as in compacter/t5-base/glue/mrpc."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="The method, see `peltier presets`. Default: the recipe's, or compacter.")
+    ] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="A directory, a hub id or minilm. Default: the recipe's, or minilm.")
+    ] = None,
     text_column: Columns = None,
     label_column: Annotated[str, typer.Option(help="Column of the label.")] = "label",
     labels: Annotated[str | None, typer.Option(help="Names for integer labels: a,b,c or a JSON file.")] = None,
     task_type: Annotated[
         str, typer.Option(help="classification, multilabel, regression or text2text.")
     ] = "classification",
-    epochs: Annotated[int, typer.Option(help="Passes over the training data.")] = 5,
-    learning_rate: Annotated[float | None, typer.Option(help="Default: the preset's own.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Rows a step.")] = 32,
-    seed: Annotated[int, typer.Option(help="Seeds initialisation, order and routing.")] = 0,
-    warmup: Annotated[float, typer.Option(help="Fraction of the steps with a rising learning rate.")] = 0.06,
-    weight_decay: Annotated[float, typer.Option(help="AdamW weight decay.")] = 0.0,
-    dropout: Annotated[float, typer.Option(help="Dropout before the output layer.")] = 0.1,
-    max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training data. Default 5.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Default: the recipe's, or the preset's own.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step. Default 32.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seeds initialisation, order and routing. Default 0.")] = None,
+    warmup: Annotated[
+        float | None,
+        typer.Option(help="Steps of a rising rate; below 1 a fraction of all. Default 0.06."),
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="AdamW weight decay. Default 0.0.")] = None,
+    dropout: Annotated[float | None, typer.Option(help="Dropout before the output layer. Default 0.1.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Longest input in tokens. Default 128.")] = None,
     metric: Annotated[str | None, typer.Option(help="Chooses the best epoch. Default: the task type's own.")] = None,
     eval_rows: Annotated[
         int | None, typer.Option(help="Inputs that choose the best epoch; default: all. The end is measured on all.")
@@ -86,37 +97,40 @@ def train(  # noqa: PLR0913 - one parameter a flag
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""
+    from peltier_adapters.baselines import BASELINES
     from peltier_adapters.composition import parse_overrides
 
     from peltier_training.labels import parse_names
+    from peltier_training.resolution import Choice, print_resolved
     from peltier_training.run import Data, Hyperparameters, Run
     from peltier_training.text_options import TextOptions
-    from peltier_training.train import train as run_training
 
+    choice = Choice.find(recipe, task, preset, backbone)
+    given = {
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "batch_size": batch_size,
+        "seed": seed,
+        "warmup": warmup,
+        "weight_decay": weight_decay,
+        "dropout": dropout,
+        "max_length": max_length,
+        "metric": metric,
+        "eval_rows": eval_rows,
+    }
+    numbers = Hyperparameters(**choice.numbers(given))
     names = tuple(parse_names(labels)) if labels is not None else None
-    data = Data(train, validation, tuple(text_column or ["text"]), label_column, names)
     run = Run(
         task=task,
         task_type=task_type,  # type: ignore[arg-type]
-        preset=preset,
-        backbone=backbone,
-        data=data,
-        output=output,
-        directory=directory or Path("runs") / f"{task}-{preset}-{seed}",
-        hyperparameters=Hyperparameters(
-            epochs=epochs,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            seed=seed,
-            warmup=warmup,
-            weight_decay=weight_decay,
-            dropout=dropout,
-            max_length=max_length,
-            metric=metric,
-            eval_rows=eval_rows,
-        ),
+        preset=choice.preset,
+        backbone=choice.backbone,
+        data=Data(train, validation, tuple(text_column or ["text"]), label_column, names),
+        output=output or Path(f"{task}.safetensors"),
+        directory=directory or Path("runs") / f"{task}-{choice.preset}-{numbers.seed}",
+        hyperparameters=numbers,
         text=TextOptions(
-            template=template,
+            template=template or choice.template(),
             task_prefix=task_prefix,
             targets=targets,
             regression_step=regression_step,
@@ -124,14 +138,25 @@ def train(  # noqa: PLR0913 - one parameter a flag
             max_new_tokens=max_new_tokens,
             num_beams=num_beams,
         ),
-        overrides=parse_overrides(set_ or []),
+        overrides={**choice.recipe.settings, **parse_overrides(set_ or [])},
         device=device,
         dtype=dtype,
         resume=resume,
         merge_report=merge_report,
     )
+    if recipe is not None:
+        run.check()
+        print_resolved(run, choice, given)
+    if run.preset in BASELINES:
+        from peltier_training.baseline import train_baseline
+
+        tuned = train_baseline(run)
+        _print(tuned.metrics, None, json_output, f"{run.preset} for {task}: no artifact, for {tuned.reason}")
+        return
+    from peltier_training.train import train as run_training
+
     manifest = run_training(run)
-    _print(dict(manifest.training.metrics), None, json_output, f"{output}: {preset} for {task}")
+    _print(dict(manifest.training.metrics), None, json_output, f"{run.output}: {run.preset} for {task}")
 
 
 def evaluate(  # noqa: PLR0913 - one parameter a flag

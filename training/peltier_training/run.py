@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from peltier_adapters.baselines import find_method
 from peltier_adapters.manifest import NAME_PATTERN
-from peltier_adapters.presets import find_preset
 from peltier_backbone.config import BackboneConfig
 
 from peltier_training import metrics
@@ -41,9 +41,9 @@ class Data:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The optimisation. `learning_rate` None is the preset's own, `warmup` a fraction of the steps, `max_length` in
-    tokens, `metric` None the task type's own; the best epoch is kept by it, measured on `eval_rows` validation inputs
-    (None: all)."""
+    """The optimisation. `learning_rate` None is the preset's own, `warmup` a fraction of the steps or, from 1 on, their
+    number, `max_length` in tokens, `metric` None the task type's own; the best epoch is kept by it, measured on
+    `eval_rows` validation inputs (None: all)."""
 
     epochs: int = 5
     learning_rate: float | None = None
@@ -61,8 +61,10 @@ class Hyperparameters:
         for name, least in _AT_LEAST.items():
             if not least <= getattr(self, name) < math.inf:
                 raise TrainingError(f"{name} is {getattr(self, name)}; it must be a number of at least {least}")
-        if self.dropout >= 1 or self.warmup >= 1:
-            raise TrainingError(f"dropout is {self.dropout} and warmup {self.warmup}; both are fractions below 1")
+        if self.dropout >= 1:
+            raise TrainingError(f"dropout is {self.dropout}; it must be a fraction below 1")
+        if self.warmup >= 1 and self.warmup != int(self.warmup):
+            raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
         if self.eval_rows is not None and self.eval_rows < 1:
@@ -123,7 +125,7 @@ class Run:
 
     def resolved(self, config: BackboneConfig) -> "Run":
         """The run on this backbone, every default filled in; a `TrainingError` for what this family cannot do."""
-        preset = find_preset(self.preset)
+        preset = find_method(self.preset)
         own = f"backbone {self.backbone!r} is of the family {config.family}"
         if config.generates and self.task_type == "multilabel":
             raise TrainingError(f"multilabel is not trained on T5, where one text is one label; {own}")

@@ -1,0 +1,75 @@
+"""`peltier presets` as a user meets it."""
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from peltier_client.cli import main
+
+Presets = Callable[..., str]
+
+
+@pytest.fixture
+def presets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Presets:
+    """`presets(arguments…)` is what the command prints, on standard error too."""
+
+    def run(*arguments: str | Path) -> str:
+        monkeypatch.setattr(sys, "argv", ["peltier", "presets", *map(str, arguments)])
+        with suppress(SystemExit):
+            main()
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    return run
+
+
+@pytest.fixture
+def t5_base(tmp_path: Path) -> Path:
+    """The configuration of t5-base with the vocabulary that the Compacter paper cropped it to."""
+    sizes = {"d_model": 768, "d_ff": 3072, "d_kv": 64, "num_layers": 12, "num_heads": 12, "vocab_size": 32100}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "t5", "n_positions": 512, **sizes}))
+    return tmp_path
+
+
+def test_the_table_is_that_of_the_compacter_paper(presets: Presets, t5_base: Path):
+    """Counts and percentages of methods.md 5.2 for what the paper compares, baselines among them."""
+    found = {row["preset"]: row for row in json.loads(presets("--backbone", t5_base, "--json"))["presets"]}
+    counts = {
+        "full": 222_882_048,
+        "houlsby": 1_855_104,
+        "pfeiffer": 951_360,
+        "adapterdrop": 1_101_984,
+        "lowrank": 161_664,
+        "prompt-r": 76_800,
+        "prompt-t": 76_800,
+        "intrinsic-said": 20_000,
+        "bitfit": 280_932,
+        "phm": 534_144,
+        "compacter": 161_728,
+        "compacter++": 104_704,
+    }
+    assert {name: found[name]["parameters"] for name in counts} == counts
+    assert (found["compacter"]["percent"], found["full"]["percent"]) == (0.0726, 100)
+    assert [name for name, row in found.items() if not row["servable"]] == ["full", "intrinsic-said"]
+
+
+def test_settings_go_to_the_presets_that_have_them(presets: Presets, t5_base: Path):
+    """n is PHM's, the dimension SAID's; a name that nothing has is one clear sentence."""
+    arguments = ["--backbone", t5_base, "--set", "n=12", "--set", "dimension=400", "--json"]
+    found = {row["preset"]: row["parameters"] for row in json.loads(presets(*arguments))["presets"]}
+    assert (found["phm"], found["compacter"], found["intrinsic-said"]) == (398_976, 163_392, 400)
+    refused = presets("--backbone", t5_base, "--set", "m=12")
+    assert refused.startswith("error: no preset has a setting 'm' on this backbone; there are activation, alpha, ")
+    assert refused.count("\n") == 1
+
+
+def test_the_table_names_every_method(presets: Presets):
+    """On an encoder too, with the paper it is from and what is not served."""
+    table = presets("--backbone", "minilm")
+    for name in ("pfeiffer-attention", "unipelt-apl-central", "adamix-lora", "full", "intrinsic-said"):
+        assert f" {name} " in table
+    assert "prompt-r" not in table
+    assert "not served" in table

@@ -1,0 +1,105 @@
+"""Full fine-tuning and intrinsic SAID, whole runs on small random backbones."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.baselines import BASELINES, find_method
+from peltier_adapters.errors import AdapterError
+from peltier_backbone.load import Backbone
+from peltier_training.baseline import train_baseline
+from peltier_training.errors import TrainingError
+from peltier_training.run import Data, Run
+from peltier_training.tuning import HeadTuning
+
+MakeRun = Callable[..., Run]
+SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
+
+METRIC = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "spearman"}
+
+
+def weights_of(directory: str) -> bytes:
+    return (Path(directory) / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("task_type", ["classification", "multilabel", "regression"])
+@pytest.mark.parametrize("preset", BASELINES)
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_encoders_are_tuned_and_nothing_is_left(
+    make_run: MakeRun, family: str, preset: str, task_type: str, request: pytest.FixtureRequest
+):
+    """Metrics of the task's type come back; no artifact, no checkpoint, and the backbone's files are as they were."""
+    backbone: Backbone = request.getfixturevalue(family)
+    before = weights_of(backbone.name)
+    tuned = train_baseline(make_run(task_type, preset, epochs=1, backbone=backbone.name))
+    assert {"classification": "accuracy", "multilabel": "f1_micro", "regression": "spearman"}[
+        task_type
+    ] in tuned.metrics
+    assert weights_of(backbone.name) == before
+    run = make_run(task_type, preset)
+    assert not run.output.exists()
+    assert not list(run.directory.glob("checkpoint-*"))
+    assert tuned.reason.startswith("it moves every weight of the backbone, which all tasks of a server share")
+
+
+@pytest.mark.parametrize("task_type", ["classification", "regression", "text2text"])
+@pytest.mark.parametrize("preset", BASELINES)
+def test_t5_is_tuned(make_run: MakeRun, t5: Backbone, preset: str, task_type: str):
+    """As text to text, measured as a server's backbone would answer."""
+    overrides = {"dimension": "300"} if preset == "intrinsic-said" else {}
+    tuned = train_baseline(make_run(task_type, preset, epochs=1, backbone=t5.name, overrides=overrides))
+    assert tuned.metrics["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "least"),
+    [({"preset": "full", "learning_rate": 1e-3}, 0.9), ({**SAID, "learning_rate": 3e-2}, 0.75)],
+    ids=["full", "intrinsic-said"],
+)
+def test_training_rows_are_learned(make_run: MakeRun, toy: Path, changes: dict[str, Any], least: float):
+    """All weights hold forty-eight rows nearly wholly; three hundred directions hold more than the frequent label."""
+    rows = toy / "classification-train.jsonl"
+    tuned = train_baseline(make_run(epochs=20, data=Data(rows, rows, ("text",), "label"), **changes))
+    assert tuned.metrics["accuracy"] > least
+
+
+def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
+    """What is measured at the end are the weights of the epoch that validated best, to the bit."""
+    scores, seen = iter((0.1, 0.9, 0.3, 0.9)), []
+
+    def measure(self: HeadTuning, _: object) -> dict[str, float]:
+        seen.append([parameter.detach().clone() for parameter in self.model.parameters()])
+        return {"accuracy": next(scores)}
+
+    monkeypatch.setattr(HeadTuning, "measure", measure)
+    train_baseline(make_run(preset="full", epochs=3))
+    assert all(torch.equal(*pair) for pair in zip(seen[3], seen[1], strict=True))
+    assert not all(torch.equal(*pair) for pair in zip(seen[3], seen[2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"preset": "full", "overrides": {"bottleneck": "8"}},
+            "preset 'full' has no setting 'bottleneck'; it",
+        ),
+        ({"preset": "intrinsic-said", "overrides": {"dimension": "9"}}, "setting 'dimension' is 9; it must exceed"),
+        ({"preset": "full", "resume": True}, "preset 'full' leaves no checkpoints to resume from"),
+    ],
+    ids=["setting", "dimension", "resume"],
+)
+def test_what_a_baseline_cannot_do_is_one_sentence(make_run: MakeRun, changes: dict[str, Any], reason: str):
+    """Names, values and rules are in it."""
+    with pytest.raises((TrainingError, AdapterError)) as refused:
+        train_baseline(make_run(**changes))
+    assert reason in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_unknown_method_is_answered_with_baselines_too():
+    """What can be trained is a preset or a baseline."""
+    with pytest.raises(AdapterError, match=r"preset 'fulll' is unknown; it is one of .*, full, intrinsic-said$"):
+        find_method("fulll")

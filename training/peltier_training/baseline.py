@@ -1,0 +1,52 @@
+"""Training without an adapter, to compare adapters with: full fine-tuning and intrinsic SAID."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from peltier_adapters.baselines import BASELINES
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import load_config
+from peltier_backbone.load import load_backbone
+
+from peltier_training.baseline_trainer import BaselineTrainer
+from peltier_training.data import read_examples, thin_out
+from peltier_training.errors import TrainingError
+from peltier_training.labels import find_labels
+from peltier_training.run import Run
+from peltier_training.task import create_task
+from peltier_training.tuning import HeadTuning, TextTuning, Tuning
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a baseline leaves: its metrics on all validation examples, and why there is no artifact."""
+
+    metrics: dict[str, float]
+    reason: str
+
+
+def train_baseline(run: Run) -> Tuned:
+    """Train, keep the best epoch by the validation metric, and measure it. Writes no weights."""
+    run.check()
+    if run.resume:
+        raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
+    config = load_config(find_checkpoint(run.backbone))
+    run = run.resolved(config)
+    columns = run.data.text_columns, run.data.label_column
+    examples, validation = (read_examples(path, *columns) for path in (run.data.train, run.data.validation))
+    labels = find_labels(run.task_type, examples, run.data.labels)
+    backbone = load_backbone(run.backbone, device=run.device)
+    task = create_task(run, backbone, labels, examples)
+    torch.manual_seed(run.hyperparameters.seed)
+    tuning: Tuning = TextTuning(run, backbone, task) if config.generates else HeadTuning(run, backbone, task)
+    trainer = BaselineTrainer(
+        run=run,
+        objective=tuning.objective,
+        judge=partial(tuning.measure, thin_out(validation, run.hyperparameters.eval_rows)),
+        model=tuning.model,
+        data_collator=tuning.collate,
+        train_dataset=tuning.rows(examples),
+    )
+    trainer.fit()
+    return Tuned(tuning.measure(validation), BASELINES[run.preset].reason(config))

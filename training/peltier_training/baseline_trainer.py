@@ -1,0 +1,87 @@
+"""The Hugging Face Trainer over a tuned backbone. Nothing is written: the best epoch is kept in memory."""
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainingArguments
+
+from peltier_training import metrics
+from peltier_training.dataset import TextRows
+from peltier_training.objective import Objective
+from peltier_training.run import Run
+
+Judge = Callable[[], dict[str, float]]
+
+
+class BaselineTrainer(Trainer):
+    """Minimises the task's own loss and remembers the parameters of the epoch that `judge` found best."""
+
+    def __init__(self, *, run: Run, objective: Objective, judge: Judge, **options: Any) -> None:
+        self._run, self._objective, self._judge = run, objective, judge
+        self._best: tuple[float, Mapping[str, Tensor]] | None = None
+        nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
+        super().__init__(args=_arguments(run), eval_dataset=nothing, **options)
+
+    @property
+    def _tuned(self) -> nn.Module:
+        assert self.model is not None, "a Trainer has a model"
+        return self.model
+
+    def compute_loss(  # type: ignore[override]
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+    ) -> Any:
+        logits = model(**{name: tensor for name, tensor in inputs.items() if name != "labels"})
+        loss = self._objective.task_loss(logits, inputs["labels"])
+        return (loss, {"logits": logits}) if return_outputs else loss
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        self._tuned.eval()
+        found = {f"eval_{name}": value for name, value in self._judge().items()}
+        sign = -1.0 if self._run.metric in metrics.LOWER_IS_BETTER else 1.0
+        score = sign * found[f"eval_{self._run.metric}"]
+        if self._best is None or score > self._best[0]:
+            trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
+            self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+    def fit(self) -> None:
+        """Train, and leave the best epoch in the model."""
+        with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
+            self.train()
+        assert self._best is not None, "every epoch is measured"
+        with torch.no_grad():
+            for name, parameter in self._tuned.named_parameters():
+                if name in self._best[1]:
+                    parameter.copy_(self._best[1][name])
+        self._tuned.eval()
+
+
+def _arguments(run: Run) -> TrainingArguments:
+    numbers = run.hyperparameters
+    arguments = TrainingArguments(
+        output_dir=str(run.directory),
+        num_train_epochs=numbers.epochs,
+        learning_rate=run.learning_rate,
+        per_device_train_batch_size=numbers.batch_size,
+        warmup_steps=numbers.warmup,
+        weight_decay=numbers.weight_decay,
+        seed=numbers.seed,
+        eval_strategy="epoch",
+        save_strategy="no",
+        logging_steps=50,
+        report_to=["tensorboard"],
+        remove_unused_columns=False,
+        label_names=["labels"],
+        dataloader_pin_memory=False,
+        bf16=run.dtype == "bfloat16",
+        use_cpu=run.device == "cpu",
+    )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # one process drives one device
+    return arguments

@@ -1,0 +1,77 @@
+"""The random projection of intrinsic SAID: from a small vector to a tensor's worth of numbers in n log n (Li et al.
+2018, Aghajanyan et al. 2020; methods.md 1.17)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class _Hadamard(torch.autograd.Function):
+    """The unnormalised Walsh-Hadamard transform of a vector whose length is a power of two.
+
+    Its gradient is divided by the root of the length, as in the paper's code: learning rates depend on it (Q-C23).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _transform(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        length = len(gradients[0])
+        return _transform(gradients[0]) / math.sqrt(length)
+
+
+# Numbers of this many bits are transformed by one product: few passes over memory, on cores and GPUs alike.
+_BITS = 6
+
+
+def _transform(x: Tensor) -> Tensor:
+    """H is the Kronecker product of small ones: each turn takes the leading digit of the index and puts it last."""
+    bits = len(x).bit_length() - 1
+    while bits > 0:
+        digit = min(bits, _BITS)
+        x = (x.view(1 << digit, -1).T @ _matrix(digit).to(x)).reshape(-1)
+        bits -= digit
+    return x
+
+
+def _matrix(bits: int) -> Tensor:
+    matrix = torch.ones(1, 1)
+    for _ in range(bits):
+        matrix = torch.kron(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), matrix)
+    return matrix
+
+
+def hadamard(x: Tensor) -> Tensor:
+    """H x for x [2 ** k]."""
+    result: Tensor = _Hadamard.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
+class Fastfood(nn.Module):
+    """`size` numbers from any vector: H G P H B over the next power of two, scaled to keep the vector's length. What is
+    longer than that power is cut, so a small tensor sees the first coordinates alone."""
+
+    signs: Tensor
+    order: Tensor
+    gauss: Tensor
+
+    def __init__(self, size: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self._size = size
+        length = 1 << (size - 1).bit_length()
+        signs = torch.randint(0, 2, (length,), generator=generator) * 2 - 1
+        gauss = torch.randn(length, generator=generator)
+        self.register_buffer("signs", signs.to(torch.int8))
+        self.register_buffer("order", torch.randperm(length, generator=generator).to(torch.int32))
+        self.register_buffer("gauss", gauss)
+        self._divisor = float((size * gauss.double().square().sum()).sqrt())
+
+    def forward(self, x: Tensor) -> Tensor:
+        padded = F.pad(x, (0, len(self.signs) - len(x)))
+        mixed = hadamard(padded * self.signs).index_select(0, self.order)
+        return hadamard(mixed * self.gauss)[: self._size] / self._divisor

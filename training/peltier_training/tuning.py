@@ -1,0 +1,117 @@
+"""A whole backbone on one task: the trained model, its batches and its metrics."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+import torch
+from peltier_adapters.baselines import BASELINES
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.load import Backbone, load_backbone
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
+
+from peltier_training import metrics
+from peltier_training.data import Example
+from peltier_training.dataset import EncodedRows, TextRow, TextRows
+from peltier_training.errors import TrainingError
+from peltier_training.labels import Labels
+from peltier_training.objective import HeadObjective, Objective, TextObjective
+from peltier_training.padding import IGNORED, pad_rows, pad_texts
+from peltier_training.rows import head_rows, text_rows
+from peltier_training.run import Run
+from peltier_training.text_evaluation import judge
+from peltier_training.tuned_model import TunedEncoder, TunedT5, create_body
+
+_MAX_ROWS = 64
+
+
+class Tuning(Protocol):
+    """What a trainer of a baseline needs."""
+
+    model: nn.Module
+    objective: Objective
+
+    def rows(self, examples: Sequence[Example]) -> Dataset[Any]:
+        """Examples as `collate` takes them."""
+
+    def collate(self, items: Sequence[Any]) -> dict[str, Any]:
+        """The model's inputs, and `labels` for the objective."""
+
+    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
+        """The metrics of the model as it stands, in evaluation."""
+
+
+class HeadTuning:
+    """An encoder with a head."""
+
+    def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
+        baseline, numbers = BASELINES[run.preset], run.hyperparameters
+        settings = baseline.settings(run.overrides, backbone.config)
+        spec = baseline.head(settings, backbone.config, outputs=task.num_outputs)
+        pooled = spec.pooling == "pooler"
+        if pooled and backbone.bert.pooler is None:
+            raise TrainingError(f"backbone {run.backbone!r} has no pooler; set pooling to 'first' or 'mean'")
+        encoder = AutoModel.from_pretrained(
+            find_checkpoint(run.backbone), dtype=torch.float32, add_pooling_layer=pooled
+        )
+        body = create_body(encoder, settings, numbers.seed)
+        self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
+        self.objective: Objective = HeadObjective(run.task_type, 0.0)
+        self._backbone, self._task = backbone, task
+
+    def rows(self, examples: Sequence[Example]) -> EncodedRows:
+        return head_rows(self._backbone, self._task, examples)
+
+    def collate(self, items: Sequence[Any]) -> dict[str, Any]:
+        targets = torch.stack([target for _, target in items])
+        return {**pad_rows([row for row, _ in items], self._backbone.config), "labels": targets}
+
+    @torch.inference_mode()
+    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
+        self.model.eval()
+        rows, logits = self.rows(examples), []
+        for first in range(0, len(rows), _MAX_ROWS):
+            chunk = [rows[number][0] for number in range(first, min(first + _MAX_ROWS, len(rows)))]
+            padded = pad_rows(chunk, self._backbone.config)
+            logits.append(self.model(**{name: t.to(self._backbone.device) for name, t in padded.items()}).cpu())
+        targets = Labels(self._task.type, self._task.labels).targets(examples)
+        return metrics.compute(self._task.type, torch.cat(logits).numpy(), targets.numpy())
+
+
+class TextTuning:
+    """A T5. It is measured as a backbone of the server's own, bare of adapters."""
+
+    def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
+        settings, numbers = BASELINES[run.preset].settings(run.overrides, backbone.config), run.hyperparameters
+        self._checkpoint = find_checkpoint(run.backbone)
+        model = T5ForConditionalGeneration.from_pretrained(
+            self._checkpoint, dtype=torch.float32, dropout_rate=numbers.dropout
+        )
+        self._body = create_body(model, settings, numbers.seed)
+        self.model: nn.Module = TunedT5(self._body).to(backbone.device)
+        self.objective: Objective = TextObjective(0.0)
+        self._backbone, self._task = backbone, task
+
+    def rows(self, examples: Sequence[Example]) -> TextRows:
+        return text_rows(self._backbone, self._task, (), examples)
+
+    def collate(self, items: Sequence[TextRow]) -> dict[str, Any]:
+        padded = pad_texts(items, self._backbone.config)
+        return {**padded, "labels": padded["said"][padded["said"] != IGNORED]}
+
+    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
+        with TemporaryDirectory() as folder:
+            shutil.copytree(self._checkpoint, folder, dirs_exist_ok=True, ignore=_weights)
+            tuned = self._body.tuned()
+            assert isinstance(tuned, PreTrainedModel)
+            tuned.save_pretrained(folder)
+            backbone = load_backbone(str(Path(folder)), device=self._backbone.device.type)
+            return judge(backbone, self._task, None, examples)
+
+
+_weights = shutil.ignore_patterns("*.safetensors*", "*.bin")
