@@ -24,8 +24,8 @@ _UNKNOWN_TEXT = "?"  # stands in a golden example until the adapter has written 
 
 
 @dataclass(frozen=True)
-class Unproved:
-    """The served parts and tensors of one task, before its golden outputs are known."""
+class Candidate:
+    """The served parts and tensors of one task, of which an artifact is to be made."""
 
     name: str
     preset: str
@@ -55,32 +55,31 @@ class Unproved:
         )
         return to_bytes(manifest, self.tensors)
 
-    def artifact(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
-        """The adapter as a server would load it, with golden outputs of zeros."""
+    def unproved(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
+        """The adapter as a server would load it, before its golden outputs are known."""
         zeros = (0.0,) * self.task.num_outputs
         text = _UNKNOWN_TEXT if self.task.type == "text2text" else None
         golden = [Golden(input=one, output=zeros, text=text) for one in inputs]
         return read_artifact(self.to_bytes(backbone, golden, TrainingRecord()), backbone)
 
 
-def prove(backbone: Backbone, adapter: Unproved, inputs: Sequence[Input], record: TrainingRecord) -> Artifact:
-    """The artifact with what it answers to `inputs`, read back and re-proved as a server would.
+def prove(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
+    """The artifact's bytes with what it answers to `inputs`, read back and re-proved as a server would.
 
     An `AdapterError` where it does not prove itself, or its answers are no finite numbers."""
-    resident = Banks(backbone).add(adapter.artifact(backbone, inputs))
+    resident = Banks(backbone).add(adapter.unproved(backbone, inputs))
     data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
-    proved = read_artifact(data, backbone)
-    reasons = check_golden(backbone, Banks(backbone).add(proved))
+    reasons = check_golden(backbone, Banks(backbone).add(read_artifact(data, backbone)))
     if reasons:
         raise AdapterError(f"adapter {adapter.name!r} does not prove itself: {reasons[0]}")
-    return proved
+    return data
 
 
 def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:
     encoded = [encode_input(backbone, task, one) for one in inputs]
     texts: list[str | None] = [None] * len(inputs)
     if task.type == "text2text":
-        texts = list(_texts(backbone, task, [Row(one, resident) for one in encoded], inputs))
+        texts = list(_texts(backbone, write(backbone, task, [Row(one, resident) for one in encoded]), inputs))
     trees = [None if text is None else text_tree(text, backbone) for text in texts]
     rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
     outputs = [output.logits for output in forward(backbone, rows)]
@@ -92,13 +91,17 @@ def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequ
     ]
 
 
-def _texts(backbone: Backbone, task: TaskSpec, rows: Sequence[Row], inputs: Sequence[Input]) -> Iterator[str]:
-    """What the adapter writes greedily; where that is nothing, the input's own text proves it as well."""
+def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[str]:
+    """What the adapter writes greedily."""
     assert task.decoding is not None, "a T5 task says how it answers"
     drafts = [create_draft(backbone, row, Decoding(task.decoding.max_new_tokens)) for row in rows]
     generate(backbone, drafts, max_rows=len(rows))
     if any(draft.failed for draft in drafts):
         raise AdapterError("the adapter's answers are not finite numbers")
-    for draft, one in zip(drafts, inputs, strict=True):
-        text = backbone.tokenizer.decode(draft.ids)
+    return [backbone.tokenizer.decode(draft.ids) for draft in drafts]
+
+
+def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[Input]) -> Iterator[str]:
+    """Golden texts; where an adapter has nothing to say, the input's own text proves it as well."""
+    for text, one in zip(written, inputs, strict=True):
         yield text if backbone.tokenizer.ids(text) else (one if isinstance(one, str) else one[0])

@@ -276,6 +276,11 @@ def _set(*path: str | int, to: object) -> Callable[[Json], None]:
     return change
 
 
+def _mean_over_pads(manifest: Json) -> None:
+    manifest["task"]["padded"] = True
+    manifest["parts"][-1]["pooling"] = "mean"
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -296,6 +301,7 @@ def _set(*path: str | int, to: object) -> Callable[[Json], None]:
         (_set("task", "labels", to=["a", "a", "b"]), "two labels have the same name"),
         (_set("task", "labels", to=["a", "b"]), "the head has 3 outputs, the task 2 labels"),
         (_set("task", "type", to="regression"), "regression has one label, not 3"),
+        (_mean_over_pads, "would read the pads of a padded task"),
         (_set("task", "max_length", to=10**6), "task max_length is 1000000; this backbone takes 96 tokens"),
         (_set("golden", to=[]), "golden is []"),
         (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value a label"),

@@ -1,7 +1,6 @@
 """From trained tensors to an artifact that proves itself."""
 
 import pytest
-from peltier_adapters.answers import TextAnswer
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.manifest import TrainingRecord
@@ -50,7 +49,7 @@ def test_golden_outputs_are_the_servers(bert: Backbone):
 
 def test_an_adapter_without_effect_is_not_exported(bert: Backbone):
     """Every server would refuse it."""
-    with pytest.raises(TrainingError, match="the trained adapter does not prove itself: the adapter changes nothing"):
+    with pytest.raises(TrainingError, match="adapter 'toy' does not prove itself: the adapter changes nothing"):
         export(bert, create_trained(bert, "lora"), ["good", "bad"], TrainingRecord())
 
 
@@ -76,7 +75,6 @@ def test_a_text_that_is_empty_is_proved_by_its_input(t5: Backbone, monkeypatch: 
         decoding=DecodingSpec(answer="generate", max_new_tokens=4),
     )
     trained = Trained("toy", "lora", parts, tensors, task)
-    written = [TextAnswer("", 1.0, "stop"), TextAnswer("a film", 1.0, "stop")]
-    monkeypatch.setattr("peltier_training.export.write", lambda *_: written)
+    monkeypatch.setattr("peltier_adapters.proof.write", lambda *_: ["", "a film"])
     golden = read_artifact(export(t5, trained, ["bad", "dull plot"], TrainingRecord()), t5).manifest.golden
     assert [one.text for one in golden] == ["bad", "a film"]

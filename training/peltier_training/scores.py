@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
-from torch import Tensor
 
 from peltier_training.errors import NotFiniteError
 
@@ -19,8 +18,3 @@ def run_rows(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = Fa
     if not all(bool(one.logits.isfinite().all()) for one in found):
         raise NotFiniteError("the adapter's outputs are not finite numbers")
     return found
-
-
-def score_rows(backbone: Backbone, rows: Sequence[Row]) -> list[Tensor]:
-    """The logits alone of `run_rows`."""
-    return [output.logits for output in run_rows(backbone, rows)]

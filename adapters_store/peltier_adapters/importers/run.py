@@ -6,7 +6,7 @@ from pathlib import Path
 
 from peltier_backbone.load import Backbone
 
-from peltier_adapters.artifact import Artifact
+from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.adamix import read_adamix
 from peltier_adapters.importers.adapterhub import read_adapterhub
@@ -20,7 +20,7 @@ from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import base_names
 from peltier_adapters.importers.unipelt import read_unipelt
 from peltier_adapters.manifest import TrainingRecord
-from peltier_adapters.proof import Unproved, prove
+from peltier_adapters.proof import Candidate, prove
 
 READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {
     "adapterhub": read_adapterhub,
@@ -58,9 +58,9 @@ def import_adapter(wanted: Import, backbone: Backbone) -> Artifact:
     if problems:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
     task = wanted.options.task(foreign, backbone)
-    adapter = Unproved(wanted.name, foreign.method, foreign.parts, foreign.tensors, task)
+    adapter = Candidate(wanted.name, foreign.method, foreign.parts, foreign.tensors, task)
     record = TrainingRecord(data={"imported": {"origin": wanted.origin, **foreign.origin}})
-    return prove(backbone, adapter, example_inputs(wanted.examples, task), record)
+    return read_artifact(prove(backbone, adapter, example_inputs(wanted.examples, task), record), backbone)
 
 
 def _head(foreign: Foreign, wanted: Import, backbone: Backbone) -> Piece:

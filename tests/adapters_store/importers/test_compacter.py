@@ -5,6 +5,7 @@ import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.compacter import read_compacter
 from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.run import Import, import_adapter
 from peltier_backbone.load import Backbone
 from transformers import T5ForConditionalGeneration
 
@@ -111,3 +112,11 @@ def test_a_plain_model_and_another_family_are_refused(
         read_compacter(tmp_path, t5)
     with pytest.raises(AdapterError, match="is for T5; this is bert"):
         read_compacter(tmp_path, bert)
+
+
+def test_without_labels_a_t5_writes_texts(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
+    """The golden examples then hold what the adapter has written."""
+    authors.add_adapters(model, "compacter")
+    artifact = import_adapter(Import("compacter", authors.save(model, tmp_path / "a.bin"), "boolq"), t5)
+    assert artifact.manifest.task.type == "text2text"
+    assert all(golden.text for golden in artifact.manifest.golden)
