@@ -119,6 +119,7 @@ def test_a_recipe_prints_what_it_resolved(peltier: Peltier, training: list[str],
     assert found["learning_rate"] == ("0.0004", "recipe")
     assert found["weight_decay"] == ("0.1", "recipe")
     assert found["seed"] == ("0", "default")
+    assert found["metric"] == ("accuracy", "recipe")
     assert found["set bottleneck"] == ("8", "flag")
     assert found["set experts"] == ("4", "recipe")
     assert found["set activation"] == ("gelu", "default")

@@ -55,7 +55,7 @@ def print_resolved(run: Run, choice: Choice, given: Mapping[str, Any]) -> None:
     table = Table("what", "value", "from")
     table.add_row("preset", run.preset, "recipe")
     table.add_row("backbone", run.backbone, "recipe" if run.backbone == recipe.backbone else "flag")
-    for name, value in asdict(resolved.hyperparameters).items():
+    for name, value in {**asdict(resolved.hyperparameters), "metric": resolved.metric}.items():
         if value is not None:
             table.add_row(name, f"{value}", _origin(given.get(name) is not None, name in recipe.hyperparameters))
     if resolved.text.template is not None:
