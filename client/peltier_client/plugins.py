@@ -31,6 +31,7 @@ class Known:
 KNOWN = {
     "serve": Known("Serve any mix of adapters from one backbone.", "server"),
     "train": Known("Train an adapter and write its artifact.", "training"),
+    "sweep": Known("Compare presets, seeds, sizes and settings in many runs.", "training"),
     "evaluate": Known("Measure an artifact on labelled data.", "training"),
     "pretrain": Known("Make a small T5 from plain text.", "training"),
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),

@@ -1,15 +1,22 @@
-"""Trials that nobody has to run, and what came of them."""
+"""Trials that nobody has to run, and sweeps that are small enough to run."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_backbone.load import Backbone
 from peltier_training.run import Data, Hyperparameters, Run
+from peltier_training.sweep.description import create_description
+from peltier_training.sweep.grid import Grid
+from peltier_training.sweep.runner import Places
+from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.trial import Outcome, Result, Trial
 
 MakeTrial = Callable[..., Trial]
 MakeEntry = Callable[..., tuple[Trial, Result]]
+MakeSweep = Callable[..., Sweep]
+Tables = dict[str, Any]
 
 
 @pytest.fixture
@@ -47,5 +54,32 @@ def make_entry(make_trial: MakeTrial) -> MakeEntry:
             memory_bytes=3 * 2**20,
         )
         return made, Result.create(made, found)
+
+    return make
+
+
+@pytest.fixture
+def tables(toy: Path, bert: Backbone) -> Tables:
+    """A small sweep as its file would have it: one task, one method, two seeds, on the small BERT."""
+    data = {part: str(toy / f"classification-{part}.jsonl") for part in ("train", "validation")}
+    return {
+        "backbone": bert.name,
+        "device": "cpu",
+        "seeds": [0, 1],
+        "sizes": {"16": {}},
+        "common": {"epochs": 1, "batch_size": 8, "warmup": 0.0, "max_length": 32, "learning_rate": 0.05},
+        "tasks": {"toy": data},
+        "methods": {"lora": {}},
+    }
+
+
+@pytest.fixture
+def make_sweep(tmp_path: Path) -> MakeSweep:
+    """`make_sweep(tables, folder, workers) -> Sweep`, every trial checked."""
+
+    def make(tables: Tables, folder: str = "out", workers: int = 1) -> Sweep:
+        output = tmp_path / folder
+        trials = Grid(create_description(tables), tmp_path, output).trials()
+        return Sweep(trials, output, Places((None,) * workers))
 
     return make

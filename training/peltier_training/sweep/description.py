@@ -68,9 +68,11 @@ class Task(Layer):
 
 
 class Method(Layer):
-    """A preset with settings of its own; `preset` None is the method's name."""
+    """A preset with settings of its own; `preset` None is the method's name. `merge_report` measures routes through
+    AdaMix's experts beside the merged adapter: they are further metrics in the ledger, and a plot in the report."""
 
     preset: str | None = None
+    merge_report: bool = False
 
 
 class Description(Spec):
@@ -88,6 +90,12 @@ class Description(Spec):
     tasks: Annotated[dict[str, Task], Field(min_length=1)]
     methods: Annotated[dict[str, Method], Field(min_length=1)]
     sizes: Annotated[dict[str, Layer], Field(min_length=1, default_factory=lambda: {ALL: Layer()})]
+
+    @model_validator(mode="after")
+    def _check_reports(self) -> Self:
+        if self.dev_rows is not None and any(method.merge_report for method in self.methods.values()):
+            raise ValueError("a merge report compares routes on the rows that choose the epoch: leave out dev_rows")
+        return self
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:

@@ -38,7 +38,7 @@ class Stat:
 class Row:
     """One group of trials: its coordinates, a statistic a column where there are values, and how many trials failed.
 
-    `cells` has the training rows too, which are no column."""
+    `cells` has the training rows of each metric too, which are no column."""
 
     labels: tuple[str, ...]
     cells: Mapping[str, Stat]
@@ -62,6 +62,11 @@ class Table:
     def has_failures(self) -> bool:
         """Whether a trial of any row failed."""
         return any(row.failed for row in self.rows)
+
+
+def rows_of(column: str) -> str:
+    """The cell that has the training rows behind a column of metrics."""
+    return f"{column} {ROWS}"
 
 
 def coordinates(trial: Trial) -> dict[str, str]:
@@ -114,7 +119,9 @@ def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str
     for trial, result in done:
         values[_title(trial)].append(result.metrics[trial.run.metric])
     values[MEAN] = _means(done, len(titles))
-    values[ROWS] = [result.rows for _, result in done if result.rows is not None]
+    for trial, result in done:
+        for column in (_title(trial), MEAN):
+            values.setdefault(rows_of(column), []).append(result.rows or 0)
     values[PARAMETERS] = [trial.parameters for trial, _ in entries]
     values[EPOCH_SECONDS] = [result.seconds_per_epoch for _, result in done if result.seconds_per_epoch is not None]
     values[SECONDS] = [result.seconds for _, result in done if result.seconds is not None]

@@ -43,6 +43,7 @@ class Trial:
             "text": asdict(run.text),
             "device": run.device,
             "dtype": run.dtype,
+            "merge_report": run.merge_report,
             "size": self.size,
             "dev_rows": self.dev_rows,
             **self.evidence,

@@ -1,0 +1,141 @@
+"""`peltier sweep` as a user meets it, and as a crash leaves it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from peltier_client.cli import main
+
+Start = Callable[[], "subprocess.Popen[str]"]
+Tables = dict[str, Any]
+
+
+@pytest.fixture
+def arguments(tables: Tables, tmp_path: Path) -> list[str]:
+    """A sweep of six trials without a file."""
+    task = tables["tasks"]["toy"]
+    flags = {"task": "toy", **task, "backbone": tables["backbone"], "output": tmp_path / "out", "device": "cpu"}
+    words = [f"--{name}={value}" for name, value in flags.items()]
+    words += [f"--seed={seed}" for seed in (0, 1, 2)] + ["--preset=lora", "--set=rank=1", "--set=rank=2"]
+    return [
+        "sweep",
+        *words,
+        "--size=16",
+        "--epochs=1",
+        "--batch-size=4",
+        "--max-length=32",
+        "--learning-rate=0.05",
+        "--workers=1",
+    ]
+
+
+@pytest.fixture
+def start(arguments: list[str], tmp_path: Path) -> Iterator[Start]:
+    """Starts the command in a process group of its own, of which nothing stays."""
+    started: list[subprocess.Popen[str]] = []
+
+    def call() -> "subprocess.Popen[str]":
+        command = [str(Path(sys.executable).with_name("peltier")), *arguments, "--json"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(command, text=True, env=environment, start_new_session=True, **pipes))  # type: ignore[call-overload]
+        return started[-1]
+
+    yield call
+    for process in started:
+        for left in members(process.pid):
+            left.kill()
+        process.communicate()
+
+
+def members(group: int) -> list[psutil.Process]:
+    """The living processes of a group."""
+    found = []
+    for process in psutil.process_iter(["status"]):
+        try:
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """However busy the machine is, this is a matter of seconds."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def keys(folder: Path) -> list[str]:
+    """Of the whole lines of the ledger."""
+    path = folder / "results.jsonl"
+    return [json.loads(line)["key"] for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
+    """kill -9 in the middle loses the running trial alone, and leaves no process behind."""
+    first = start()
+    wait_for(lambda: len(keys(tmp_path / "out")) >= 2)
+    first.kill()
+    first.wait()
+    wait_for(lambda: not members(first.pid))
+    done = keys(tmp_path / "out")
+    assert 2 <= len(done) < 6
+    second = start()
+    output, progress = second.communicate()
+    assert second.returncode == 0, progress
+    assert f"6 trials, {len(done)} of them done, 1 at a time" in progress
+    assert keys(tmp_path / "out")[: len(done)] == done
+    assert len(set(keys(tmp_path / "out"))) == len(keys(tmp_path / "out")) == 6
+    rows = json.loads(output)["rows"]
+    assert [row["group"] for row in rows] == [{"method": "lora", "rank": "1"}, {"method": "lora", "rank": "2"}]
+    assert all(row["values"]["toy accuracy"]["count"] == 3 for row in rows)
+
+
+def test_ctrl_c_ends_with_a_table(start: Start, tmp_path: Path):
+    """The terminal sends it to every process of the group; what is done is in the table, and nobody complains."""
+    process = start()
+    wait_for(lambda: len(keys(tmp_path / "out")) >= 1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, progress = process.communicate()
+    assert process.returncode == 130
+    assert progress.splitlines()[-1] == "stopped; the same command goes on from here"
+    assert "Traceback" not in progress
+    assert (tmp_path / "out" / "table.md").is_file()
+    wait_for(lambda: not members(process.pid))
+
+
+ERRORS = {
+    "preset": (["--preset=nothing"], "preset 'nothing' is unknown"),
+    "setting": (["--set=colour=1"], "preset 'lora' has no setting 'colour'"),
+    "size": (["--size=many"], "size 'many' is neither a number of rows above 0 nor 'all'"),
+    "workers": (["--workers=0"], "workers is 0; it must be a number of at least 1"),
+    "file": (["nowhere.toml"], "sweep file nowhere.toml cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("more", "message"), ERRORS.values(), ids=ERRORS)
+def test_a_mistake_is_one_line(
+    more: list[str], message: str, arguments: list[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    """Status 1, a sentence, and no folder."""
+    monkeypatch.setattr("sys.argv", ["peltier", *arguments, *more])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,78 @@
+"""Sweep files, right and wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_training.errors import TrainingError
+from peltier_training.sweep.description import create_description, read_description
+
+TASK = {"train": "train.jsonl", "validation": "validation.jsonl"}
+
+
+def described(**tables: Any) -> dict[str, Any]:
+    """Tables with all that must be there."""
+    return {"tasks": {"toy": TASK}, "methods": {"lora": {}}} | tables
+
+
+def test_one_value_is_an_axis_of_one():
+    """Lists and single values mean the same."""
+    given = create_description(described(seeds=3, common={"epochs": 2, "settings": {"rank": [4, 8]}}))
+    assert (given.seeds, given.common.epochs, given.common.settings) == ((3,), (2,), {"rank": (4, 8)})
+
+
+def test_without_sizes_all_rows_are_trained_on():
+    """And the task's columns are those of `peltier train`."""
+    given = create_description(described())
+    assert list(given.sizes) == ["all"]
+    assert (given.tasks["toy"].text_columns, given.tasks["toy"].label_column) == (("text",), "label")
+
+
+CLAIMS = sorted((Path(__file__).parents[3] / "benchmarks" / "claims").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", CLAIMS, ids=lambda path: path.stem)
+def test_our_own_files_are_right(path: Path):
+    """The sweeps that check the papers' claims."""
+    create_description(read_description(path))
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "key": ({"colour": 1}, "colour is 1: extra inputs are not permitted"),
+    "no task": ({"tasks": {}}, "tasks is {}: dictionary should have at least 1 item"),
+    "no file": ({"tasks": {"toy": {"train": "x"}}}, "tasks.toy.validation: field required"),
+    "task type": ({"tasks": {"toy": TASK | {"task_type": "guess"}}}, "tasks.toy.task_type is 'guess'"),
+    "hyper-parameter": ({"methods": {"lora": {"speed": 1}}}, "methods.lora.speed is 1: extra inputs"),
+    "number": ({"common": {"epochs": "two"}}, "common.epochs.0 is 'two': input should be a valid integer"),
+    "empty axis": ({"common": {"epochs": []}}, "common.epochs is .*at least 1 item"),
+    "size": ({"sizes": {"some": {}}}, "size 'some' is neither a number of rows above 0 nor 'all'"),
+    "no rows": ({"sizes": {"0": {}}}, "size '0' is neither"),
+    "seed": ({"seeds": [-1]}, "seeds.0 is -1: input should be greater than or equal to 0"),
+    "merging": (
+        {"dev_rows": 5, "methods": {"mix": {"merge_report": True}}},
+        "a merge report compares routes on the rows",
+    ),
+    "text": ({"tasks": {"toy": TASK | {"text": {"tone": 1}}}}, "text has no option 'tone'; it has template"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
+def test_a_mistake_is_named(change: dict[str, Any], message: str):
+    """Key, value and rule."""
+    with pytest.raises(TrainingError, match=f"the sweep cannot be made: .*{message}"):
+        create_description(described(**change))
+
+
+def test_every_mistake_is_said_at_once():
+    """Nobody should mend a file one call at a time."""
+    with pytest.raises(TrainingError, match=r"seeds.0 is -1: .*; colour is 1: "):
+        create_description(described(colour=1, seeds=[-1]))
+
+
+def test_an_unreadable_file_is_refused(tmp_path: Path):
+    """One that is missing, and one that is not TOML."""
+    with pytest.raises(TrainingError, match=r"nowhere.toml cannot be read: No such file"):
+        read_description(tmp_path / "nowhere.toml")
+    (tmp_path / "bad.toml").write_text("seeds = ")
+    with pytest.raises(TrainingError, match=r"bad.toml is not TOML: Invalid value"):
+        read_description(tmp_path / "bad.toml")

@@ -1,0 +1,106 @@
+"""Which trials a description has, and which it cannot have."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_adapters.errors import AdapterError
+from peltier_training.errors import TrainingError
+from peltier_training.sweep.sweep import Sweep
+
+MakeSweep = Callable[..., Sweep]
+Tables = dict[str, Any]
+
+
+def changed(tables: Tables, **changes: Any) -> Tables:
+    """The tables with each of `changes` in its own: `common={"epochs": 2}` changes one key of common."""
+    return tables | {
+        name: {**tables.get(name, {}), **value} if isinstance(value, dict) else value for name, value in changes.items()
+    }
+
+
+def test_trials_are_every_point_of_the_grid(make_sweep: MakeSweep, tables: Tables):
+    """Seed after seed, so that a sweep that is stopped has some of everything."""
+    more = {"methods": {"mix": {"preset": "adamix", "settings": {"experts": [2, 3], "bottleneck": 8}}}}
+    trials = make_sweep(changed(tables, sizes={"32": {}}, **more)).trials
+    assert len(trials) == len({trial.key for trial in trials}) == 2 * 2 * (1 + 2)
+    assert [trial.seed for trial in trials] == [0] * 6 + [1] * 6
+    assert [(trial.method, trial.size, dict(trial.axes)) for trial in trials[:4]] == [
+        ("lora", 16, {}),
+        ("lora", 32, {}),
+        ("mix", 16, {"experts": "2"}),
+        ("mix", 16, {"experts": "3"}),
+    ]
+
+
+def test_later_layers_win(make_sweep: MakeSweep, tables: Tables):
+    """The method over the size, the size over the task, the task over all; what only one names stays."""
+    layers = {"common": {"epochs": 2, "dropout": 0.2}, "sizes": {"16": {"epochs": 4, "warmup": 0.0}}}
+    given = changed(tables, methods={"lora": {"epochs": 5}}, **layers)
+    given["tasks"] = {"toy": {**tables["tasks"]["toy"], "epochs": 3, "dropout": 0.3, "metric": "f1"}}
+    numbers = make_sweep(given).trials[0].run.hyperparameters
+    assert (numbers.epochs, numbers.dropout, numbers.warmup, numbers.metric) == (5, 0.3, 0.0, "f1")
+    assert numbers.learning_rate == 0.05
+
+
+def test_a_draw_knows_the_labels_that_it_may_miss(make_sweep: MakeSweep, tables: Tables):
+    """They are those of the whole training file."""
+    assert make_sweep(tables).trials[0].run.data.labels == ("negative", "positive")
+
+
+def test_changed_data_make_other_trials(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
+    """A file counts by what it holds, not by where it lies."""
+    source = Path(tables["tasks"]["toy"]["train"])
+    copy, longer = tmp_path / "copy.jsonl", tmp_path / "longer.jsonl"
+    copy.write_bytes(source.read_bytes())
+    longer.write_text(source.read_text() + json.dumps({"text": "good", "label": "positive"}))
+
+    def key(train: Path) -> str:
+        return make_sweep(changed(tables, tasks={"toy": {**tables["tasks"]["toy"], "train": str(train)}})).trials[0].key
+
+    assert key(source) == key(copy) != key(longer)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "preset": ({"methods": {"nothing": {}}}, "preset 'nothing' is unknown; it is one of houlsby"),
+    "setting": ({"methods": {"lora": {"settings": {"colour": 1}}}}, "preset 'lora' has no setting 'colour'"),
+    "value": ({"methods": {"lora": {"settings": {"rank": "much"}}}}, "setting 'rank' is 'much'"),
+    "shape": ({"methods": {"compacter": {"settings": {"n": 5}}}}, "preset 'compacter' does not fit"),
+    "family": ({"methods": {"prompt-r": {}}}, "preset 'prompt-r' is not defined on a bert backbone"),
+    "rate": ({"methods": {"lora": {"learning_rate": [1e-3, -1]}}}, "learning_rate is -1.0"),
+    "metric": ({"common": {"metric": "bleu"}}, "metric 'bleu' is not one of classification's"),
+    "length": ({"common": {"max_length": 97}}, "max_length is 97; this backbone takes 96 tokens"),
+    "no experts": ({"methods": {"lora": {"merge_report": True}}}, "a merge report compares AdaMix's experts"),
+    "size": ({"sizes": {"49": {}}}, "task 'toy' has 48 training rows, from which 49 to train on and 0"),
+    "dev rows": ({"dev_rows": 33}, "48 training rows, from which 16 to train on and 33 to choose the epoch"),
+    "file": ({"tasks": {"toy": {"train": "no.jsonl", "validation": "no.jsonl"}}}, "no.jsonl does not exist"),
+    "name": ({"tasks": {"Toy": {"train": "x", "validation": "x"}}}, "x is not a data file"),
+    "backbone": ({"backbone": "./nowhere"}, "backbone './nowhere' is not a directory"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
+def test_what_cannot_be_is_refused_before_it_starts(
+    make_sweep: MakeSweep, tables: Tables, change: dict[str, Any], message: str, tmp_path: Path
+):
+    """Whatever is wrong with the last trial, the first has not begun, and nothing is written."""
+    with pytest.raises(Exception, match=message) as caught:
+        make_sweep(changed(tables, **change))
+    assert getattr(caught.value, "is_user_error", False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_labels_in_the_validation_file_are_refused(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
+    """They would fail each trial at its end."""
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text(json.dumps({"text": "good", "label": "perfect"}))
+    with pytest.raises(TrainingError, match="label 'perfect' is not one of the task's 2 labels"):
+        make_sweep(changed(tables, tasks={"toy": {**tables["tasks"]["toy"], "validation": str(wrong)}}))
+
+
+def test_an_unwritable_folder_is_refused(tables: Tables, make_sweep: MakeSweep):
+    """The folder of a sweep is made, those above it are not."""
+    with pytest.raises((TrainingError, AdapterError), match="cannot be written: its folder does not exist"):
+        make_sweep(tables, "nowhere/out")

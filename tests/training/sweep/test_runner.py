@@ -1,0 +1,63 @@
+"""Processes that end in other ways than their own."""
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_training.errors import TrainingError
+from peltier_training.sweep.runner import Places, Runner
+from peltier_training.sweep.sweep import Sweep
+
+MakeSweep = Callable[..., Sweep]
+Tables = dict[str, Any]
+
+
+@pytest.fixture
+def endless(make_sweep: MakeSweep, tables: Tables) -> Sweep:
+    """Two trials that would take hours."""
+    tables["common"]["epochs"] = 1_000_000
+    return make_sweep(tables)
+
+
+def kill_the_first_process() -> None:
+    """As soon as there is one, from another thread."""
+
+    def watch() -> None:
+        while not (found := multiprocessing.active_children()):
+            time.sleep(0.02)
+        found[0].kill()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def test_a_killed_trial_is_a_failed_one(endless: Sweep, tmp_path: Path):
+    """As the kernel kills what takes too much memory; the reason names the signal."""
+    kill_the_first_process()
+    trial, outcome = next(Runner(Places((None,)), tmp_path / "trials").run(endless.trials[:1]))
+    assert trial == endless.trials[0]
+    assert outcome.failure is not None
+    assert "was killed by signal 9 before it had a result" in outcome.failure
+
+
+def test_a_device_is_what_a_worker_sees(monkeypatch: pytest.MonkeyPatch):
+    """One GPU a worker, several workers a GPU where more are asked for; those that the caller may use."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert Places.find("auto", None).devices == ("0", "1")
+    assert Places.find("cuda", 3).devices == ("0", "1", "0")
+    assert Places.find("cpu", 3).devices == (None, None, None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    assert Places.find("auto", None).devices == ("4", "7")
+
+
+def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
+    """Of the cores that this process may use."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    assert Places.find("auto", None).devices == (None,) * len(os.sched_getaffinity(0))
+    with pytest.raises(TrainingError, match="workers is 0; it must be a number of at least 1"):
+        Places.find("cpu", 0)

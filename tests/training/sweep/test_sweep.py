@@ -1,0 +1,84 @@
+"""Whole sweeps in real processes, on a small random backbone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peltier_adapters.artifact import load_artifact
+from peltier_backbone.load import Backbone
+from peltier_training.data import read_examples
+from peltier_training.evaluation import evaluate
+from peltier_training.sweep.sweep import Sweep
+
+MakeSweep = Callable[..., Sweep]
+Tables = dict[str, Any]
+TIMES = {"seconds", "seconds_per_epoch", "memory_bytes"}
+
+
+def lines(sweep: Sweep) -> dict[str, dict[str, Any]]:
+    """The results by key, without what differs from run to run."""
+    rows = [json.loads(line) for line in (sweep.folder / "results.jsonl").read_text().splitlines()]
+    return {row["key"]: {name: value for name, value in row.items() if name not in TIMES} for row in rows}
+
+
+def test_two_workers_find_what_one_finds(make_sweep: MakeSweep, tables: Tables):
+    """Numbers depend on the seed and on nothing else; who comes first does not matter."""
+    tables["methods"] = {"mix": {"preset": "adamix", "merge_report": True, "settings": {"bottleneck": 4}}}
+    one, two = make_sweep(tables, "one"), make_sweep(tables, "two", workers=2)
+    first, second = one.run(print), two.run(print)
+    assert lines(one) == lines(two)
+    assert first.rows[0].cells["toy accuracy"] == second.rows[0].cells["toy accuracy"]
+    assert first.rows[0].cells["toy accuracy"].count == 2
+    routes = {"accuracy random routing", "accuracy fixed routing", "accuracy ensemble"}
+    assert all(routes <= row["metrics"].keys() for row in lines(one).values())
+
+
+def test_a_failing_trial_stops_nobody(make_sweep: MakeSweep, tables: Tables):
+    """Its reason is in the ledger; it is run again only where that is asked for."""
+    tables["methods"] = {"wild": {"preset": "lora", "learning_rate": 1e30}, "lora": {}}
+    tables["seeds"] = [0]
+    sweep, told = make_sweep(tables), list[str]()
+    table = sweep.run(told.append)
+    assert [row.failed for row in table.rows] == [1, 0]
+    assert "training diverged at learning rate 1e+30; try a lower one" in told[1] + told[2]
+    reasons = [row["failure"] for row in lines(sweep).values()]
+    assert sorted(map(str, reasons)) == ["None", "training diverged at learning rate 1e+30; try a lower one"]
+    told.clear()
+    sweep.run(told.append)
+    assert told == ["2 trials, 2 of them done, 1 at a time"]
+    sweep.run(told.append, retry=True)
+    assert told[1:2] == ["2 trials, 1 of them done, 1 at a time"]
+
+
+def test_a_larger_sweep_runs_only_what_is_new(make_sweep: MakeSweep, tables: Tables):
+    """In the same folder; what is left out of a smaller one stays in the ledger and out of the table."""
+    tables["seeds"] = [0]
+    make_sweep(tables).run(print)
+    told: list[str] = []
+    table = make_sweep(tables | {"seeds": [0, 1]}).run(told.append)
+    assert told[0] == "2 trials, 1 of them done, 1 at a time"
+    assert table.rows[0].cells["toy accuracy"].count == 2
+    assert make_sweep(tables).run(print).rows[0].cells["toy accuracy"].count == 1
+
+
+def test_what_a_sweep_leaves(make_sweep: MakeSweep, tables: Tables, bert: Backbone):
+    """The ledger, table and plots; of each trial artifact, report and log, and no checkpoint. With `dev_rows` the
+    metrics are the artifact's on the validation file, which chose nothing."""
+    tables |= {"seeds": [0], "dev_rows": 12, "methods": {"lora": {}, "bitfit": {}}}
+    sweep = make_sweep(tables)
+    sweep.run(print)
+    assert sorted(path.name for path in sweep.folder.iterdir()) == [
+        "parameters.svg", "results.jsonl", "table.csv", "table.md", "trials",
+    ]  # fmt: skip
+    trial = sweep.trials[0]
+    folder = sweep.folder / "trials" / trial.key
+    assert {"log.txt", "toy.safetensors", "toy.report.json"} <= {path.name for path in folder.iterdir()}
+    assert not any(path.is_dir() for path in folder.iterdir())
+    artifact = load_artifact(folder / "toy.safetensors", bert)
+    data = artifact.manifest.training.data
+    assert (data["train_rows"], data["validation_rows"]) == (16, 12)
+    found = evaluate(bert, artifact, read_examples(Path(tables["tasks"]["toy"]["validation"]), ["text"], "label"))
+    line = lines(sweep)[trial.key]
+    assert (line["metrics"], line["rows"]) == (pytest.approx(found), 16)

@@ -1,0 +1,113 @@
+"""A sweep's plots: each metric against the number of training rows, and against the parameters."""
+
+import io
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from operator import itemgetter
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
+from peltier_training.sweep.table import MEAN, PARAMETERS, ROWS, Entry, Row, create_table, default_grouping, rows_of
+
+# Okabe and Ito's colours, which the colour-blind tell apart; no two of the first 35 methods share marker and colour.
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v")
+_COLUMNS = 3
+_STYLE = {
+    "svg.hashsalt": "peltier",  # the same figure is the same bytes
+    "font.size": 9,
+    "text.parse_math": False,
+    "axes.edgecolor": "#bbbbbb",
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.formatter.useoffset": False,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "errorbar.capsize": 2,
+}
+_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
+_AXES = {ROWS: "training rows", PARAMETERS: "parameters"}
+_WIDE = 30  # times the least: powers of ten are marks enough
+Lines = Mapping[str, Sequence[Row]]
+
+
+def size_svg(entries: Sequence[Entry]) -> str | None:
+    """Mean and standard deviation of each metric by training rows; None where there are fewer than two sizes."""
+    done = [entry for entry in entries if entry[1].failure is None]
+    if len({trial.size for trial, _ in done}) < 2:
+        return None
+    return _draw(done, ROWS)
+
+
+def parameters_svg(entries: Sequence[Entry]) -> str | None:
+    """Each metric by parameters, at the largest size; None where there are fewer than two numbers of parameters."""
+    done = [entry for entry in entries if entry[1].failure is None]
+    largest = max((trial.size or float("inf") for trial, _ in done), default=0.0)
+    done = [entry for entry in done if (entry[0].size or float("inf")) == largest]
+    if len({trial.parameters for trial, _ in done}) < 2:
+        return None
+    return _draw(done, PARAMETERS)
+
+
+def _draw(entries: Sequence[Entry], x: str) -> str:
+    lines, columns = _lines(entries)
+    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+        num_rows = -(-len(columns) // _COLUMNS)
+        width = min(len(columns), _COLUMNS)
+        figure = Figure(figsize=(3.1 * width + 1.8, 2.5 * num_rows), layout="constrained", facecolor="white")
+        FigureCanvasSVG(figure)
+        plots = list(figure.subplots(num_rows, width, squeeze=False).flat)
+        for plot, column in zip(plots, columns, strict=False):
+            _plot(plot, lines, column, x)
+        for plot in plots[len(columns) :]:
+            plot.set_axis_off()
+        handles, labels = plots[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right upper", frameon=False)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
+    return buffer.getvalue()
+
+
+def _lines(entries: Sequence[Entry]) -> tuple[Lines, Sequence[str]]:
+    """The rows of each method, one a size, and the columns that are metrics."""
+    names = [name for name in default_grouping(trial for trial, _ in entries) if name != "size"]
+    table = create_table(entries, [*names, "size"])
+    lines: dict[str, list[Row]] = {}
+    for row in table.rows:
+        pairs = zip(names[1:], row.labels[1:-1], strict=True)
+        axes = [f"{name} {value}" for name, value in pairs if value]
+        lines.setdefault(", ".join([row.labels[0], *axes]), []).append(row)
+    return lines, [name for name in table.columns if name in (*table.tasks, MEAN)]
+
+
+def _plot(plot: Axes, lines: Lines, column: str, x: str) -> None:
+    """All methods on one metric; each keeps its colour and marker from plot to plot."""
+    places: set[float] = set()
+    cell = rows_of(column) if x == ROWS else x
+    for (label, rows), colour, marker in zip(lines.items(), cycle(_COLOURS), cycle(_MARKERS), strict=False):
+        points = sorted(
+            ((row.cells[cell].mean, row.cells[column]) for row in rows if column in row.cells), key=itemgetter(0)
+        )
+        at, means = [place for place, _ in points], [stat.mean for _, stat in points]
+        errors = [stat.sd or 0.0 for _, stat in points]
+        plot.errorbar(at, means, errors, label=label, color=colour, marker=marker, elinewidth=0.7)
+        places |= set(at)
+    plot.set_xscale("log")
+    plot.xaxis.set_minor_locator(NullLocator())
+    if x == ROWS:  # the sizes themselves say more than powers of ten
+        plot.set_xticks(sorted(places), [f"{place:,.0f}" for place in sorted(places)])
+    else:
+        wide = max(places, default=1) > _WIDE * min(places, default=1)
+        plot.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
+        plot.xaxis.set_major_formatter(EngFormatter(sep=""))
+    plot.set_xlabel(_AXES[x])
+    plot.set_title(column)

@@ -1,0 +1,109 @@
+"""Trials side by side, each in a process forked from one that has torch loaded already."""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import torch
+
+from peltier_training.errors import TrainingError
+from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.sweep.worker import work
+
+_GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where trials run at the same time: for each worker the CUDA device it sees, or None."""
+
+    devices: tuple[str | None, ...]
+
+    @classmethod
+    def find(cls, device: str, workers: int | None) -> "Places":
+        """`workers` of them; by default one a GPU, or one a core where there are none or the CPU is asked for."""
+        if workers is not None and workers < 1:
+            raise TrainingError(f"workers is {workers}; it must be a number of at least 1")
+        gpus = [] if device == "cpu" else _gpus()
+        if not gpus:
+            return cls((None,) * (workers or len(os.sched_getaffinity(0))))
+        return cls(tuple(gpus[number % len(gpus)] for number in range(workers or len(gpus))))
+
+
+def _gpus() -> list[str]:
+    """As CUDA_VISIBLE_DEVICES names them."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    count = torch.cuda.device_count()
+    return named.split(",")[:count] if named else [str(number) for number in range(count)]
+
+
+@dataclass(frozen=True)
+class _Job:
+    trial: Trial
+    device: str | None
+    process: ForkServerProcess
+    channel: Connection
+
+    def outcome(self) -> Outcome:
+        """Of a process that has ended."""
+        self.process.join()
+        try:
+            found = self.channel.recv() if self.channel.poll() else None
+        except EOFError:
+            found = None
+        self.channel.close()
+        if isinstance(found, Outcome):
+            return found
+        code = self.process.exitcode or 0
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        return Outcome(failure=f"its process {how} before it had a result; memory may have run out")
+
+
+class Runner:
+    """Runs trials at all `places` at once; what they leave is in `folder`/KEY."""
+
+    def __init__(self, places: Places, folder: Path) -> None:
+        self._places, self._folder = places, folder
+        self._context = get_context("forkserver")
+        # Importing torch takes longer than many a trial; a forked process has it.
+        self._context.set_forkserver_preload(["__main__", "peltier_training.sweep.worker"])
+
+    def run(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
+        """Each trial as it ends. Whoever stops asking ends those that are running."""
+        waiting, free = deque(trials), deque(self._places.devices)
+        running: dict[int, _Job] = {}
+        try:
+            while waiting or running:
+                while waiting and free:
+                    job = self._start(waiting.popleft(), free.popleft())
+                    running[job.process.sentinel] = job
+                for sentinel in wait(list(running)):
+                    assert isinstance(sentinel, int), "only processes are waited for"
+                    job = running.pop(sentinel)
+                    free.append(job.device)
+                    yield job.trial, job.outcome()
+        finally:
+            _end(list(running.values()))
+
+    def _start(self, trial: Trial, device: str | None) -> _Job:
+        receiver, sender = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=work, args=(trial, self._folder / trial.key, device, sender))
+        process.start()
+        sender.close()
+        return _Job(trial, device, process, receiver)
+
+
+def _end(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        job.process.terminate()
+    for job in jobs:
+        job.process.join(_GRACE_SECONDS)
+        if job.process.is_alive():
+            job.process.kill()
+            job.process.join()
+        job.channel.close()

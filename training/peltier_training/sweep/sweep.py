@@ -1,0 +1,73 @@
+"""A whole sweep: what is not done yet is run, and the folder says what came of it.
+
+The folder holds `results.jsonl`, `table.md`, `table.csv`, the plots `sizes.svg` and `parameters.svg`, and in
+`trials/KEY` each trial's artifact, report and log.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from peltier_training.report.files import write_file
+from peltier_training.sweep import plots, rendering
+from peltier_training.sweep.ledger import Ledger
+from peltier_training.sweep.runner import Places, Runner
+from peltier_training.sweep.table import Table, create_table, default_grouping
+from peltier_training.sweep.trial import Result, Trial
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Trials to run at `places`, their results to keep in `folder`; `by` groups the table, None by what varies."""
+
+    trials: Sequence[Trial]
+    folder: Path
+    places: Places
+    by: Sequence[str] | None = None
+
+    def run(self, tell: Tell, *, retry: bool = False) -> Table:
+        """Run every trial that has no result yet, and with `retry` those that failed; `tell` hears of each.
+
+        However it ends, the results so far are in the folder's table and plots.
+        """
+        self.folder.mkdir(exist_ok=True)
+        with Ledger.open(self.folder / "results.jsonl") as ledger:
+            waiting = self._waiting(ledger, retry=retry)
+            total = len({trial.key for trial in self.trials})
+            tell(f"{total} trials, {total - len(waiting)} of them done, {len(self.places.devices)} at a time")
+            try:
+                self._run(ledger, waiting, total, tell)
+            finally:
+                table = self._report(ledger)
+            return table
+
+    def _waiting(self, ledger: Ledger, *, retry: bool) -> list[Trial]:
+        def is_done(trial: Trial) -> bool:
+            result = ledger.results.get(trial.key)
+            return result is not None and not (retry and result.failure is not None)
+
+        return list({trial.key: trial for trial in self.trials if not is_done(trial)}.values())
+
+    def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell) -> None:
+        done = total - len(waiting)
+        for trial, outcome in Runner(self.places, self.folder / "trials").run(waiting):
+            ledger.append(Result.create(trial, outcome))
+            done += 1
+            metric = trial.run.metric
+            found = outcome.failure or f"{metric} {outcome.metrics[metric]:.4f} in {outcome.seconds:.1f} s"
+            tell(f"[{done}/{total}] {trial.name}: {found}")
+
+    def _report(self, ledger: Ledger) -> Table:
+        entries = [(trial, ledger.results[trial.key]) for trial in self.trials if trial.key in ledger.results]
+        table = create_table(entries, self.by if self.by is not None else default_grouping(self.trials))
+        drawn = {"sizes.svg": plots.size_svg(entries), "parameters.svg": plots.parameters_svg(entries)}
+        for name, text in {
+            "table.md": rendering.to_markdown(table),
+            "table.csv": rendering.to_csv(table),
+            **drawn,
+        }.items():
+            if text is not None:
+                write_file(self.folder / name, text.encode())
+        return table

@@ -1,0 +1,128 @@
+"""One trial in a process of its own, so that its memory is its own and its end is nobody else's."""
+
+import os
+import shutil
+import signal
+import threading
+import time
+import traceback
+from dataclasses import replace
+from multiprocessing import parent_process
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+from peltier_adapters.artifact import load_artifact
+from peltier_backbone.load import load_backbone
+
+from peltier_training.data import Example, read_examples
+from peltier_training.evaluation import evaluate
+from peltier_training.report.cost import Cost
+from peltier_training.report.files import report_paths
+from peltier_training.report.report import Report
+from peltier_training.run import Data, Run
+from peltier_training.sweep.sample import draw, write_examples
+from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.train import train
+
+LOG = "log.txt"
+
+
+def work(trial: Trial, directory: Path, device: str | None, channel: Connection) -> None:
+    """Run `trial` in `directory` on the CUDA `device` of that name, and send its outcome; the process is this trial's.
+
+    Ctrl-C is the parent's to answer, and no trial outlives its parent.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    if device is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    _write_output_to(directory / LOG)
+    torch.set_num_threads(1)  # sums of floats depend on their number, and one trial a core is the fastest
+    try:
+        outcome = run_trial(trial, directory)
+    except Exception as error:
+        traceback.print_exc()
+        outcome = Outcome(failure=_sentence(error))
+    channel.send(outcome)
+
+
+def run_trial(trial: Trial, directory: Path) -> Outcome:
+    """Draw the rows, train and measure. The artifact and its report stay in `directory`, checkpoints do not."""
+    start = time.perf_counter()
+    scratch = directory / "run"
+    scratch.mkdir()
+    try:
+        data, num_rows = _draw(trial, scratch)
+        run = replace(trial.run, data=data, output=directory / f"{trial.run.task}.safetensors", directory=scratch)
+        test = _read(trial.run, trial.run.data.validation) if trial.dev_rows else None
+        metrics, cost = _adapt(run, test)
+    finally:
+        shutil.rmtree(scratch)
+    return Outcome(
+        metrics=metrics,
+        rows=num_rows,
+        seconds=time.perf_counter() - start,
+        seconds_per_epoch=cost.seconds_per_epoch,
+        memory_bytes=cost.memory_bytes,
+        device_memory_bytes=cost.device_memory_bytes,
+    )
+
+
+def _adapt(run: Run, test: list[Example] | None) -> tuple[dict[str, float], Cost]:
+    manifest = train(run)
+    report = Report.model_validate_json(report_paths(run.output)[0].read_bytes())
+    if test is None:
+        return {**manifest.training.metrics, **_routes(report)}, report.cost
+    backbone = load_backbone(run.backbone, device=run.device)
+    return evaluate(backbone, load_artifact(run.output, backbone), test), report.cost
+
+
+def _routes(report: Report) -> dict[str, float]:
+    """What a merge report found beside the merged adapter, as in "accuracy random routing"."""
+    ways = report.merging.ways if report.merging else ()
+    return {
+        f"{metric} {way.name}": spread.mean
+        for way in ways
+        if way.name != "merged"
+        for metric, spread in way.metrics.items()
+    }
+
+
+def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
+    """The files of the drawn rows, and how many there are to train on."""
+    data = trial.run.data
+    train, dev = draw(_read(trial.run, data.train), trial.size, trial.dev_rows, trial.seed)
+    drawn = replace(data, train=directory / "train.jsonl")
+    write_examples(drawn.train, train, data.text_columns, data.label_column)
+    if dev:
+        drawn = replace(drawn, validation=directory / "dev.jsonl")
+        write_examples(drawn.validation, dev, data.text_columns, data.label_column)
+    return drawn, len(train)
+
+
+def _read(run: Run, path: Path) -> list[Example]:
+    return read_examples(path, run.data.text_columns, run.data.label_column)
+
+
+def _write_output_to(path: Path) -> None:
+    """What this process and its libraries say, a progress bar included."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    os.close(file)
+
+
+def _die_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "a worker is started by a sweep"
+    parent.join()
+    os._exit(1)
+
+
+def _sentence(error: Exception) -> str:
+    """The sentence of a user's error; of any other its name, for it is a mistake whose traceback the log has."""
+    text = " ".join(str(error).split())
+    return text if getattr(error, "is_user_error", False) else f"{type(error).__name__}: {text} (see its {LOG})"
