@@ -1,5 +1,6 @@
 """Training without an adapter, to compare adapters with: full fine-tuning and intrinsic SAID."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,9 +11,10 @@ from peltier_backbone.config import load_config
 from peltier_backbone.load import load_backbone
 
 from peltier_training.baseline_trainer import BaselineTrainer
-from peltier_training.data import read_examples, thin_out
+from peltier_training.data import Example, read_examples, thin_out
 from peltier_training.errors import TrainingError
 from peltier_training.labels import find_labels
+from peltier_training.report.cost import Cost, Meter
 from peltier_training.run import Run
 from peltier_training.task import create_task
 from peltier_training.tuning import HeadTuning, TextTuning, Tuning
@@ -20,15 +22,19 @@ from peltier_training.tuning import HeadTuning, TextTuning, Tuning
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a baseline leaves: its metrics on all validation examples, and why there is no artifact."""
+    """What a baseline leaves: its metrics on all validation examples, why there is no artifact, what it took, and a way
+    to measure it on other examples while it is in memory."""
 
     metrics: dict[str, float]
     reason: str
+    cost: Cost
+    measure: Callable[[Sequence[Example]], dict[str, float]]
 
 
 def train_baseline(run: Run) -> Tuned:
     """Train, keep the best epoch by the validation metric, and measure it. Writes no weights."""
     run.check()
+    meter = Meter()
     if run.resume:
         raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
     config = load_config(find_checkpoint(run.backbone))
@@ -48,5 +54,8 @@ def train_baseline(run: Run) -> Tuned:
         data_collator=tuning.collate,
         train_dataset=tuning.rows(examples),
     )
-    trainer.fit()
-    return Tuned(tuning.measure(validation), BASELINES[run.preset].reason(config))
+    course = trainer.fit()
+    meter.mark_trained()
+    metrics = tuning.measure(validation)
+    cost = meter.read(course, backbone.device, run.dtype)
+    return Tuned(metrics, BASELINES[run.preset].reason(config), cost, tuning.measure)

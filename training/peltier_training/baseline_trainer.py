@@ -1,6 +1,7 @@
 """The Hugging Face Trainer over a tuned backbone. Nothing is written: the best epoch is kept in memory."""
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
@@ -14,6 +15,7 @@ from peltier_training import metrics
 from peltier_training.dataset import TextRows
 from peltier_training.objective import Objective
 from peltier_training.run import Run
+from peltier_training.trainer import Course, read_course
 
 Judge = Callable[[], dict[str, float]]
 
@@ -41,7 +43,9 @@ class BaselineTrainer(Trainer):
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         self._tuned.eval()
+        start = time.perf_counter()
         found = {f"eval_{name}": value for name, value in self._judge().items()}
+        found["eval_runtime"] = round(time.perf_counter() - start, 4)
         sign = -1.0 if self._run.metric in metrics.LOWER_IS_BETTER else 1.0
         score = sign * found[f"eval_{self._run.metric}"]
         if self._best is None or score > self._best[0]:
@@ -51,7 +55,7 @@ class BaselineTrainer(Trainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
         return found
 
-    def fit(self) -> None:
+    def fit(self) -> Course:
         """Train, and leave the best epoch in the model."""
         with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
             self.train()
@@ -61,6 +65,7 @@ class BaselineTrainer(Trainer):
                 if name in self._best[1]:
                     parameter.copy_(self._best[1][name])
         self._tuned.eval()
+        return read_course(self)
 
 
 def _arguments(run: Run) -> TrainingArguments:

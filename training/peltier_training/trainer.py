@@ -153,10 +153,11 @@ def _train(trainer: Trainer, checkpoint: str | None) -> Course:
         except TrainingError:
             _close_bars(trainer)
             raise
-    return _course(trainer, checkpoint)
+    return read_course(trainer, checkpoint)
 
 
-def _course(trainer: Trainer, checkpoint: str | None) -> Course:
+def read_course(trainer: Trainer, checkpoint: str | None = None) -> Course:
+    """How a training went that has ended; `checkpoint` is what it resumed from."""
     state = trainer.state
     first = int(Path(checkpoint).name.removeprefix("checkpoint-")) if checkpoint else 0
     own = [entry for entry in state.log_history if entry["step"] > first]

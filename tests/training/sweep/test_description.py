@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_adapters.baselines import find_method
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description, read_description
 
@@ -33,8 +34,9 @@ CLAIMS = sorted((Path(__file__).parents[3] / "benchmarks" / "claims").glob("*.to
 
 @pytest.mark.parametrize("path", CLAIMS, ids=lambda path: path.stem)
 def test_our_own_files_are_right(path: Path):
-    """The sweeps that check the papers' claims."""
-    create_description(read_description(path))
+    """The sweeps that check the papers' claims, each with its presets by their names."""
+    for name, method in create_description(read_description(path)).methods.items():
+        find_method(method.preset or name)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

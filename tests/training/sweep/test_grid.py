@@ -45,6 +45,12 @@ def test_later_layers_win(make_sweep: MakeSweep, tables: Tables):
     assert numbers.learning_rate == 0.05
 
 
+def test_baselines_are_trials_too(make_sweep: MakeSweep, tables: Tables, bert: Any):
+    """Full fine-tuning trains all of the backbone."""
+    full = make_sweep(changed(tables, methods={"full": {}})).trials[1]
+    assert full.parameters == bert.config.num_parameters
+
+
 def test_a_draw_knows_the_labels_that_it_may_miss(make_sweep: MakeSweep, tables: Tables):
     """They are those of the whole training file."""
     assert make_sweep(tables).trials[0].run.data.labels == ("negative", "positive")

@@ -1,6 +1,7 @@
 """Whole sweeps in real processes, on a small random backbone."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,11 @@ def test_what_a_sweep_leaves(make_sweep: MakeSweep, tables: Tables, bert: Backbo
     found = evaluate(bert, artifact, read_examples(Path(tables["tasks"]["toy"]["validation"]), ["text"], "label"))
     line = lines(sweep)[trial.key]
     assert (line["metrics"], line["rows"]) == (pytest.approx(found), 16)
+
+
+def test_a_baseline_is_measured_as_an_adapter_is(make_sweep: MakeSweep, tables: Tables):
+    """Full fine-tuning has metrics, a time per epoch and a peak of memory, on held-out rows too."""
+    tables |= {"seeds": [0], "dev_rows": 12, "methods": {"full": {}}}
+    row = make_sweep(tables).run(print).rows[0]
+    assert row.failed == 0
+    assert all(math.isfinite(row.cells[name].mean) for name in ("toy accuracy", "s/epoch", "memory MiB"))

@@ -7,8 +7,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from peltier_adapters.baselines import Baseline, find_method
 from peltier_adapters.composition import Setting
-from peltier_adapters.presets import find_preset
 from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import BackboneConfig, load_config
@@ -99,10 +99,12 @@ class Grid:
         return Trial(run, method, size, dev_rows, axes, evidence, parameters)
 
     def _count(self, run: Run, source: _Source) -> tuple[dict[str, Setting], int]:
-        """All settings of the run's preset, and the parameters it adds."""
-        preset = find_preset(run.preset)
-        settings = preset.settings(run.overrides, self._config)
-        parts = preset.compose(settings, self._config, outputs=max(len(source.labels.names), 1))
+        """All settings of the run's method, and the parameters it trains."""
+        method = find_method(run.preset)
+        settings = method.settings(run.overrides, self._config)
+        if isinstance(method, Baseline):
+            return settings, method.count_parameters(settings, self._config)
+        parts = method.compose(settings, self._config, outputs=max(len(source.labels.names), 1))
         return settings, count_parameters(parts, self._config)
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import torch
 from peltier_adapters.artifact import load_artifact
+from peltier_adapters.baselines import BASELINES
 from peltier_backbone.load import load_backbone
 
+from peltier_training.baseline import train_baseline
 from peltier_training.data import Example, read_examples
 from peltier_training.evaluation import evaluate
 from peltier_training.report.cost import Cost
@@ -58,7 +60,7 @@ def run_trial(trial: Trial, directory: Path) -> Outcome:
         data, num_rows = _draw(trial, scratch)
         run = replace(trial.run, data=data, output=directory / f"{trial.run.task}.safetensors", directory=scratch)
         test = _read(trial.run, trial.run.data.validation) if trial.dev_rows else None
-        metrics, cost = _adapt(run, test)
+        metrics, cost = (_tune if run.preset in BASELINES else _adapt)(run, test)
     finally:
         shutil.rmtree(scratch)
     return Outcome(
@@ -89,6 +91,11 @@ def _routes(report: Report) -> dict[str, float]:
         if way.name != "merged"
         for metric, spread in way.metrics.items()
     }
+
+
+def _tune(run: Run, test: list[Example] | None) -> tuple[dict[str, float], Cost]:
+    tuned = train_baseline(run)
+    return tuned.metrics if test is None else tuned.measure(test), tuned.cost
 
 
 def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
