@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from peltier_adapters.baselines import BASELINES, Baseline, find_method
-from peltier_adapters.composition import parse_overrides
+from peltier_adapters.composition import Settings, parse_overrides
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.manifest import Manifest, read_file_header
 from peltier_adapters.preset import Preset
@@ -44,7 +44,9 @@ def presets(
     table = Table("preset", "parameters", "%", "source", title=f"{backbone}: {total:,} parameters")
     for row in rows:
         source = find_method(str(row["preset"])).source
-        table.add_row(str(row["preset"]), f"{row['parameters']:,}", f"{row['percent']:.3f}", source)
+        count, percent = row["parameters"], row["percent"]
+        shown = ("-", "-") if count is None else (f"{count:,}", f"{percent:.3f}")
+        table.add_row(str(row["preset"]), *shown, source if count is not None else row["reason"])
     Console().print(table)
 
 
@@ -58,14 +60,21 @@ def _check_names(overrides: Mapping[str, str], methods: Sequence[Preset | Baseli
 
 
 def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Any]:
+    """One line of the list; a method that does not fit has the reason in place of its counts."""
     known = method.settings({}, config)
     settings = method.settings({name: text for name, text in overrides.items() if name in known}, config)
+    row: dict[str, Any] = {"preset": method.name, "servable": isinstance(method, Preset)}
+    try:
+        count = _count(method, settings, config)
+    except AdapterError as error:
+        return row | {"parameters": None, "percent": None, "servable": False, "reason": str(error)}
+    return row | {"parameters": count, "percent": round(100 * count / config.num_parameters, 4)}
+
+
+def _count(method: Preset | Baseline, settings: Settings, config: BackboneConfig) -> int:
     if isinstance(method, Preset):
-        count, servable = count_parameters(method.compose(settings, config, outputs=2), config), True
-    else:
-        count, servable = method.count_parameters(settings, config), False
-    percent = round(100 * count / config.num_parameters, 4)
-    return {"preset": method.name, "parameters": count, "percent": percent, "servable": servable}
+        return count_parameters(method.compose(settings, config, outputs=2), config)
+    return method.count_parameters(settings, config)
 
 
 def inspect(

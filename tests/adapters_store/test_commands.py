@@ -10,6 +10,7 @@ import pytest
 from peltier_client.cli import main
 
 Presets = Callable[..., str]
+T5_MINI = Path(__file__).parents[2] / "examples/backbones/t5-mini"
 
 
 @pytest.fixture
@@ -73,3 +74,12 @@ def test_the_table_names_every_method(presets: Presets):
         assert f" {name} " in table
     assert "prompt-r" not in table
     assert "not served" in table
+
+
+def test_a_method_that_does_not_fit_says_why(presets: Presets):
+    """AdapterDrop leaves nothing of a T5 of three blocks; the others are listed all the same."""
+    found = {row["preset"]: row for row in json.loads(presets("--backbone", T5_MINI, "--json"))["presets"]}
+    dropped = found["adapterdrop"]
+    assert (dropped["parameters"], dropped["servable"]) == (None, False)
+    assert "skip = 5 leaves no block of 3 with an adapter" in dropped["reason"]
+    assert found["compacter"]["parameters"] == 13_920
