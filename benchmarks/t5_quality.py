@@ -35,32 +35,56 @@ from peltier_training.text_options import TextOptions
 from peltier_training.train import train
 
 METHODS = ("bare", "full", "compacter", "unipelt-apl", "adamix")
-_RATES = {"full": 1e-3, "compacter": 3e-3, "unipelt-apl": 2e-3, "adamix": 2e-3}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a method trains: its highest learning rate, and its preset's settings."""
+
+    learning_rate: float
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+RECIPES = {
+    "bare": Recipe(0.0),
+    "full": Recipe(1e-3),
+    "compacter": Recipe(1e-2, {"bottleneck": "64", "rank": "8"}),
+    "unipelt-apl": Recipe(3e-3, {"bottleneck": "128", "rank": "16", "norms": "true"}),
+    "adamix": Recipe(7e-3, {"bottleneck": "192", "norms": "true"}),
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """Where a data set is, how it is read, and for how long each method trains on it."""
+    """Where a data set is, how it is read, for how many epochs the methods train on it, the batches of adapters (full
+    fine-tuning: 32), and how many inputs' rows are used (None: all)."""
 
     folder: str
     columns: tuple[str, ...]
     epochs: Mapping[str, int]
+    batch_size: int = 16
+    train_rows: int | None = None
     label_column: str = "label"
     type: TaskType = "classification"
     text: TextOptions = field(default_factory=TextOptions)
-    learning_rates: Mapping[str, float] = field(default_factory=dict)
-    settings: Mapping[str, dict[str, str]] = field(default_factory=dict)
     eval_rows: int | None = None
 
 
+def _epochs(full: int, unipelt: int, others: int) -> dict[str, int]:
+    """Epochs of each method: UniPELT's steps cost most, full fine-tuning is best soonest."""
+    return {"bare": 0, "full": full, "unipelt-apl": unipelt, "compacter": others, "adamix": others}
+
+
 TASKS = {
-    "sst2": Task("sst2", ("sentence",), dict.fromkeys(METHODS, 3), text=TextOptions(template="sst2")),
-    "trec": Task("trec", ("text",), dict.fromkeys(METHODS, 8)),
-    "banking77": Task("banking77", ("text",), dict.fromkeys(METHODS, 8)),
+    "sst2": Task("sst2", ("sentence",), _epochs(3, 5, 5), train_rows=10_000, text=TextOptions(template="sst2")),
+    "trec": Task("trec", ("text",), _epochs(5, 10, 10)),
+    "banking77": Task("banking77", ("text",), _epochs(6, 8, 10)),
     "e2e": Task(
         "e2e_nlg",
         ("meaning_representation",),
-        dict.fromkeys(METHODS, 2),
+        _epochs(2, 2, 2),
+        batch_size=32,
+        train_rows=1000,
         label_column="human_reference",
         type="text2text",
         text=TextOptions(max_new_tokens=96),
@@ -71,15 +95,21 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One run of one method, with what the command line has changed."""
+    """One run of one method."""
 
     name: str
     method: str
     backbone: str
-    epochs: int
-    learning_rate: float
     device: str
     dtype: str
+
+    @property
+    def epochs(self) -> int:
+        return self.task.epochs[self.method]
+
+    @property
+    def recipe(self) -> Recipe:
+        return RECIPES[self.method]
 
     @property
     def task(self) -> Task:
@@ -97,10 +127,13 @@ class Setting:
             output=directory / "adapter.safetensors",
             directory=directory / "run",
             hyperparameters=Hyperparameters(
-                epochs=self.epochs, learning_rate=self.learning_rate, eval_rows=self.task.eval_rows
+                epochs=self.epochs,
+                learning_rate=self.recipe.learning_rate,
+                batch_size=self.task.batch_size,
+                eval_rows=self.task.eval_rows,
             ),
             text=replace(self.task.text, task_prefix=False),
-            overrides=self.task.settings.get(self.method, {}),
+            overrides=self.recipe.settings,
             device=self.device,
             dtype=self.dtype,
         )
@@ -123,7 +156,7 @@ def run_without(setting: Setting, data: Data, directory: Path) -> tuple[dict[str
     if setting.method == "bare":
         return judge(backbone, task, None, validation) | majority(setting.task, examples, validation), 0
     bf16 = setting.dtype == "bfloat16"
-    full = FullTextRun(directory, setting.epochs, setting.learning_rate, bf16=bf16, device=setting.device)
+    full = FullTextRun(directory, setting.epochs, setting.recipe.learning_rate, bf16=bf16, device=setting.device)
     found = full_text_finetuning(backbone, task, examples, validation, full)
     return found, _config(setting).num_parameters
 
@@ -136,13 +169,13 @@ def majority(task: Task, examples: Sequence[Example], validation: Sequence[Examp
     return {"majority": sum(example.label == common for example in validation) / len(validation)}
 
 
-def measure(setting: Setting, data: Data, train_rows: int | None, keep: Path | None) -> dict[str, Any]:
+def measure(setting: Setting, data: Data, keep: Path | None) -> dict[str, Any]:
     """One line of the output."""
     start, cpu = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
-        if train_rows is not None:
-            data = replace(data, train=_some(data, train_rows, directory))
+        if setting.task.train_rows is not None:
+            data = replace(data, train=_some(data, setting.task.train_rows, directory))
         one = run_adapter if setting.method not in ("full", "bare") else run_without
         found, parameters = one(setting, data, directory)
         if keep is not None and setting.method == "full":
@@ -152,10 +185,10 @@ def measure(setting: Setting, data: Data, train_rows: int | None, keep: Path | N
         "method": setting.method,
         "metrics": found,
         "parameters": parameters,
-        "epochs": 0 if setting.method == "bare" else setting.epochs,
-        "learning_rate": 0.0 if setting.method == "bare" else setting.learning_rate,
-        "settings": setting.task.settings.get(setting.method, {}),
-        "train_rows": train_rows,
+        "epochs": setting.epochs,
+        "learning_rate": setting.recipe.learning_rate,
+        "settings": setting.recipe.settings,
+        "train_rows": setting.task.train_rows,
         "dtype": setting.dtype,
         "cpu_seconds": round(time.process_time() - cpu),
         "seconds": round(time.perf_counter() - start),
@@ -210,12 +243,9 @@ def main() -> None:
     parser.add_argument("--backbone", required=True)
     parser.add_argument("--task", choices=list(TASKS), action="append")
     parser.add_argument("--method", choices=METHODS, action="append")
-    parser.add_argument("--epochs", type=int)
-    parser.add_argument("--learning-rate", type=float)
-    parser.add_argument("--train-rows", type=int, help="train on the rows of so many inputs")
     parser.add_argument("--keep", type=Path, help="a new folder for the checkpoint that full fine-tuning ends with")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16"])
     parser.add_argument("--output", type=Path, default=Path("runs/t5_quality.jsonl"))
     options = parser.parse_args()
     if options.device == "cpu":
@@ -226,10 +256,8 @@ def main() -> None:
         folder = options.data / task.folder
         files = folder / "train.jsonl.gz", folder / "validation.jsonl.gz"
         for method in options.method or METHODS:
-            rate = options.learning_rate or task.learning_rates.get(method) or _RATES.get(method, 1.0)
-            epochs = options.epochs or task.epochs[method]
-            setting = Setting(name, method, options.backbone, epochs, rate, options.device, options.dtype)
-            line = measure(setting, Data(*files, task.columns, task.label_column), options.train_rows, options.keep)
+            setting = Setting(name, method, options.backbone, options.device, options.dtype)
+            line = measure(setting, Data(*files, task.columns, task.label_column), options.keep)
             with options.output.open("a") as file:
                 file.write(json.dumps(line) + "\n")
     show(options.output, options.backbone)
