@@ -5,7 +5,7 @@ from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.export import Trained, export
 
@@ -20,6 +20,16 @@ INPUTS = (
 )
 
 
+def make_task(backbone: Backbone) -> TaskSpec:
+    """Two labels of a sentence; on a T5 a text to write."""
+    if backbone.config.generates:
+        writing = DecodingSpec(answer="generate")
+        return TaskSpec(
+            type="text2text", labels=(), inputs="single", max_length=128, template="{text}", decoding=writing
+        )
+    return TaskSpec(type="classification", labels=LABELS, inputs="single", max_length=128)
+
+
 def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
     """The file of adapter `number` of `preset`: every tensor is moved away from its start."""
     recipe = find_preset(preset)
@@ -29,9 +39,8 @@ def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
         name: tensor + 0.02 * torch.randn(tensor.shape, generator=generator)
         for name, tensor in init_tensors(parts, backbone, generator).items()
     }
-    task = TaskSpec(type="classification", labels=LABELS, inputs="single", max_length=128)
     name = f"{preset.replace('+', 'p')}-{number}"
-    return export(backbone, Trained(name, preset, parts, tensors, task), INPUTS, TrainingRecord())
+    return export(backbone, Trained(name, preset, parts, tensors, make_task(backbone)), INPUTS, TrainingRecord())
 
 
 def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:

@@ -4,9 +4,10 @@
 
 DIR is a T5 checkpoint that writes what the data asks for (fine-tuned on E2E, say, so that lengths are as they come);
 `--data` has a `meaning_representation` column. transformers decodes batches of `--rows` inputs in file order, each
-until its longest text has ended; ours takes a new input as soon as a text ends, at most `--rows` at a time. Both decode
-greedily, in float32, on one thread. `32 adapters` is ours with as many adapters of four presets, whose texts are other
-ones. Times are process CPU seconds of interleaved rounds; a token is one of a text, its end among them.
+until its longest text has ended; ours takes a new input as soon as a text ends, `--rows` at a time at most. Both
+decode greedily on one thread, in float32 (`--dtype bfloat16` changes ours, and a few texts with it). `32 adapters` is
+ours with as many adapters of four presets, whose texts are other ones. Times are process CPU seconds of interleaved
+rounds; a token is one of a text, its end among them.
 """
 
 import argparse
@@ -101,9 +102,10 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--limit", type=int, default=96, help="tokens of a text")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="ours; theirs is float32")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    backbone = load_backbone(options.backbone)
+    backbone = load_backbone(options.backbone, dtype=options.dtype)
     model = T5ForConditionalGeneration.from_pretrained(options.backbone, dtype=torch.float32).eval()
     rows = [backbone.tokenizer.encode(text, max_tokens=128) for text in load_inputs(options.data, options.inputs)]
     banks = Banks(backbone)
