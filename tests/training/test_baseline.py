@@ -79,6 +79,14 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
     assert not all(torch.equal(*pair) for pair in zip(seen[3], seen[2], strict=True))
 
 
+def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
+    """Two epochs without a better one are the last, and the one before them is kept."""
+    scores = iter((0.5, 0.9, 0.3, 0.9, 0.9))
+    monkeypatch.setattr(HeadTuning, "measure", lambda *_: {"accuracy": next(scores)})
+    train_baseline(make_run(preset="full", epochs=10, patience=2))
+    assert list(scores) == []  # four epochs, and the end
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -115,9 +115,10 @@ UNIPELT = {
 
 @pytest.mark.parametrize("preset", UNIPELT)
 def test_numbers_of_unipelt(preset: str):
-    """Batches of 16 for 50 epochs, 128 tokens, each method with its rate."""
+    """Batches of 16 for 50 epochs or until 10 were in vain, 128 tokens, each method with its rate."""
     numbers = find_recipe(f"{preset}/bert-base/glue", "cola").hyperparameters
     assert (numbers["batch_size"], numbers["epochs"], numbers["max_length"]) == (16, 50, 128)
+    assert numbers["patience"] == 10
     assert (numbers["learning_rate"], numbers["metric"]) == (UNIPELT[preset], "matthews")
 
 

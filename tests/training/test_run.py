@@ -33,6 +33,7 @@ def create_run(tmp_path: Path, **changes: Any) -> Run:
         ("dropout", -0.1, "dropout is -0.1; it must be a number of at least 0.0"),
         ("weight_decay", math.inf, "weight_decay is inf; it must be a number of at least 0.0"),
         ("eval_rows", 0, "eval_rows is 0; it must be a number of at least 1"),
+        ("patience", 0, "patience is 0; it must be a number of at least 1"),
         ("learning_rate", 0.0, "learning_rate is 0.0; it must be a number above 0"),
         ("learning_rate", math.nan, "learning_rate is nan; it must be a number above 0"),
         ("learning_rate", math.inf, "learning_rate is inf; it must be a number above 0"),

@@ -84,13 +84,25 @@ def test_a_run_leaves_small_checkpoints_and_curves(make_run: MakeRun):
     assert files == ["toy.report.html", "toy.report.json", "toy.safetensors"]
 
 
+def turned(run: Run, folder: Path) -> Run:
+    """The run with validation labels that say the opposite of the training labels."""
+    rows = [json.loads(line) for line in run.data.validation.read_text().splitlines()]
+    path = folder / "turned.jsonl"
+    path.write_text("".join(json.dumps(row | {"label": -4 * row["label"]}) + "\n" for row in rows))
+    return replace(run, data=replace(run.data, validation=path))
+
+
+def test_patience_has_an_end(make_run: MakeRun, tmp_path: Path):
+    """Two epochs without a better one are the last."""
+    run = turned(make_run("regression", "lora", epochs=12, learning_rate=1e-2, metric="mse", patience=2), tmp_path)
+    train(run)
+    errors = logged(run, "eval_mse")
+    assert len(errors) == errors.index(min(errors)) + 3 < 12
+
+
 def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Path):
     """Against turned validation labels learning makes things worse: an epoch before the last is exported."""
-    rows = [json.loads(line) for line in make_run("regression").data.validation.read_text().splitlines()]
-    turned = tmp_path / "turned.jsonl"
-    turned.write_text("".join(json.dumps(row | {"label": -4 * row["label"]}) + "\n" for row in rows))
-    run = make_run("regression", "lora", epochs=3, learning_rate=1e-2, metric="mse")
-    run = replace(run, data=replace(run.data, validation=turned))
+    run = turned(make_run("regression", "lora", epochs=3, learning_rate=1e-2, metric="mse"), tmp_path)
     metrics = train(run).training.metrics
     errors = logged(run, "eval_mse")
     assert len(errors) == 3

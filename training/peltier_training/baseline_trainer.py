@@ -26,6 +26,7 @@ class BaselineTrainer(Trainer):
     def __init__(self, *, run: Run, objective: Objective, judge: Judge, **options: Any) -> None:
         self._run, self._objective, self._judge = run, objective, judge
         self._best: tuple[float, Mapping[str, Tensor]] | None = None
+        self._waited = 0  # epochs since the best one
         nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
         super().__init__(args=_arguments(run), eval_dataset=nothing, **options)
 
@@ -48,11 +49,14 @@ class BaselineTrainer(Trainer):
         found["eval_runtime"] = round(time.perf_counter() - start, 4)
         sign = -1.0 if self._run.metric in metrics.LOWER_IS_BETTER else 1.0
         score = sign * found[f"eval_{self._run.metric}"]
+        self._waited += 1
         if self._best is None or score > self._best[0]:
+            self._waited = 0
             trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
             self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
         self.log(found)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        self.control.should_training_stop |= self._waited == self._run.hyperparameters.patience
         return found
 
     def fit(self) -> Course:

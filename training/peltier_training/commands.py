@@ -51,6 +51,9 @@ def train(  # noqa: PLR0913 - one parameter a flag
     eval_rows: Annotated[
         int | None, typer.Option(help="Inputs that choose the best epoch; default: all. The end is measured on all.")
     ] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="End after so many epochs without a better one. Default: the recipe's, or never.")
+    ] = None,
     template: Annotated[
         str | None,
         typer.Option(
@@ -117,6 +120,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
         "max_length": max_length,
         "metric": metric,
         "eval_rows": eval_rows,
+        "patience": patience,
     }
     numbers = Hyperparameters(**choice.numbers(given))
     names = tuple(parse_names(labels)) if labels is not None else None

@@ -27,6 +27,7 @@ class Layer(BaseModel):
     max_length: int | None = None
     warmup: float | None = None
     weight_decay: float | None = None
+    patience: int | None = None
     seed: int | None = None
     metric: str | None = None
     template: str | None = None

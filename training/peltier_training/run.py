@@ -43,7 +43,8 @@ class Data:
 class Hyperparameters:
     """The optimisation. `learning_rate` None is the preset's own, `warmup` a fraction of the steps or, from 1 on, their
     number, `max_length` in tokens, `metric` None the task type's own; the best epoch is kept by it, measured on
-    `eval_rows` validation inputs (None: all)."""
+    `eval_rows` validation inputs (None: all). Training ends after `patience` epochs without a
+    better one (None: never)."""
 
     epochs: int = 5
     learning_rate: float | None = None
@@ -55,6 +56,7 @@ class Hyperparameters:
     max_length: int = 128
     metric: str | None = None
     eval_rows: int | None = None
+    patience: int | None = None
 
     def check(self) -> None:
         """Raise a `TrainingError` for a value that cannot be."""
@@ -67,8 +69,10 @@ class Hyperparameters:
             raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
-        if self.eval_rows is not None and self.eval_rows < 1:
-            raise TrainingError(f"eval_rows is {self.eval_rows}; it must be a number of at least 1")
+        for name in ("eval_rows", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise TrainingError(f"{name} is {value}; it must be a number of at least 1")
         if self.seed > _MAX_SEED:
             raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 

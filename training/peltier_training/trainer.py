@@ -12,7 +12,7 @@ import numpy as np
 from peltier_backbone.targets import Targets
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import EvalPrediction, ProgressCallback, Trainer, TrainingArguments
+from transformers import EarlyStoppingCallback, EvalPrediction, ProgressCallback, Trainer, TrainingArguments
 
 from peltier_training import metrics
 from peltier_training.checkpoint import find_checkpoint, remove_checkpoints
@@ -113,6 +113,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=compute,
+        callbacks=_callbacks(run),
     )
     return _train(trainer, checkpoint)
 
@@ -129,8 +130,14 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Cour
         data_collator=collate_texts,
         train_dataset=rows,
         eval_dataset=nothing,
+        callbacks=_callbacks(run),
     )
     return _train(trainer, checkpoint)
+
+
+def _callbacks(run: Run) -> list[EarlyStoppingCallback]:
+    patience = run.hyperparameters.patience
+    return [] if patience is None else [EarlyStoppingCallback(patience)]
 
 
 def diverged(run: Run) -> TrainingError:
@@ -166,7 +173,7 @@ def read_course(trainer: Trainer, checkpoint: str | None = None) -> Course:
         log=state.log_history,
         best_step=state.best_global_step,
         seconds=max(sum(entry.get("train_runtime", 0.0) for entry in own) - validating, 0.0),
-        epochs=state.num_train_epochs * (1 - first / state.global_step),
+        epochs=(state.epoch or 0.0) * (1 - first / state.global_step),
     )
 
 

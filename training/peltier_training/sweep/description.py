@@ -38,6 +38,7 @@ class Layer(Spec):
     dropout: Axis[float] | None = None
     max_length: Axis[int] | None = None
     eval_rows: Axis[int] | None = None
+    patience: Axis[int] | None = None
     metric: str | None = None
     settings: dict[str, Axis[Setting]] = Field(default_factory=dict)
 
