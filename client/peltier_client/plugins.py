@@ -36,7 +36,7 @@ KNOWN = {
     "pretrain": Known("Make a small T5 from plain text.", "training"),
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),
     "presets": Known("List the presets with their parameter counts.", "adapters"),
-    "import": Known("Turn an adapter of AdapterHub, PEFT or a method's authors into an artifact.", "adapters"),
+    "import": Known("Turn an adapter that others saved into an artifact.", "adapters"),
 }
 
 

@@ -78,9 +78,9 @@ def test_resumed_is_as_if_never_stopped(make_pretraining: MakePretraining, tmp_p
 
 def test_a_budget_of_time_is_kept_over_calls(make_pretraining: MakePretraining):
     """A call ends with a checkpoint and writes nothing; the next one spends the rest, however few steps it holds."""
-    outcome = pretrain(make_pretraining(budget=Budget(minutes=0.02, call_minutes=1e-6)))
+    outcome = pretrain(make_pretraining(budget=Budget(minutes=0.1, call_minutes=1e-6)))
     assert not outcome.finished
-    run = make_pretraining(budget=Budget(minutes=0.02), resume=True)
+    run = make_pretraining(budget=Budget(minutes=0.1), resume=True)
     assert not run.output.exists()
     assert pretrain(run).finished
     assert run.output.joinpath("model.safetensors").is_file()
@@ -113,10 +113,10 @@ def test_word_vectors_begin_the_embeddings(make_pretraining: MakePretraining, mo
 
     monkeypatch.setattr("peltier_training.pretraining.pretrain.begin_with_word_vectors", begin)
     numbers = Optimization(batch_size=4, input_length=32, word_vectors=True)
-    budget = Budget(minutes=0.02, call_minutes=1e-6)
+    budget = Budget(steps=2, call_minutes=1e-6)
     assert not pretrain(make_pretraining(optimization=numbers, budget=budget)).finished
     assert seen[0] > 100
-    run = make_pretraining(optimization=numbers, budget=Budget(minutes=0.02), resume=True)
+    run = make_pretraining(optimization=numbers, budget=Budget(steps=2), resume=True)
     assert pretrain(run).finished
     assert len(seen) == 1
     assert "embeddings begun as word vectors" in (run.output / "README.md").read_text()
