@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 from peltier_adapters.baselines import find_method
+from peltier_adapters.presets import PRESETS
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.load import Backbone
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description, read_description
 
@@ -29,7 +32,8 @@ def test_without_sizes_all_rows_are_trained_on():
     assert (given.tasks["toy"].text_columns, given.tasks["toy"].label_column) == (("text",), "label")
 
 
-CLAIMS = sorted((Path(__file__).parents[3] / "benchmarks" / "claims").glob("*.toml"))
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "claims"
+CLAIMS = sorted(FOLDER.glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", CLAIMS, ids=lambda path: path.stem)
@@ -37,6 +41,32 @@ def test_our_own_files_are_right(path: Path):
     """The sweeps that check the papers' claims, each with its presets by their names."""
     for name, method in create_description(read_description(path)).methods.items():
         find_method(method.preset or name)
+
+
+def settings_of(claim: str, config: BackboneConfig) -> dict[str, dict[str, Any]]:
+    """All settings of each adapter of a claim, of an axis the last value."""
+    methods = create_description(read_description(FOLDER / f"{claim}.toml")).methods
+    named = {name: (method.preset or name, method.settings) for name, method in methods.items()}
+    return {
+        name: dict(PRESETS[preset].settings({key: str(values[-1]).lower() for key, values in own.items()}, config))
+        for name, (preset, own) in named.items()
+        if preset in PRESETS
+    }
+
+
+def test_the_adapters_that_are_compared_have_one_size(bert: Backbone):
+    """Compacter section 5.1: bottleneck, activation and trained norms are the same for all."""
+    found = settings_of("compacter", bert.config)
+    shapes = {(one["bottleneck"], one["activation"], one["norms"]) for one in found.values() if "bottleneck" in one}
+    assert shapes == {(24, "gelu_new", True)}
+
+
+def test_one_expert_is_adamix_without_a_mixture(bert: Backbone):
+    """Everything else is the mixture's, or the comparison would be of something else."""
+    found = settings_of("adamix", bert.config)
+    one, several = found["one-expert"], found["adamix"]
+    assert {name for name in several if one[name] != several[name]} == {"experts", "consistency"}
+    assert (one["experts"], one["consistency"]) == (1, 0.0)
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
