@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from peltier_backbone.config import BackboneConfig
+from pydantic import ValidationError
 
 from peltier_adapters.composition import BUILDERS, Setting, Settings, override
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.preset import HEAD, Preset, Variant, own_pooling
 from peltier_adapters.presets import PRESETS, find_preset
 from peltier_adapters.spec import HeadSpec
+from peltier_adapters.validation import sentences
 
 _BYTES = 4  # of a float32
 
@@ -33,9 +36,18 @@ class Baseline:
         head = {} if config.generates else HEAD
         return override(self.name, {**self.variant(config).defaults, **head}, overrides)
 
+    def check(self, overrides: Mapping[str, str], config: BackboneConfig) -> None:
+        """Raise an `AdapterError` for settings that cannot be."""
+        settings = self.settings(overrides, config)
+        if not config.generates:
+            self.head(settings, config, outputs=1)
+
     def head(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
         """The head of an encoder, as an adapter's."""
-        spec = BUILDERS["head"](own_pooling(settings, config), outputs)
+        try:
+            spec = BUILDERS["head"](own_pooling(settings, config), outputs)
+        except ValidationError as error:
+            raise AdapterError(f"preset {self.name!r} cannot be built: {'; '.join(sentences(error))}") from None
         assert isinstance(spec, HeadSpec)
         return spec
 

@@ -17,7 +17,7 @@ from peltier_training.tuning import HeadTuning
 MakeRun = Callable[..., Run]
 SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
 
-METRIC = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "spearman"}
+METRICS = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "spearman"}
 
 
 def weights_of(directory: str) -> bytes:
@@ -34,9 +34,7 @@ def test_encoders_are_tuned_and_nothing_is_left(
     backbone: Backbone = request.getfixturevalue(family)
     before = weights_of(backbone.name)
     tuned = train_baseline(make_run(task_type, preset, epochs=1, backbone=backbone.name))
-    assert {"classification": "accuracy", "multilabel": "f1_micro", "regression": "spearman"}[
-        task_type
-    ] in tuned.metrics
+    assert METRICS[task_type] in tuned.metrics
     assert weights_of(backbone.name) == before
     run = make_run(task_type, preset)
     assert not run.output.exists()
@@ -105,6 +103,26 @@ def test_what_a_baseline_cannot_do_is_one_sentence(make_run: MakeRun, changes: d
         train_baseline(make_run(**changes))
     assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "task_type"), [("bert", "classification"), ("bert", "regression"), ("t5", "classification")]
+)
+def test_divergence_is_no_score(make_run: MakeRun, request: pytest.FixtureRequest, family: str, task_type: str):
+    """Outputs that are not finite end the run with one sentence; they are not counted as answers."""
+    backbone = request.getfixturevalue(family).name
+    with pytest.raises(TrainingError, match=r"^training diverged at learning rate 1e\+30; try a lower one$"):
+        train_baseline(make_run(task_type, "full", backbone=backbone, epochs=1, learning_rate=1e30))
+
+
+@pytest.mark.parametrize("preset", BASELINES)
+def test_an_impossible_head_is_refused_before_weights_are_read(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, preset: str
+):
+    """The sentence names the value and those that can be."""
+    monkeypatch.setattr("peltier_training.baseline.load_backbone", lambda *_, **__: pytest.fail("weights were read"))
+    with pytest.raises(AdapterError, match=r"cannot be built: pooling is 'foo': .* 'pooler', 'first' or 'mean'"):
+        train_baseline(make_run(preset=preset, overrides={"pooling": "foo"}))
 
 
 def test_an_unknown_method_is_answered_with_baselines_too():

@@ -165,7 +165,11 @@ ERRORS = {
     "experts": (["--preset=adamix", "--set=experts=0"], "setting 'experts' is 0; it must be from 1 to 64"),
     "share": (["--preset=adamix", "--set=share=all"], "setting 'share' is 'all'; it must be one of up, down, none"),
     "metric": (["--metric=speed"], "metric 'speed' is not one of classification's: accuracy, f1, f1_macro, matthews"),
-    "f1 of three": (["--metric=f1", "--labels=negative,positive,odd"], "metric 'f1' is for two labels, the task has 3"),
+    "f1 of three": (["--metric=f1", "--labels=negative,positive,odd"], "metric 'f1' is for two labels, it has 3"),
+    "f1 of a baseline": (
+        ["--preset=full", "--metric=f1", "--labels=negative,positive,odd"],
+        "metric 'f1' is for two labels, it has 3; f1_macro is for any",
+    ),
     "map": (["--preset=adamix", "--set=map=lowrank"], "setting 'map' is 'lowrank'; experts are merged, and that needs"),
     "task type": (["--task-type=ranking"], "task type 'ranking' is unknown; it is one of classification"),
     "task": (["--task=../x"], "task '../x' is not a name"),

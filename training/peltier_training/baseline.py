@@ -42,6 +42,8 @@ def train_baseline(run: Run) -> Tuned:
     columns = run.data.text_columns, run.data.label_column
     examples, validation = (read_examples(path, *columns) for path in (run.data.train, run.data.validation))
     labels = find_labels(run.task_type, examples, run.data.labels)
+    run.check_metric(labels.names)
+    BASELINES[run.preset].check(run.overrides, config)
     backbone = load_backbone(run.backbone, device=run.device)
     task = create_task(run, backbone, labels, examples)
     torch.manual_seed(run.hyperparameters.seed)

@@ -1,23 +1,20 @@
-"""The Hugging Face Trainer over a tuned backbone. Nothing is written: the best epoch is kept in memory."""
+"""The Hugging Face Trainer over a tuned backbone. It writes TensorBoard events; the best epoch stays in memory."""
 
-import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer
 
 from peltier_training import metrics
+from peltier_training.arguments import create_arguments
 from peltier_training.dataset import TextRows
 from peltier_training.objective import Objective
 from peltier_training.run import Run
-from peltier_training.trainer import Course, read_course
-
-Judge = Callable[[], dict[str, float]]
+from peltier_training.trainer import Course, Judge, conduct
 
 
 class BaselineTrainer(Trainer):
@@ -28,7 +25,8 @@ class BaselineTrainer(Trainer):
         self._best: tuple[float, Mapping[str, Tensor]] | None = None
         self._waited = 0  # epochs since the best one
         nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
-        super().__init__(args=_arguments(run), eval_dataset=nothing, **options)
+        arguments = create_arguments(run, save_strategy="no", bf16=run.dtype == "bfloat16")
+        super().__init__(args=arguments, eval_dataset=nothing, **options)
 
     @property
     def _tuned(self) -> nn.Module:
@@ -61,36 +59,11 @@ class BaselineTrainer(Trainer):
 
     def fit(self) -> Course:
         """Train, and leave the best epoch in the model."""
-        with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
-            self.train()
+        course = conduct(self)
         assert self._best is not None, "every epoch is measured"
         with torch.no_grad():
             for name, parameter in self._tuned.named_parameters():
                 if name in self._best[1]:
                     parameter.copy_(self._best[1][name])
         self._tuned.eval()
-        return read_course(self)
-
-
-def _arguments(run: Run) -> TrainingArguments:
-    numbers = run.hyperparameters
-    arguments = TrainingArguments(
-        output_dir=str(run.directory),
-        num_train_epochs=numbers.epochs,
-        learning_rate=run.learning_rate,
-        per_device_train_batch_size=numbers.batch_size,
-        warmup_steps=numbers.warmup,
-        weight_decay=numbers.weight_decay,
-        seed=numbers.seed,
-        eval_strategy="epoch",
-        save_strategy="no",
-        logging_steps=50,
-        report_to=["tensorboard"],
-        remove_unused_columns=False,
-        label_names=["labels"],
-        dataloader_pin_memory=False,
-        bf16=run.dtype == "bfloat16",
-        use_cpu=run.device == "cpu",
-    )
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # one process drives one device
-    return arguments
+        return course

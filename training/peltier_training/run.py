@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -126,6 +126,13 @@ class Run:
             raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
         self.hyperparameters.check()
         self.text.check(self.task_type)
+
+    def check_metric(self, labels: Sequence[str]) -> None:
+        """Refuse a metric that a task of these labels does not have."""
+        if self.metric == "f1" and len(labels) != 2:
+            raise TrainingError(
+                f"task {self.task!r}: metric 'f1' is for two labels, it has {len(labels)}; f1_macro is for any"
+            )
 
     def resolved(self, config: BackboneConfig) -> "Run":
         """The run on this backbone, every default filled in; a `TrainingError` for what this family cannot do."""

@@ -14,7 +14,7 @@ from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_training.data import Example, read_examples, thin_out
-from peltier_training.errors import NotFiniteError, TrainingError
+from peltier_training.errors import NotFiniteError
 from peltier_training.export import Trained, export, measure
 from peltier_training.labels import Labels, find_labels
 from peltier_training.model import HeadedAdapter, TrainableAdapter
@@ -44,8 +44,7 @@ def train(run: Run) -> Manifest:
     run = run.resolved(load_config(find_checkpoint(run.backbone)))
     examples, validation = _read(run)
     labels = find_labels(run.task_type, examples, run.data.labels)
-    if run.metric == "f1" and len(labels.names) != 2:
-        raise TrainingError(f"metric 'f1' is for two labels, the task has {len(labels.names)}; f1_macro is for any")
+    run.check_metric(labels.names)
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
     task = create_task(run, backbone, labels, examples)
     teach = _teach_text if backbone.config.generates else _teach_head

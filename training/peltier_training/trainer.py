@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from transformers import EarlyStoppingCallback, EvalPrediction, ProgressCallback, Trainer, TrainingArguments
 
 from peltier_training import metrics
+from peltier_training.arguments import create_arguments
 from peltier_training.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.dataset import EncodedRows, TextRows, collate, collate_texts
 from peltier_training.errors import TrainingError
@@ -24,7 +25,6 @@ from peltier_training.run import Run
 from peltier_training.text_model import TextAdapter
 
 Judge = Callable[[], dict[str, float]]
-_LOGGED_SHARE = 0.02  # of all steps, from one entry of the log to the next
 
 
 class AdapterTrainer(Trainer):
@@ -115,7 +115,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         compute_metrics=compute,
         callbacks=_callbacks(run),
     )
-    return _train(trainer, checkpoint)
+    return conduct(trainer, checkpoint)
 
 
 def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Course:
@@ -132,7 +132,7 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Cour
         eval_dataset=nothing,
         callbacks=_callbacks(run),
     )
-    return _train(trainer, checkpoint)
+    return conduct(trainer, checkpoint)
 
 
 def _callbacks(run: Run) -> list[EarlyStoppingCallback]:
@@ -153,18 +153,18 @@ def _find_start(run: Run, model: TrainableAdapter) -> str | None:
     return None
 
 
-def _train(trainer: Trainer, checkpoint: str | None) -> Course:
+def conduct(trainer: Trainer, checkpoint: str | None = None) -> Course:
+    """Train to the end, on from `checkpoint` if there is one; progress goes to standard error."""
     with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
         try:
             trainer.train(resume_from_checkpoint=checkpoint)
         except TrainingError:
             _close_bars(trainer)
             raise
-    return read_course(trainer, checkpoint)
+    return _read_course(trainer, checkpoint)
 
 
-def read_course(trainer: Trainer, checkpoint: str | None = None) -> Course:
-    """How a training went that has ended; `checkpoint` is what it resumed from."""
+def _read_course(trainer: Trainer, checkpoint: str | None) -> Course:
     state = trainer.state
     first = int(Path(checkpoint).name.removeprefix("checkpoint-")) if checkpoint else 0
     own = [entry for entry in state.log_history if entry["step"] > first]
@@ -187,31 +187,12 @@ def _close_bars(trainer: Trainer) -> None:
 
 
 def _arguments(run: Run) -> TrainingArguments:
-    numbers = run.hyperparameters
-    arguments = TrainingArguments(
-        output_dir=str(run.directory),
-        num_train_epochs=numbers.epochs,
-        learning_rate=run.learning_rate,
-        per_device_train_batch_size=numbers.batch_size,
-        per_device_eval_batch_size=numbers.batch_size,
-        warmup_steps=numbers.warmup,
-        weight_decay=numbers.weight_decay,
-        seed=numbers.seed,
-        eval_strategy="epoch",
+    return create_arguments(
+        run,
         save_strategy="epoch",
         save_total_limit=2,
         load_best_model_at_end=True,
         metric_for_best_model=run.metric,
         greater_is_better=run.metric not in metrics.LOWER_IS_BETTER,
-        logging_strategy="steps",
-        logging_steps=_LOGGED_SHARE,
-        report_to=["tensorboard"],
-        remove_unused_columns=False,
-        label_names=["labels"],
-        dataloader_pin_memory=False,
         ddp_find_unused_parameters=False,
-        use_cpu=run.device == "cpu",
     )
-    # One process drives one device: DataParallel would cut the packed rows in pieces.
-    arguments._n_gpu = min(arguments.n_gpu, 1)
-    return arguments

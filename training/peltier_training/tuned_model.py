@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from peltier_training.errors import TrainingError
 from peltier_training.fastfood import Fastfood
+from peltier_training.padding import IGNORED
 
 
 class FullTuning(nn.Module):
@@ -100,9 +101,9 @@ class TunedT5(nn.Module):
         self.body = body
 
     def forward(self, *, said: Tensor, **inputs: Tensor) -> Tensor:
-        """`said` [rows, tokens] marks by -100 what does not count."""
+        """`said` [rows, tokens] marks by `IGNORED` what does not count."""
         logits: Tensor = self.body(**inputs).logits
-        return logits[said != -100]
+        return logits[said != IGNORED]
 
 
 def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> FullTuning | Subspace:

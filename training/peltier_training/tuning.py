@@ -18,13 +18,14 @@ from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
 from peltier_training import metrics
 from peltier_training.data import Example
 from peltier_training.dataset import EncodedRows, TextRow, TextRows
-from peltier_training.errors import TrainingError
+from peltier_training.errors import NotFiniteError, TrainingError
 from peltier_training.labels import Labels
 from peltier_training.objective import HeadObjective, Objective, TextObjective
 from peltier_training.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.rows import head_rows, text_rows
 from peltier_training.run import Run
 from peltier_training.text_evaluation import judge
+from peltier_training.trainer import diverged
 from peltier_training.tuned_model import TunedEncoder, TunedT5, create_body
 
 _MAX_ROWS = 64
@@ -43,7 +44,7 @@ class Tuning(Protocol):
         """The model's inputs, and `labels` for the objective."""
 
     def measure(self, examples: Sequence[Example]) -> dict[str, float]:
-        """The metrics of the model as it stands, in evaluation."""
+        """The metrics of the model as it stands, in evaluation; a `TrainingError` where its outputs are not finite."""
 
 
 class HeadTuning:
@@ -62,7 +63,7 @@ class HeadTuning:
         body = create_body(encoder, settings, numbers.seed)
         self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
         self.objective: Objective = HeadObjective(run.task_type, 0.0)
-        self._backbone, self._task = backbone, task
+        self._run, self._backbone, self._task = run, backbone, task
 
     def rows(self, examples: Sequence[Example]) -> EncodedRows:
         return head_rows(self._backbone, self._task, examples)
@@ -74,13 +75,16 @@ class HeadTuning:
     @torch.inference_mode()
     def measure(self, examples: Sequence[Example]) -> dict[str, float]:
         self.model.eval()
-        rows, logits = self.rows(examples), []
+        rows, outputs = self.rows(examples), []
         for first in range(0, len(rows), _MAX_ROWS):
             chunk = [rows[number][0] for number in range(first, min(first + _MAX_ROWS, len(rows)))]
             padded = pad_rows(chunk, self._backbone.config)
-            logits.append(self.model(**{name: t.to(self._backbone.device) for name, t in padded.items()}).cpu())
+            outputs.append(self.model(**{name: t.to(self._backbone.device) for name, t in padded.items()}).cpu())
+        logits = torch.cat(outputs)
+        if not bool(logits.isfinite().all()):
+            raise diverged(self._run)
         targets = Labels(self._task.type, self._task.labels).targets(examples)
-        return metrics.compute(self._task.type, torch.cat(logits).numpy(), targets.numpy())
+        return metrics.compute(self._task.type, logits.numpy(), targets.numpy())
 
 
 class TextTuning:
@@ -95,7 +99,7 @@ class TextTuning:
         self._body = create_body(model, settings, numbers.seed)
         self.model: nn.Module = TunedT5(self._body).to(backbone.device)
         self.objective: Objective = TextObjective(0.0)
-        self._backbone, self._task = backbone, task
+        self._run, self._backbone, self._task = run, backbone, task
 
     def rows(self, examples: Sequence[Example]) -> TextRows:
         return text_rows(self._backbone, self._task, (), examples)
@@ -111,7 +115,10 @@ class TextTuning:
             assert isinstance(tuned, PreTrainedModel)
             tuned.save_pretrained(folder)
             backbone = load_backbone(str(Path(folder)), device=self._backbone.device.type)
-            return judge(backbone, self._task, None, examples)
+            try:
+                return judge(backbone, self._task, None, examples)
+            except NotFiniteError:
+                raise diverged(self._run) from None
 
 
 _weights = shutil.ignore_patterns("*.safetensors*", "*.bin")
