@@ -1,6 +1,7 @@
 """Which trials a description has, and which it cannot have."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,20 @@ def test_changed_data_make_other_trials(make_sweep: MakeSweep, tables: Tables, t
         return make_sweep(changed(tables, tasks={"toy": {**tables["tasks"]["toy"], "train": str(train)}})).trials[0].key
 
     assert key(source) == key(copy) != key(longer)
+
+
+def test_another_tokenizer_makes_other_trials(
+    make_sweep: MakeSweep, tables: Tables, tmp_path: Path, bert_directory: Path
+):
+    """It decides what the backbone reads as much as the weights decide what it answers."""
+    same, other = (shutil.copytree(bert_directory, tmp_path / name) for name in ("same", "other"))
+    file = other / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    file.write_text(json.dumps(tokenizer | {"truncation": {"max_length": 5}}))
+    first, second, third = (
+        make_sweep(tables | {"backbone": str(path)}).trials[0].key for path in (bert_directory, same, other)
+    )
+    assert first == second != third
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {

@@ -1,7 +1,7 @@
 """What makes two trials the same."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,19 @@ def test_what_decides_nothing_is_not_in_the_key(make_trial: MakeTrial):
     trial = make_trial()
     moved = replace(trial.run, data=replace(trial.run.data, train=Path("there.jsonl")), output=Path("x.safetensors"))
     assert replace(trial, run=moved, method="mine", axes={"n": "4"}).key == trial.key
+
+
+@dataclass(frozen=True)
+class Newer(Hyperparameters):
+    """What a later version may have."""
+
+    momentum: float | None = None
+
+
+def test_an_option_that_is_left_out_is_not_in_the_key(make_trial: MakeTrial):
+    """A version with one more hyper-parameter still knows the trials of an earlier one."""
+    assert make_trial(hyperparameters=Newer()).key == make_trial().key
+    assert make_trial(hyperparameters=Newer(momentum=0.9)).key != make_trial().key
 
 
 def test_a_name_says_where_on_the_grid(make_trial: MakeTrial):

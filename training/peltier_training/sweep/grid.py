@@ -10,7 +10,7 @@ from typing import Any
 from peltier_adapters.baselines import Baseline, find_method
 from peltier_adapters.composition import Setting
 from peltier_adapters.spec import count_parameters
-from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.config import BackboneConfig, load_config
 
 from peltier_training.data import Example, read_examples
@@ -41,7 +41,7 @@ class Grid:
         self._description, self._output = description, output
         checkpoint = find_checkpoint(description.backbone)
         self._config: BackboneConfig = load_config(checkpoint)
-        self._backbone_digest = _digest(*sorted(checkpoint.glob("*.safetensors")), checkpoint / "config.json")
+        self._backbone_digest = _digest(*_backbone_files(checkpoint))
         self._sources = {name: _read(task, root) for name, task in description.tasks.items()}
 
     def trials(self) -> list[Trial]:
@@ -149,6 +149,11 @@ def _check_labels(labels: Labels, examples: list[Example]) -> None:
         labels.texts(examples)
     else:
         labels.targets(examples)
+
+
+def _backbone_files(checkpoint: Path) -> list[Path]:
+    """Configuration, weights and tokenizer."""
+    return sorted({path for pattern in CHECKPOINT_PATTERNS for path in checkpoint.glob(pattern)})
 
 
 def _digest(*paths: Path) -> str:

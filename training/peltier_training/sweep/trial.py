@@ -31,7 +31,10 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """A digest of everything that decides the outcome, and of nothing else."""
+        """A digest of all inputs that decide the outcome, and of nothing else; the code's versions are not among them.
+
+        An option that is left to its default None does not count, so that a new one leaves earlier trials as they are.
+        """
         run = self.run
         decided = {
             "task": run.task,
@@ -39,8 +42,8 @@ class Trial:
             "preset": run.preset,
             "columns": [*run.data.text_columns, run.data.label_column],
             "labels": run.data.labels,
-            "hyperparameters": asdict(run.hyperparameters),
-            "text": asdict(run.text),
+            "hyperparameters": _given(asdict(run.hyperparameters)),
+            "text": _given(asdict(run.text)),
             "device": run.device,
             "dtype": run.dtype,
             "merge_report": run.merge_report,
@@ -61,6 +64,10 @@ class Trial:
         size = "" if self.size is None else f", {self.size} rows"
         axes = "".join(f", {name} {value}" for name, value in self.axes.items())
         return f"{self.run.task}, {self.method}{axes}{size}, seed {self.seed}"
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 class Outcome(Spec):
