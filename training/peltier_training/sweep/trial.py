@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from peltier_adapters.map_spec import Spec
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from peltier_training.run import Run
 
@@ -76,7 +76,7 @@ class Outcome(Spec):
     `seconds` are the whole trial's; `seconds_per_epoch` and `memory_bytes`, the peak of the trial's own process, are of
     training alone, `device_memory_bytes` is CUDA's."""
 
-    metrics: dict[str, float] = Field(default_factory=dict)
+    metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
     rows: int | None = None
     seconds: float | None = None
     seconds_per_epoch: float | None = None

@@ -1,11 +1,13 @@
 """One trial in a process of its own, so that its memory is its own and its end is nobody else's."""
 
+import math
 import os
 import shutil
 import signal
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
@@ -18,6 +20,7 @@ from peltier_backbone.load import load_backbone
 
 from peltier_training.baseline import train_baseline
 from peltier_training.data import Example, read_examples
+from peltier_training.errors import TrainingError
 from peltier_training.evaluation import evaluate
 from peltier_training.report.cost import Cost
 from peltier_training.report.files import report_paths
@@ -63,6 +66,7 @@ def run_trial(trial: Trial, directory: Path) -> Outcome:
         metrics, cost = (_tune if run.preset in BASELINES else _adapt)(run, test)
     finally:
         shutil.rmtree(scratch)
+    _check_finite(metrics)
     return Outcome(
         metrics=metrics,
         rows=num_rows,
@@ -71,6 +75,12 @@ def run_trial(trial: Trial, directory: Path) -> Outcome:
         memory_bytes=cost.memory_bytes,
         device_memory_bytes=cost.device_memory_bytes,
     )
+
+
+def _check_finite(metrics: Mapping[str, float]) -> None:
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise TrainingError(f"{name} is {value} on the validation rows; a metric must be a finite number")
 
 
 def _adapt(run: Run, test: list[Example] | None) -> tuple[dict[str, float], Cost]:
