@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from peltier_training.errors import TrainingError
-from peltier_training.experts import Experts, consistency_loss, routed_sides
+from peltier_training.experts import Experts, consistency_loss
 
 M, SITES, LAYERS = 4, 2, 3
 
@@ -90,15 +89,6 @@ def test_only_the_drawn_copy_learns():
     assert gradient is not None
     assert torch.equal(gradient[..., 0].sum(0), torch.ones(SITES, LAYERS))
     assert set(gradient.unique().tolist()) == {0.0, 1.0}
-
-
-def test_the_shared_projection_has_no_copies():
-    """`share` names the projection that is not routed."""
-    assert routed_sides("up") == ("down",)
-    assert routed_sides("down") == ("up",)
-    assert routed_sides("none") == ("down", "up")
-    with pytest.raises(TrainingError, match="setting 'share' is 'both'; it must be one of up, down, none"):
-        routed_sides("both")
 
 
 def test_consistency_is_the_worked_example():

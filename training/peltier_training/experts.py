@@ -10,10 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from peltier_training.errors import TrainingError
-
-_SHARED = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
-
 
 def named_parameters(tensors: Mapping[str, Tensor]) -> nn.ParameterDict:
     """Parameters under their served names; a module attribute cannot contain the dot."""
@@ -49,13 +45,6 @@ class Experts(nn.Module):
     def fixed(self, copy: int) -> dict[str, Tensor]:
         """The same copy everywhere, [S, L, …]."""
         return {name: copies[copy] for name, copies in by_name(self._copies).items()}
-
-
-def routed_sides(share: str) -> tuple[str, ...]:
-    """The projections that have copies when `share` is the shared one."""
-    if share not in _SHARED:
-        raise TrainingError(f"setting 'share' is {share!r}; it must be one of {', '.join(_SHARED)}")
-    return _SHARED[share]
 
 
 def consistency_loss(first: Tensor, second: Tensor, *, rows: int | None = None, multilabel: bool = False) -> Tensor:

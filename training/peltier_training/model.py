@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from peltier_adapters.batch import Pooled
+from peltier_adapters.composition import Settings
 from peltier_adapters.mixture import Layout, Mixture, Slice, create_slice
 from peltier_adapters.parts import head
 from peltier_adapters.parts.part import Tensors
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from peltier_training.experts import Experts
-from peltier_training.sources import Settings, create_sources
+from peltier_training.sources import create_sources
 
 
 class TrainableAdapter(nn.Module):

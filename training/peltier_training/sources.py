@@ -3,21 +3,15 @@
 from collections.abc import Mapping
 
 import torch
-from peltier_adapters.composition import Setting
-from peltier_adapters.map_spec import MAX_SIZE
+from peltier_adapters.composition import Settings
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.spec import LoraSpec, Parts, PrefixSpec
 from peltier_backbone.config import BackboneConfig, T5Config
 from peltier_backbone.load import Backbone
 from torch import Tensor, nn
 
-from peltier_training.errors import TrainingError
-from peltier_training.experts import Experts, by_name, named_parameters, routed_sides
-
-Settings = Mapping[str, Setting]
-# Settings that shape the training alone: no served part's spec checks them.
-_BOUNDS: Mapping[str, tuple[float, float]] = {"experts": (1, 64), "consistency": (0, 1000), "mlp": (0, MAX_SIZE)}
-_CHOICES: Mapping[str, tuple[str, ...]] = {"start": ("random", "vocabulary"), "routing": ("batch", "sample")}
+from peltier_training.experts import Experts, by_name, named_parameters
+from peltier_training.training_settings import check_settings, routed_sides
 
 
 class Direct(nn.Module):
@@ -74,12 +68,12 @@ def _groups(config: BackboneConfig) -> list[int]:
 
 def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: int) -> nn.ModuleList:
     """The sources of every tensor of `parts`; a `TrainingError` for a setting out of its bounds."""
-    _check(settings, parts, backbone)
+    check_settings(settings, backbone.config)
     generator = torch.Generator().manual_seed(seed)
     tensors = init_tensors(parts, backbone, generator)
     sources = nn.ModuleList()
     kind = "lora" if any(isinstance(part, LoraSpec) for part in parts) else "bottleneck"
-    for side in _routed(settings):
+    for side in routed_sides(settings):
         names = [name for name in tensors if f"{name}.".startswith(f"{kind}.{side}.")]
         others = range(int(settings["experts"]) - 1)
         # methods.md section 3: adapters are drawn one by one, LoRA's copies begin as one and part by their routes.
@@ -99,24 +93,3 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
 def _vocabulary(backbone: Backbone, length: int) -> Tensor:
     """PROMPT-T as the paper means it: the first embeddings of the checkpoint (Q-C10)."""
     return backbone.t5.embedding[:length].float().clone()
-
-
-def _check(settings: Settings, parts: Parts, backbone: Backbone) -> None:
-    for name, (least, most) in _BOUNDS.items():
-        if name in settings and not least <= float(settings[name]) <= most:
-            raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
-    if "experts" in settings and settings.get("map", "dense") != "dense":
-        # The mean of factors is not the factors of the mean.
-        raise TrainingError(f"setting 'map' is {settings['map']!r}; experts are merged, and that needs 'dense'")
-    for name, choices in _CHOICES.items():
-        if settings.get(name, choices[0]) not in choices:
-            raise TrainingError(f"setting {name!r} is {settings[name]!r}; it must be one of {', '.join(choices)}")
-    if settings.get("start") == "vocabulary" and int(settings["length"]) > backbone.config.vocab_size:
-        raise TrainingError(
-            f"setting 'length' is {settings['length']}; the vocabulary to start from has {backbone.config.vocab_size} "
-            "entries"
-        )
-
-
-def _routed(settings: Settings) -> tuple[str, ...]:
-    return routed_sides(str(settings["share"])) if "experts" in settings else ()
