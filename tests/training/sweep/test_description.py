@@ -85,6 +85,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "a merge report compares routes on the rows",
     ),
     "text": ({"tasks": {"toy": TASK | {"text": {"tone": 1}}}}, "text has no option 'tone'; it has template"),
+    "beams": ({"tasks": {"toy": TASK | {"text": {"num_beams": "x"}}}}, "tasks.toy.text.num_beams is 'x': input should"),
+    "tokens": ({"tasks": {"toy": TASK | {"text": {"max_new_tokens": {"x": 1}}}}}, "tasks.toy.text.max_new_tokens is"),
 }
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_adapters.errors import AdapterError
+from peltier_backbone.load import Backbone
 from peltier_training.errors import TrainingError
+from peltier_training.sweep.description import create_description
+from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.sweep import Sweep
 
 MakeSweep = Callable[..., Sweep]
@@ -98,6 +100,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "dev rows": ({"dev_rows": 33}, "48 training rows, from which 16 to train on and 33 to choose the epoch"),
     "file": ({"tasks": {"toy": {"train": "no.jsonl", "validation": "no.jsonl"}}}, "no.jsonl does not exist"),
     "name": ({"tasks": {"Toy": {"train": "x", "validation": "x"}}}, "x is not a data file"),
+    "experts": ({"methods": {"adamix": {"settings": {"experts": 500}}}}, "setting 'experts' is 500; it must be from"),
+    "routing": ({"methods": {"adamix": {"settings": {"routing": "foo"}}}}, "setting 'routing' is 'foo'"),
+    "share": ({"methods": {"adamix": {"settings": {"share": "x"}}}}, "setting 'share' is 'x'"),
+    "map": ({"methods": {"adamix": {"settings": {"map": "phm"}}}}, "experts are merged, and that needs 'dense'"),
+    "pooling": ({"methods": {"full": {"settings": {"pooling": "foo"}}}}, "preset 'full' cannot be built: pooling is"),
+    "device": ({"device": "tpu"}, "device is 'tpu': input should be 'auto', 'cpu' or 'cuda'"),
+    "dtype": ({"dtype": "float8"}, "dtype is 'float8': input should be"),
+    "twice": ({"seeds": [0, 0]}, "toy, lora, 16 rows, seed 0 is in the grid twice"),
+    "same": ({"common": {"settings": {"rank": [4, "04"]}}}, "toy, lora, rank 04, 16 rows, seed 0 is in the grid twice"),
     "backbone": ({"backbone": "./nowhere"}, "backbone './nowhere' is not a directory"),
 }
 
@@ -121,7 +132,22 @@ def test_wrong_labels_in_the_validation_file_are_refused(make_sweep: MakeSweep, 
         make_sweep(changed(tables, tasks={"toy": {**tables["tasks"]["toy"], "validation": str(wrong)}}))
 
 
-def test_an_unwritable_folder_is_refused(tables: Tables, make_sweep: MakeSweep):
-    """The folder of a sweep is made, those above it are not."""
-    with pytest.raises((TrainingError, AdapterError), match="cannot be written: its folder does not exist"):
-        make_sweep(tables, "nowhere/out")
+def test_a_template_is_known_or_has_a_text(make_sweep: MakeSweep, tables: Tables, t5: Backbone):
+    """On a T5, which alone reads them."""
+    tables |= {"backbone": t5.name, "tasks": {"toy": {**tables["tasks"]["toy"], "text": {"template": "sst3"}}}}
+    with pytest.raises(TrainingError, match="template 'sst3' has no .* is not a known name"):
+        make_sweep(tables)
+
+
+def test_an_unwritable_folder_is_refused(tables: Tables, make_sweep: MakeSweep, tmp_path: Path):
+    """One below a file."""
+    (tmp_path / "file").touch()
+    with pytest.raises(TrainingError, match=r"out cannot be written: \S+/file is no folder"):
+        make_sweep(tables, "file/out")
+
+
+def test_any_other_folder_will_do(tables: Tables, make_sweep: MakeSweep, tmp_path: Path):
+    """The one that the command is given in, and one whose parents are not there; a check makes neither."""
+    grid = Grid(create_description(tables), tmp_path, Path())
+    assert len(grid.trials()) == len(make_sweep(tables, "new/folder/out").trials)
+    assert list(tmp_path.iterdir()) == []

@@ -4,12 +4,12 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from peltier_adapters.composition import Setting
 from peltier_adapters.map_spec import Spec
 from peltier_adapters.validation import sentences
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from peltier_training.errors import TrainingError
 from peltier_training.labels import TaskType
@@ -57,15 +57,16 @@ class Task(Layer):
     label_column: str = "label"
     task_type: TaskType = "classification"
     labels: tuple[str, ...] | None = None
-    text: dict[str, Any] = Field(default_factory=dict)
+    text: TextOptions = TextOptions()
 
-    @model_validator(mode="after")
-    def _check_text(self) -> Self:
+    @field_validator("text", mode="before")
+    @classmethod
+    def _check_options(cls, text: Any) -> Any:
         known = [field.name for field in fields(TextOptions)]
-        for name in self.text:
+        for name in text if isinstance(text, dict) else ():
             if name not in known:
                 raise ValueError(f"text has no option {name!r}; it has {', '.join(known)}")
-        return self
+        return text
 
 
 class Method(Layer):
@@ -83,8 +84,8 @@ class Description(Spec):
     last wins: `common`, the task's, the size's, the method's."""
 
     backbone: str = "minilm"
-    device: str = "auto"
-    dtype: str = "float32"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["float32", "bfloat16"] = "float32"
     seeds: Axis[Annotated[int, Field(ge=0)]] = (0,)
     dev_rows: Annotated[int, Field(ge=1)] | None = None
     common: Layer = Layer()

@@ -1,8 +1,7 @@
 """From a description to its trials, each checked before any of them starts."""
 
-import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,46 +12,38 @@ from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.config import BackboneConfig, load_config
 
-from peltier_training.data import Example, read_examples
 from peltier_training.errors import TrainingError
-from peltier_training.labels import Labels, find_labels
-from peltier_training.run import Data, Hyperparameters, Run
-from peltier_training.sweep.description import ALL, Description, Layer, Method, Task
+from peltier_training.run import Hyperparameters, Run
+from peltier_training.sweep.description import ALL, Description, Layer, Method
+from peltier_training.sweep.source import Source, digest
 from peltier_training.sweep.trial import Trial
-from peltier_training.text_options import TextOptions
+from peltier_training.templates import find_template
+from peltier_training.training_settings import check_settings
 
 Point = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """A task's data, read once for all its trials."""
-
-    data: Data
-    labels: Labels
-    num_rows: int
-    digests: Mapping[str, str]
 
 
 class Grid:
     """The trials of a description whose paths begin at `root`, for a sweep into the folder `output`."""
 
     def __init__(self, description: Description, root: Path, output: Path) -> None:
-        self._description, self._output = description, output
+        self._description, self._writable = description, _nearest(output)
         checkpoint = find_checkpoint(description.backbone)
         self._config: BackboneConfig = load_config(checkpoint)
-        self._backbone_digest = _digest(*_backbone_files(checkpoint))
-        self._sources = {name: _read(task, root) for name, task in description.tasks.items()}
+        self._backbone_digest = digest(*_backbone_files(checkpoint))
+        self._sources = {name: Source.read(task, root) for name, task in description.tasks.items()}
 
     def trials(self) -> list[Trial]:
         """All of them, one seed after another; a `TrainingError` or an `AdapterError` for the first that cannot be."""
         given = self._description
-        return [
+        trials = [
             trial
             for seed in given.seeds
             for task, method, size in product(given.tasks, given.methods, given.sizes)
             for trial in self._at(task, method, size, seed)
         ]
+        _check_distinct(trials)
+        return trials
 
     def _at(self, task: str, method: str, size: str, seed: int) -> Iterator[Trial]:
         given = self._description
@@ -71,18 +62,19 @@ class Grid:
             preset=_preset(method, given.methods[method]),
             backbone=given.backbone,
             data=source.data,
-            output=self._output.with_suffix(".safetensors"),
-            directory=self._output,
+            output=self._writable / f"{task}.safetensors",  # a trial's own folder takes its place
+            directory=self._writable,
             hyperparameters=Hyperparameters(**numbers),
-            text=TextOptions(**described.text),
+            text=described.text,
             overrides=settings,
             device=given.device,
             dtype=given.dtype,
             merge_report=given.methods[method].merge_report,
         )
         run.check()
-        if run.metric == "f1" and len(source.labels.names) != 2:
-            raise TrainingError(f"task {task!r}: metric 'f1' is for two labels, it has {len(source.labels.names)}")
+        run.check_metric(source.labels.names)
+        if self._config.generates:
+            find_template(run.text.template, "single")
         if run.hyperparameters.max_length > (limit := self._config.max_tokens):
             raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
         return run.resolved(self._config)
@@ -98,14 +90,34 @@ class Grid:
         evidence = {**source.digests, "backbone": self._backbone_digest, "settings": settings}
         return Trial(run, method, size, dev_rows, axes, evidence, parameters)
 
-    def _count(self, run: Run, source: _Source) -> tuple[dict[str, Setting], int]:
+    def _count(self, run: Run, source: Source) -> tuple[dict[str, Setting], int]:
         """All settings of the run's method, and the parameters it trains."""
         method = find_method(run.preset)
         settings = method.settings(run.overrides, self._config)
         if isinstance(method, Baseline):
+            method.check(run.overrides, self._config)
             return settings, method.count_parameters(settings, self._config)
+        check_settings(settings, self._config)
         parts = method.compose(settings, self._config, outputs=max(len(source.labels.names), 1))
         return settings, count_parameters(parts, self._config)
+
+
+def _check_distinct(trials: Iterable[Trial]) -> None:
+    """A result that counts twice makes a mean look surer than it is; another method may be the same by intent."""
+    seen: set[tuple[str, str]] = set()
+    for trial in trials:
+        if (trial.method, trial.key) in seen:
+            raise TrainingError(f"{trial.name} is in the grid twice; each axis takes a value once")
+        seen.add((trial.method, trial.key))
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or of those above it the nearest that exists; a `TrainingError` if `folder` cannot be made there."""
+    whole = folder.absolute()
+    existing = next(path for path in (whole, *whole.parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise TrainingError(f"output {folder} cannot be written: {existing} is no folder, or it is read-only")
+    return existing
 
 
 def _preset(name: str, method: Method) -> str:
@@ -131,34 +143,6 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _read(task: Task, root: Path) -> _Source:
-    data = Data(root / task.train, root / task.validation, task.text_columns, task.label_column)
-    examples, validation = (
-        read_examples(path, task.text_columns, task.label_column) for path in (data.train, data.validation)
-    )
-    labels = find_labels(task.task_type, examples, task.labels)
-    _check_labels(labels, validation)
-    # A small draw may miss a label, which the validation set has.
-    named = labels.names if task.task_type in ("classification", "multilabel") else None
-    digests = {"train": _digest(data.train), "validation": _digest(data.validation)}
-    return _Source(replace(data, labels=named), labels, len(examples), digests)
-
-
-def _check_labels(labels: Labels, examples: list[Example]) -> None:
-    if labels.type == "text2text":
-        labels.texts(examples)
-    else:
-        labels.targets(examples)
-
-
 def _backbone_files(checkpoint: Path) -> list[Path]:
     """Configuration, weights and tokenizer."""
     return sorted({path for pattern in CHECKPOINT_PATTERNS for path in checkpoint.glob(pattern)})
-
-
-def _digest(*paths: Path) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()

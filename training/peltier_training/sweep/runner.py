@@ -30,6 +30,8 @@ class Places:
         if workers is not None and workers < 1:
             raise TrainingError(f"workers is {workers}; it must be a number of at least 1")
         gpus = [] if device == "cpu" else _gpus()
+        if device == "cuda" and not gpus:
+            raise TrainingError("device 'cuda' was asked for, but torch sees no CUDA device")
         if not gpus:
             return cls((None,) * (workers or len(os.sched_getaffinity(0))))
         return cls(tuple(gpus[number % len(gpus)] for number in range(workers or len(gpus))))

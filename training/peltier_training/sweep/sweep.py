@@ -32,7 +32,7 @@ class Sweep:
 
         However it ends, the results so far are in the folder's table and plots.
         """
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with Ledger.open(self.folder / "results.jsonl") as ledger:
             waiting = self._waiting(ledger, retry=retry)
             total = len({trial.key for trial in self.trials})

@@ -1,0 +1,51 @@
+"""A task's data, read and checked once for all its trials."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from peltier_training.data import Example, read_examples
+from peltier_training.labels import Labels, find_labels
+from peltier_training.run import Data
+from peltier_training.sweep.description import Task
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the data are, their labels, how many rows there are to train on, and digests of the files."""
+
+    data: Data
+    labels: Labels
+    num_rows: int
+    digests: Mapping[str, str]
+
+    @classmethod
+    def read(cls, task: Task, root: Path) -> "Source":
+        """The data of a task whose paths begin at `root`; a `TrainingError` says what is wrong in which line."""
+        data = Data(root / task.train, root / task.validation, task.text_columns, task.label_column)
+        examples, validation = (
+            read_examples(path, task.text_columns, task.label_column) for path in (data.train, data.validation)
+        )
+        labels = find_labels(task.task_type, examples, task.labels)
+        _check_labels(labels, validation)
+        # A small draw may miss a label, which the validation set has.
+        named = labels.names if task.task_type in ("classification", "multilabel") else None
+        digests = {"train": digest(data.train), "validation": digest(data.validation)}
+        return cls(replace(data, labels=named), labels, len(examples), digests)
+
+
+def _check_labels(labels: Labels, examples: list[Example]) -> None:
+    if labels.type == "text2text":
+        labels.texts(examples)
+    else:
+        labels.targets(examples)
+
+
+def digest(*paths: Path) -> str:
+    """Of what the files hold, one after another, whatever their names."""
+    found = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()
