@@ -14,6 +14,7 @@ from torch import Tensor
 
 from peltier_adapters.parts import PARTS, Context, Part
 from peltier_adapters.parts.bias import Bias
+from peltier_adapters.parts.gate import read_central
 from peltier_adapters.parts.part import Tensors
 from peltier_adapters.segments import Segments
 from peltier_adapters.spec import Parts
@@ -68,7 +69,8 @@ def create_slice(  # noqa: PLR0913 - the six things a slice is made of
     group each row belongs to (0, 0, 1, …)."""
     last = first + len(groups)
     segments = Segments(layout.lengths[first:last], groups, backbone.device)
-    context = Context(backbone, segments, {} if record_gates else None)
+    central = read_central(tensors, backbone.dtype)
+    context = Context(backbone, segments, {} if record_gates else None, central)
     live = tuple(_apply(part.kind, part, tensors, context) for part in parts if PARTS[part.kind].apply)
     return Slice(first, last, slice(layout.starts[first], layout.starts[last]), context, live)
 

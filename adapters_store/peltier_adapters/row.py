@@ -13,6 +13,8 @@ from peltier_adapters.label_tree import LabelTree
 from peltier_adapters.mixture import Layout, Slice, create_slice
 from peltier_adapters.spec import prompt_length
 
+Gates = dict[str, list[float | None]]
+
 
 @dataclass(frozen=True)
 class Row:
@@ -65,10 +67,11 @@ class Row:
 
 @dataclass(frozen=True)
 class RowOutput:
-    """`logits` [outputs] in float32 on the CPU; `gates` per part one value a layer, where they were recorded."""
+    """`logits` [outputs] in float32 on the CPU; `gates` per part one value a layer (on T5 of the encoder; None
+    for a layer without that part), where they were recorded."""
 
     logits: Tensor
-    gates: dict[str, list[float]] | None = None
+    gates: Gates | None = None
 
 
 def create_slices(
@@ -85,7 +88,11 @@ def create_slices(
         first += len(slots)
 
 
-def row_gates(one: Slice, row: int) -> dict[str, list[float]] | None:
+def row_gates(one: Slice, row: int) -> Gates | None:
     """What the gates of a slice's row were, where they were recorded."""
-    gates = one.context.gates
-    return {label: [float(layer[row]) for layer in layers] for label, layers in gates.items()} if gates else None
+    gates, layers = one.context.gates, range(one.context.backbone.config.num_layers)
+    if not gates:
+        return None
+    return {
+        label: [float(own[layer][row]) if layer in own else None for layer in layers] for label, own in gates.items()
+    }

@@ -132,7 +132,8 @@ class PrefixSpec(_PartSpec):
 class CentralGateSpec(_PartSpec):
     """One gate an attention that divides between LoRA and the prefix, which then have no gates and no scale of their
     own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
-    `add_central_gate`, methods.md 1.14)."""
+    `add_central_gate`, methods.md 1.14). Each takes its share from the input x that it acts on: on T5's cross-attention
+    a value's is the encoder's output, and their shares need not sum to 1."""
 
     kind: Literal["central_gate"] = "central_gate"
 
@@ -244,8 +245,6 @@ def discords(parts: Parts) -> list[str]:
     scaled = [part for part in parts if isinstance(part, LoraSpec | PrefixSpec)]
     if len({part.kind for part in scaled}) < 2 or any(part.gated for part in scaled):
         return ["central_gate: it divides between a lora and a prefix that have no gates of their own"]
-    if kinds.index("central_gate") > min(kinds.index(part.kind) for part in scaled):
-        return ["central_gate: it stands before the lora and the prefix that it scales"]
     return []
 
 

@@ -104,6 +104,24 @@ def test_gates_are_recorded_on_request(bert: Backbone, make_artifact: Callable[.
     assert forward(bert, [Row(encoded, gated)])[0].gates is None
 
 
+def test_gates_stand_at_their_layers(bert: Backbone, make_artifact: Callable[..., bytes]):
+    """A layer without the part has None in its place."""
+    data = make_artifact(bert, "unipelt-apl", overrides={"skip": "2"})
+    row = Row(bert.tokenizer.encode("a good film"), Banks(bert).add(read_artifact(data, bert)))
+    gates = forward(bert, [row], record_gates=True)[0].gates
+    assert gates is not None
+    assert [gate is None for gate in gates["bottleneck.ffn"]] == [True, True, False]
+    assert None not in gates["prefix"]
+
+
+def test_gates_of_t5_are_the_encoders(t5: Backbone, make_artifact: Callable[..., bytes]):
+    """Of LoRA on values too, which reads the encoder's output in cross-attention."""
+    resident = Banks(t5).add(read_artifact(make_artifact(t5, "unipelt-apl"), t5))
+    gates = forward(t5, [Row(t5.tokenizer.encode("a good film"), resident)], record_gates=True)[0].gates
+    assert gates is not None
+    assert {len(layers) for layers in gates.values()} == {t5.config.num_layers}
+
+
 def test_the_same_batch_twice_is_bit_equal(bert: Backbone, resident: Resident):
     """Nothing is drawn and nothing is remembered."""
     rows = [Row(bert.tokenizer.encode(text), resident) for text in ("bad", "a good film")]

@@ -18,7 +18,8 @@ __all__ = ["PARTS", "Context", "Part", "PartKind", "init_tensors"]
 
 @dataclass(frozen=True)
 class PartKind:
-    """How tensors of a part are drawn, and what applies them (None for the head, which follows the encoder)."""
+    """How tensors of a part are drawn, and what applies them (None for the head, which follows the
+    encoder, and for the central gate, which LoRA and the prefix read)."""
 
     init: Callable[[Any, Backbone, torch.Generator], dict[str, Tensor]]
     apply: Callable[[Any, Any, Context], Part] | None
@@ -28,7 +29,7 @@ PARTS = {
     "bottleneck": PartKind(bottleneck.init, bottleneck.Bottleneck),
     "lora": PartKind(lora.init, lora.Lora),
     "prefix": PartKind(prefix.init, prefix.Prefix),
-    "central_gate": PartKind(central_gate.init, central_gate.CentralGate),
+    "central_gate": PartKind(central_gate.init, None),
     "prompt": PartKind(prompt.init, prompt.Prompt),
     "bias": PartKind(bias.init, bias.Bias),
     "norm": PartKind(norm.init, norm.Norm),

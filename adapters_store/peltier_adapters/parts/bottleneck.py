@@ -72,5 +72,5 @@ class Bottleneck(Part):
         if self._gate is None:
             self._up.add(y, inner, index, place)
             return y
-        scale = self._context.segments.spread(self._gate(x, index, place, label=site))
+        scale = self._context.segments.spread(self._gate(x, index, place, label=site, layer=layer))
         return y.addcmul_(self._up(inner, index, place), scale)

@@ -29,12 +29,17 @@ class Gate:
         self._name, self._context = name, context
         self._weight, self._bias = tensors["gate.weight"].to(dtype), tensors["gate.bias"].to(dtype)
 
-    def __call__(self, x: Tensor, *index: int, label: str = "") -> Tensor:
-        """One value a row, [rows, 1], for the gate at `index` = (…, layer)."""
+    def __call__(self, x: Tensor, *index: int, label: str = "", layer: int | None = None) -> Tensor:
+        """One value a row, [rows, 1], for the gate at `index` = (…, layer); where `index` counts only the layers that
+        have a gate, `layer` is the one it is of."""
         segments = self._context.segments
         weight, bias = _at(self._weight, index), _at(self._bias, index)
         scores = segments.linear(x, weight[:, :, None], bias[:, None])
-        return _recorded(segments.row_mean(scores.float().sigmoid()), self._name, label, self._context).to(x.dtype)
+        gate = segments.row_mean(scores.float().sigmoid())
+        _record(
+            gate, f"{self._name}.{label}" if label else self._name, index[-1] if layer is None else layer, self._context
+        )
+        return gate.to(x.dtype)
 
 
 class CentralShare:
@@ -49,7 +54,14 @@ class CentralShare:
         scores = segments.linear(x, self._weight[:, layer], self._bias[:, layer])  # [tokens, 2]
         shares = segments.row_mean(scores.float().relu()).softmax(-1)
         share = shares[:, self._column : self._column + 1]
-        return _recorded(share, self._name, label, self._context).to(x.dtype)
+        _record(share, f"{self._name}.{label}" if label else self._name, layer, self._context)
+        return share.to(x.dtype)
+
+
+def read_central(tensors: Tensors, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+    """The central gate among all tensors of a slice's adapters."""
+    found = tensors.get("central_gate.weight"), tensors.get("central_gate.bias")
+    return None if found[0] is None or found[1] is None else (found[0].to(dtype), found[1].to(dtype))
 
 
 def find_gate(name: Literal["lora", "prefix"], tensors: Tensors, context: Context) -> AnyGate | None:
@@ -59,10 +71,9 @@ def find_gate(name: Literal["lora", "prefix"], tensors: Tensors, context: Contex
     return Gate(name, tensors, context) if "gate.weight" in tensors else None
 
 
-def _recorded(gate: Tensor, name: str, label: str, context: Context) -> Tensor:
+def _record(gate: Tensor, name: str, layer: int, context: Context) -> None:
     if context.gates is not None:
-        context.gates.setdefault(f"{name}.{label}" if label else name, []).append(gate[:, 0])
-    return gate
+        context.gates.setdefault(name, {})[layer] = gate[:, 0]
 
 
 def _at(tensor: Tensor, index: tuple[int, ...]) -> Tensor:

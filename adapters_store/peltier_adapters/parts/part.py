@@ -14,14 +14,15 @@ from peltier_adapters.segments import Reweighted, Segments
 Tensors = Mapping[str, Tensor]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Context:
-    """Where a part is applied. `gates` collects [rows] means per part and layer when it is not None; `central` is the
-    slice's central gate, weight [G, A, hidden, 2] and bias [G, A, 2]."""
+    """Where a part is applied. `gates` collects [rows] means per part and layer (T5's attentions and blocks are
+    numbered over both stacks) when it is not None; `central` is the slice's central gate, weight [G, A, hidden, 2] and
+    bias [G, A, 2]."""
 
     backbone: Backbone
     segments: Segments
-    gates: dict[str, list[Tensor]] | None = field(default=None)
+    gates: dict[str, dict[int, Tensor]] | None = field(default=None)
     central: tuple[Tensor, Tensor] | None = field(default=None)
 
 

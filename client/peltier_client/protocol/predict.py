@@ -43,8 +43,8 @@ Inputs = Annotated[
         '["text", "pair", "third"] lists, in valid Unicode'
     ),
 ]
-# Per part of the adapter, one value per layer.
-Gates = dict[str, list[float]]
+# Per part of the adapter, one value per layer; null for a layer without that part.
+Gates = dict[str, list[float | None]]
 OptionalGates = Annotated[Gates | None, Field(exclude_if=_is_none)]
 FinishReason = Literal["stop", "length"]
 

@@ -125,8 +125,9 @@ def test_a_screen_reader_is_told_what_a_curve_does():
 
 
 def test_gates_are_a_table_of_layers():
-    """A cell a layer, numbered from 1, shaded by how far the gate is open."""
-    page = render(create_report(gates=GateMap(rows=2, means={"prefix": (0.25, 0.75)})))
+    """A cell a layer, numbered from 1, shaded by how far the gate is open; a dash in a layer without the part."""
+    page = render(create_report(gates=GateMap(rows=2, means={"prefix": (0.25, 0.75), "bottleneck": (None, 0.5)})))
+    assert '<td>\u2013</td><td style="--share: 0.500">0.50</td>' in page
     assert '<td style="--share: 0.250">0.25</td><td style="--share: 0.750">0.75</td>' in page
     assert '<th scope="col">1</th><th scope="col">2</th>' in page
 

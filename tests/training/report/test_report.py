@@ -32,7 +32,7 @@ def validation(run: Run) -> list[Example]:
     return read_examples(run.data.validation, ["text"], "label")
 
 
-def server_gates(backbone: Backbone, artifact: Artifact, example: Example) -> dict[str, list[float]]:
+def server_gates(backbone: Backbone, artifact: Artifact, example: Example) -> dict[str, list[float | None]]:
     """The gates that the server returns for one input."""
     row = Row(encode_input(backbone, artifact.manifest.task, example.input), Banks(backbone).add(artifact))
     gates = forward(backbone, [row], record_gates=True)[0].gates
@@ -55,17 +55,26 @@ def test_numbers_are_those_of_the_artifact(make_run: MakeRun, bert: Backbone):
     assert (report.artifact.digest, report.artifact.bytes) == (artifact.digest, run.output.stat().st_size)
 
 
-def test_gates_are_the_servers(make_run: MakeRun, bert: Backbone):
-    """Each cell of the heat map is the mean of what the server returns row by row."""
-    run = make_run("regression", "unipelt-apl", epochs=1)
+def mean_of(gates: list[float | None]) -> float | None:
+    """Of one layer's gates; a layer without the part has none for any row."""
+    values = [gate for gate in gates if gate is not None]
+    return sum(values) / len(gates) if values else None
+
+
+@pytest.mark.parametrize("skip", [0, 2])
+def test_gates_are_the_servers(make_run: MakeRun, bert: Backbone, skip: int):
+    """Each cell of the heat map is the mean of what the server returns row by row; skipped layers have none."""
+    run = make_run("regression", "unipelt-apl", epochs=1, overrides={"skip": str(skip)})
     report, artifact, examples = reported(run), load_artifact(run.output, bert), validation(run)
     rows = [server_gates(bert, artifact, example) for example in examples]
     assert report.gates is not None
     assert report.gates.rows == len(rows)
     assert {part: list(layers) for part, layers in report.gates.means.items()} == {
-        part: pytest.approx([sum(row[part][layer] for row in rows) / len(rows) for layer in range(3)], abs=1e-5)
+        part: pytest.approx([mean_of([row[part][layer] for row in rows]) for layer in range(3)], abs=1e-5)
         for part in ("prefix", "lora.query", "lora.value", "bottleneck.ffn")
     }
+    assert report.gates.means["bottleneck.ffn"].count(None) == skip
+    assert report.gates.means["bottleneck.ffn"][2] is not None
 
 
 @pytest.mark.parametrize(

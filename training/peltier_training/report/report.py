@@ -26,10 +26,11 @@ class ArtifactFile(Spec):
 
 
 class GateMap(Spec):
-    """UniPELT's gates as they are served: per part one mean over the validation set a layer (on T5 the encoder's)."""
+    """UniPELT's gates as they are served: per part one mean over the validation set a layer (on T5 the
+    encoder's), None for a layer without that part."""
 
     rows: int
-    means: dict[str, tuple[float, ...]]
+    means: dict[str, tuple[float | None, ...]]
 
     @classmethod
     def create(cls, verdict: Verdict) -> "GateMap | None":
