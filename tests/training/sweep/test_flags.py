@@ -49,17 +49,20 @@ def test_lists_of_names_are_layers_without_content():
 
 def test_a_task_needs_no_file():
     """Its paths begin where the command was given."""
-    own = OneTask(Path("t.jsonl"), Path("v.jsonl"), ["one", "two"], "label", "regression")
+    own = OneTask(Path("t.jsonl"), Path("v.jsonl"), {"text_columns": ["one", "two"], "label_column": None})
     found = Flags(tasks=["toy"], presets=["lora"], one_task=own).over({})
     assert found["tasks"]["toy"]["train"] == Path.cwd() / "t.jsonl"
     assert found["tasks"]["toy"]["text_columns"] == ["one", "two"]
+    assert "label_column" not in found["tasks"]["toy"]
 
 
-LONELY = OneTask(Path("t"), None, ["text"], "label", "classification")
+LONELY = OneTask(Path("t"))
+IDLE = OneTask(details={"label_column": "y", "text_columns": ["x"]})
 WRONG: dict[str, tuple[Flags, dict[str, Any], str]] = {
     "task": (Flags(tasks=["c"]), FILE, "task 'c' is not one of the sweep, which has a, b"),
     "no file": (Flags(tasks=["c"]), {}, "which has none: give --train and --validation"),
     "half": (Flags(tasks=["c"], one_task=LONELY), {}, "--train and --validation belong together, and to one --task"),
+    "idle": (Flags(one_task=IDLE), FILE, "to one --task, and --label-column to them, and --text-column to them"),
     "pair": (Flags(settings=["rank"]), FILE, "--set takes NAME=VALUE, not 'rank'"),
     "methods": (Flags(), {"methods": 3}, "methods is 3; it must be a list of names or a table of tables"),
     "layer": (Flags(), {"sizes": {"100": 3}}, "sizes is {'100': 3}; it must be"),

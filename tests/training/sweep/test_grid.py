@@ -135,7 +135,7 @@ def test_wrong_labels_in_the_validation_file_are_refused(make_sweep: MakeSweep, 
 def test_a_template_is_known_or_has_a_text(make_sweep: MakeSweep, tables: Tables, t5: Backbone):
     """On a T5, which alone reads them."""
     tables |= {"backbone": t5.name, "tasks": {"toy": {**tables["tasks"]["toy"], "text": {"template": "sst3"}}}}
-    with pytest.raises(TrainingError, match="template 'sst3' has no .* is not a known name"):
+    with pytest.raises(TrainingError, match=r"template 'sst3' has no .* is not a known name"):
         make_sweep(tables)
 
 

@@ -34,10 +34,13 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     text_column: Annotated[
         list[str] | None, typer.Option(help="A text column; twice for a pair.", rich_help_panel=_ONE)
     ] = None,
-    label_column: Annotated[str, typer.Option(help="Column of the label.", rich_help_panel=_ONE)] = "label",
+    label_column: Annotated[
+        str | None, typer.Option(help="Column of the label. Default label.", rich_help_panel=_ONE)
+    ] = None,
     task_type: Annotated[
-        str, typer.Option(help="classification, multilabel, regression or text2text.", rich_help_panel=_ONE)
-    ] = "classification",
+        str | None,
+        typer.Option(help="classification (the default), multilabel, regression or text2text.", rich_help_panel=_ONE),
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at a time. Default: one a GPU, else one a core.")] = None,
     by: Annotated[
         list[str] | None, typer.Option(help="Group the table by this (task, method, size, seed, …); repeat.")
@@ -54,9 +57,7 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     from peltier_training.sweep.runner import Places
     from peltier_training.sweep.sweep import Sweep
 
-    own = None
-    if train is not None or validation is not None:
-        own = OneTask(train, validation, text_column or ["text"], label_column, task_type)
+    details = {"text_columns": text_column, "label_column": label_column, "task_type": task_type}
     flags = Flags(
         tasks=task or (),
         presets=preset or (),
@@ -64,7 +65,7 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
         plain={"seeds": seed, "backbone": backbone, "device": device},
         numbers={"epochs": epochs, "learning_rate": learning_rate, "batch_size": batch_size, "max_length": max_length},
         settings=set_ or (),
-        one_task=own,
+        one_task=OneTask(train, validation, details),
     )
     description = create_description(flags.over(read_description(file) if file is not None else {}))
     root = data or (file.parent if file is not None else Path())

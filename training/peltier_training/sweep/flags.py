@@ -12,21 +12,22 @@ Tables = dict[str, Any]
 
 @dataclass(frozen=True)
 class OneTask:
-    """The data of a task that no file describes."""
+    """The data of a task that no file describes. `details` are further keys of it, None where a flag was not given."""
 
-    train: Path | None
-    validation: Path | None
-    text_columns: Sequence[str]
-    label_column: str
-    task_type: str
+    train: Path | None = None
+    validation: Path | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
-    def table(self, tasks: Sequence[str]) -> Tables:
-        """As the file would have it; its paths begin where the command was given."""
+    def tables(self, tasks: Sequence[str]) -> Tables:
+        """As the file would have it, empty if no flag was given; its paths begin where the command was given."""
+        details = {name: value for name, value in self.details.items() if value is not None}
+        if self.train is None and self.validation is None and not details:
+            return {}
         if self.train is None or self.validation is None or len(tasks) != 1:
-            raise TrainingError("--train and --validation belong together, and to one --task")
+            flags = "".join(f", and --{name.removesuffix('s').replace('_', '-')} to them" for name in details)
+            raise TrainingError(f"--train and --validation belong together, and to one --task{flags}")
         own = {"train": self.train.absolute(), "validation": self.validation.absolute()}
-        columns = {"text_columns": list(self.text_columns), "label_column": self.label_column}
-        return {tasks[0]: {**own, **columns, "task_type": self.task_type}}
+        return {"tasks": {tasks[0]: {**own, **details}}}
 
 
 @dataclass(frozen=True)
@@ -40,13 +41,13 @@ class Flags:
     plain: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
     settings: Sequence[str] = ()
-    one_task: OneTask | None = None
+    one_task: OneTask = OneTask()
 
     def over(self, tables: Tables) -> Tables:
         """The tables of a file, or of none, with the flags that were given."""
         tables = {**tables, **{name: value for name, value in self.plain.items() if value}}
-        if self.one_task is not None:
-            tables["tasks"] = self.one_task.table(self.tasks)
+        if own := self.one_task.tables(self.tasks):
+            tables |= own
         elif self.tasks:
             tables["tasks"] = _chosen(_picked("tasks", tables, ()), self.tasks)
         if sizes := _picked("sizes", tables, self.sizes):
