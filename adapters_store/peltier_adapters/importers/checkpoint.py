@@ -1,13 +1,11 @@
 """The tensors of a foreign checkpoint: each is taken once, and what nobody took is refused."""
 
-import pickle
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -37,6 +35,8 @@ class Checkpoint:
         tensor = self._left.pop(name)
         if not tensor.is_floating_point():
             raise AdapterError(f"{self.where}: tensor {name!r} has dtype {tensor.dtype}; weights are floating point")
+        if not tensor.numel():
+            raise AdapterError(f"{self.where}: tensor {name!r} has shape {list(tensor.shape)}; it must not be empty")
         found = tuple(tensor.shape)
         fits = len(found) == len(shape) and all(want in (None, have) for want, have in zip(shape, found, strict=True))
         if shape and not fits:
@@ -49,6 +49,10 @@ class Checkpoint:
     def take_if(self, name: str, *shape: int | None) -> Tensor | None:
         """The same, or None where there is no such tensor."""
         return self.take(name, *shape) if name in self._left else None
+
+    def num_dims(self, name: str) -> int | None:
+        """How many dimensions the tensor `name` has; None where there is no such tensor."""
+        return self._left[name].dim() if name in self._left else None
 
     def put_back(self, tensors: Mapping[str, Tensor]) -> None:
         """Leave `tensors` for someone else to take."""
@@ -100,8 +104,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if path.suffix == ".safetensors":
         try:
             return Checkpoint(load_file(path), path)
-        except (SafetensorError, OSError) as error:
-            raise AdapterError(f"{path} is not a readable safetensors file: {error}") from None
+        except Exception as error:  # whatever the library says of a broken file, it is the file
+            raise AdapterError(f"{path} is not a readable safetensors file: {_reason(error)}") from None
     return Checkpoint(_read_torch(path), path)
 
 
@@ -109,11 +113,17 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings(action="ignore"):  # of pickles that it is about to refuse
             state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise AdapterError(f"{path} is not a torch file of tensors alone: {reason}") from None
+    except Exception as error:  # a broken pickle may raise anything: IndexError, struct.error, …
+        raise AdapterError(f"{path} is not a torch file of tensors alone: {_reason(error)}") from None
     if isinstance(state, dict) and isinstance(state.get("model_state_dict"), dict):
         state = state["model_state_dict"]
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise AdapterError(f"{path} holds {type(state).__name__}; it must be a dictionary of tensors")
+    strange = next((name for name, tensor in state.items() if tensor.layout != torch.strided or tensor.is_meta), None)
+    if strange is not None:
+        raise AdapterError(f"{path}: tensor {strange!r} is sparse or has no values; weights are dense tensors")
     return {str(name): tensor for name, tensor in state.items()}
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error).strip() else type(error).__name__

@@ -34,7 +34,12 @@ class ConfigFile:
         value = self.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise AdapterError(f"{self.where}: {key} is {value!r}; it must be a number")
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise AdapterError(
+                f"{self.where}: {key} is an integer of {len(str(value))} digits; it must be smaller"
+            ) from None
 
     def ignore(self, *keys: str) -> None:
         """Settings that have no effect on an answer."""

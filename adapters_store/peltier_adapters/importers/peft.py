@@ -29,11 +29,11 @@ def read_peft(path: Path, backbone: Backbone) -> Foreign:
     config = read_config(find_file(path, ("adapter_config.json",)))
     checkpoint = read_checkpoint(find_file(path, _FILES))
     kind = config.get("peft_type")
-    if kind not in _READERS:
+    if not isinstance(kind, str) or kind not in _READERS:
         raise AdapterError(f"{config.where}: peft_type is {kind!r}; served are {', '.join(_READERS)}")
     config.only("task_type", *_TASKS)
     config.ignore(*_NO_EFFECT)
-    pieces, checkpoint = _READERS[str(kind)](config, checkpoint, backbone)
+    pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
     config.finish()
     places = find_places(backbone.config)
     head = None if backbone.config.generates else take_head(checkpoint, backbone.config)
@@ -42,7 +42,7 @@ def read_peft(path: Path, backbone: Backbone) -> Foreign:
     if not pieces:
         raise AdapterError(f"{checkpoint.where} holds no adapter for this backbone, only a head")
     origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
-    return Foreign(f"peft-{str(kind).lower()}", pieces, head, origin=origin)
+    return Foreign(f"peft-{kind.lower()}", pieces, head, origin=origin)
 
 
 Read = tuple[list[Piece], Checkpoint]

@@ -2,6 +2,7 @@
 
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 
 from peltier_backbone.config import BackboneConfig
@@ -65,8 +66,10 @@ def _take_pairs(
 def _alpha(module: str, config: ConfigFile) -> float:
     """The alpha of the first pattern that the module's name ends with, as PEFT finds it, or that of all."""
     patterns, default = config.get("alpha_pattern", {}), config.number("lora_alpha", 8)
+    if not isinstance(patterns, dict) or not all(type(alpha) in (int, float) for alpha in patterns.values()):
+        raise AdapterError(f"{config.where}: alpha_pattern is {reprlib.repr(patterns)}; it must give numbers to names")
     try:
         key = next((key for key in patterns if re.match(rf"(.*\.)?({key})$", module)), None)
     except re.error:
         raise AdapterError(f"{config.where}: alpha_pattern {patterns} holds no regular expressions") from None
-    return default if key is None else float(patterns[key])
+    return default if key is None else ConfigFile(patterns, config.where).number(key, default)

@@ -66,7 +66,7 @@ def _biases(site: str, found: Mapping[Place, Tensor], spec: BiasSpec, backbone: 
         target = whole[index] if whole.dim() == 2 else whole
         if target.shape != tensor.shape:
             raise AdapterError(
-                f"the bias of {site!r} has {len(tensor)} values; on this backbone there are {len(target)}"
+                f"the bias of {site!r} has shape {list(tensor.shape)}; on this backbone it is {list(target.shape)}"
             )
         target.copy_(tensor)
     return whole

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from peltier_backbone.load import Backbone
+from pydantic import ValidationError
 
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.errors import AdapterError
@@ -21,6 +22,7 @@ from peltier_adapters.importers.places import base_names
 from peltier_adapters.importers.unipelt import read_unipelt
 from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.proof import Candidate, prove
+from peltier_adapters.validation import sentences
 
 READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {
     "adapterhub": read_adapterhub,
@@ -49,6 +51,14 @@ def import_adapter(wanted: Import, backbone: Backbone) -> Artifact:
     """The artifact, proved on `backbone`; an `AdapterError` says what was found and what was expected."""
     if wanted.origin not in READERS:
         raise AdapterError(f"origin {wanted.origin!r} is unknown; it is one of {', '.join(READERS)}")
+    try:
+        return _import(wanted, backbone)
+    except ValidationError as error:  # of a part or a manifest with a value beyond what is served
+        part = error.title.removesuffix("Spec").lower()
+        raise AdapterError(f"{wanted.path} cannot be served: {part} {'; '.join(sentences(error))}") from None
+
+
+def _import(wanted: Import, backbone: Backbone) -> Artifact:
     foreign = READERS[wanted.origin](wanted.path, backbone)
     if not backbone.config.generates:
         foreign = replace(foreign, head=_head(foreign, wanted, backbone))

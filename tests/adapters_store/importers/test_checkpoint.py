@@ -36,6 +36,23 @@ def test_half_written_files_are_refused(name: str, tmp_path: Path) -> None:
         read_checkpoint(tmp_path / name)
 
 
+@pytest.mark.parametrize("content", [b"", b"abc", b"\x80\x02.", b"\x80\x02K", b"\x80\x02}q\x00(X", b"PK\x03\x04"])
+@pytest.mark.parametrize("name", ["broken.bin", "broken.safetensors"])
+def test_broken_files_are_refused(name: str, content: bytes, tmp_path: Path) -> None:
+    """Whatever reading it raises, a file that is no checkpoint is one sentence."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(AdapterError, match="is not a"):
+        read_checkpoint(tmp_path / name)
+
+
+@pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.ones(3, device="meta")], ids=["sparse", "meta"])
+def test_tensors_without_all_their_values_are_refused(tensor: torch.Tensor, tmp_path: Path) -> None:
+    """Sparse weights, and those of which only the shape was saved, are no weights to serve."""
+    torch.save({"weight": tensor}, tmp_path / "a.bin")
+    with pytest.raises(AdapterError, match="tensor 'weight' is sparse or has no values"):
+        read_checkpoint(tmp_path / "a.bin")
+
+
 def test_a_trainers_checkpoint_is_opened_at_its_weights(tmp_path: Path) -> None:
     """A file that keeps its tensors under `model_state_dict` is read there; other contents are refused."""
     torch.save({"model_state_dict": {"weight": torch.ones(2)}}, tmp_path / "a.bin")

@@ -13,6 +13,11 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
+        ({"peft_type": ["LORA"]}, r"peft_type is \['LORA'\]; served are"),
+        ({"alpha_pattern": {"query": "big"}}, "alpha_pattern is {'query': 'big'}; it must give numbers to names"),
+        ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must give numbers to names"),
+        ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must give numbers to names"),
+        ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
         ({"peft_type": "OFT"}, "peft_type is 'OFT'; served are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
         ({"task_type": "TOKEN_CLS"}, 'task_type is "TOKEN_CLS", which is not served'),
         ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
@@ -33,6 +38,7 @@ def test_settings_that_change_the_answers_are_refused(
     ("name", "tensor", "sentence"),
     [
         (f"{QUERY}.lora_A.weight", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
+        (f"{QUERY}.lora_A.weight", torch.ones(0, 48), r"has shape \[0, 48\]; it must not be empty"),
         (f"{QUERY}.lora_B.weight", None, "is missing"),
         (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "this is DoRA"),
         ("base_model.model.bert.embeddings.word_embeddings.weight", torch.ones(2, 48), "nothing may be left over"),
