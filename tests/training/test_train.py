@@ -1,6 +1,7 @@
 """Whole runs on a small random backbone."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from peltier_training.data import read_examples
 from peltier_training.errors import TrainingError
 from peltier_training.evaluation import evaluate
 from peltier_training.objective import HeadObjective
+from peltier_training.report.merging import Merging
 from peltier_training.run import Data, Run
 from peltier_training.train import train
 
@@ -98,6 +100,27 @@ def test_patience_has_an_end(make_run: MakeRun, tmp_path: Path):
     train(run)
     errors = logged(run, "eval_mse")
     assert len(errors) == errors.index(min(errors)) + 3 < 12
+
+
+def test_patience_outlives_a_break(make_run: MakeRun, tmp_path: Path):
+    """Resumed at its end a run does not train on, and resumed before it ends where it would have."""
+    run = turned(make_run("regression", "lora", epochs=12, learning_rate=1e-2, metric="mse", patience=2), tmp_path)
+    metrics = train(run).training.metrics
+    errors = logged(run, "eval_mse")
+    assert train(replace(run, resume=True)).training.metrics == metrics
+    assert logged(run, "eval_mse") == errors
+    shutil.rmtree(run.directory / f"checkpoint-{3 * len(errors)}")
+    train(replace(run, resume=True))
+    assert len(logged(run, "eval_mse")) == len(errors)
+
+
+def test_an_artifact_outlives_its_merge_report(make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch):
+    """It is written before the routes are measured, which may fail."""
+    monkeypatch.setattr(Merging, "create", lambda *_: 1 / 0)
+    run = make_run(preset="adamix", epochs=1, merge_report=True, overrides={"bottleneck": "8"})
+    with pytest.raises(ZeroDivisionError):
+        train(run)
+    assert load_artifact(run.output, bert).manifest.preset == "adamix"
 
 
 def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Path):

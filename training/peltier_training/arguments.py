@@ -14,7 +14,6 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
     numbers = run.hyperparameters
     arguments = TrainingArguments(
         output_dir=str(run.directory),
-        num_train_epochs=numbers.epochs,
         learning_rate=run.learning_rate,
         per_device_train_batch_size=numbers.batch_size,
         per_device_eval_batch_size=numbers.batch_size,

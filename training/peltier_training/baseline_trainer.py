@@ -13,6 +13,7 @@ from peltier_training import metrics
 from peltier_training.arguments import create_arguments
 from peltier_training.dataset import TextRows
 from peltier_training.objective import Objective
+from peltier_training.patience import Patience
 from peltier_training.run import Run
 from peltier_training.trainer import Course, Judge, conduct
 
@@ -23,10 +24,11 @@ class BaselineTrainer(Trainer):
     def __init__(self, *, run: Run, objective: Objective, judge: Judge, **options: Any) -> None:
         self._run, self._objective, self._judge = run, objective, judge
         self._best: tuple[float, Mapping[str, Tensor]] | None = None
-        self._waited = 0  # epochs since the best one
         nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
-        arguments = create_arguments(run, save_strategy="no", bf16=run.dtype == "bfloat16")
-        super().__init__(args=arguments, eval_dataset=nothing, **options)
+        arguments = create_arguments(
+            run, num_train_epochs=run.hyperparameters.epochs, save_strategy="no", bf16=run.dtype == "bfloat16"
+        )
+        super().__init__(args=arguments, eval_dataset=nothing, callbacks=[Patience(run)], **options)
 
     @property
     def _tuned(self) -> nn.Module:
@@ -47,14 +49,12 @@ class BaselineTrainer(Trainer):
         found["eval_runtime"] = round(time.perf_counter() - start, 4)
         sign = -1.0 if self._run.metric in metrics.LOWER_IS_BETTER else 1.0
         score = sign * found[f"eval_{self._run.metric}"]
-        self._waited += 1
         if self._best is None or score > self._best[0]:
-            self._waited = 0
+            self.state.best_global_step = self.state.global_step
             trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
             self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
         self.log(found)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
-        self.control.should_training_stop |= self._waited == self._run.hyperparameters.patience
         return found
 
     def fit(self) -> Course:

@@ -55,16 +55,15 @@ def train(run: Run) -> Manifest:
     verdict = measure(exact, adapter, validation, record_gates=True)
     record = _record(run, model, [len(examples), len(validation)], verdict.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
-    merging = Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None
-    write_file(run.output, data)
-    manifest = read_manifest(run.output)
+    write_file(run.output, data)  # first of all: no report is worth the loss of it
+    cost, manifest = meter.read(course, backbone.device, run.dtype), read_manifest(run.output)
     findings = Findings(
         metric=run.metric,
         verdict=verdict,
         curves=Curves.create(course),
         parameters=Parameters.create(model.parts, backbone.config, model),
-        cost=meter.read(course, backbone.device, run.dtype),
-        merging=merging,
+        cost=cost,
+        merging=Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None,
     )
     write_report(run.output, create_report(run.output, data, manifest, findings))
     return manifest

@@ -12,7 +12,7 @@ import numpy as np
 from peltier_backbone.targets import Targets
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import EarlyStoppingCallback, EvalPrediction, ProgressCallback, Trainer, TrainingArguments
+from transformers import EvalPrediction, ProgressCallback, Trainer, TrainerState, TrainingArguments
 
 from peltier_training import metrics
 from peltier_training.arguments import create_arguments
@@ -21,6 +21,7 @@ from peltier_training.dataset import EncodedRows, TextRows, collate, collate_tex
 from peltier_training.errors import TrainingError
 from peltier_training.model import HeadedAdapter, TrainableAdapter
 from peltier_training.objective import HeadObjective, Objective, TextObjective
+from peltier_training.patience import Patience, is_over
 from peltier_training.run import Run
 from peltier_training.text_model import TextAdapter
 
@@ -108,12 +109,12 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
     trainer = AdapterTrainer(
         objective=HeadObjective(run.task_type, float(model.settings.get("consistency", 0.0))),
         model=model,
-        args=_arguments(run),
+        args=_arguments(run, checkpoint),
         data_collator=collate,
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=compute,
-        callbacks=_callbacks(run),
+        callbacks=[Patience(run)],
     )
     return conduct(trainer, checkpoint)
 
@@ -126,18 +127,13 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Cour
         objective=TextObjective(float(model.settings.get("consistency", 0.0))),
         judge=judge,
         model=model,
-        args=_arguments(run),
+        args=_arguments(run, checkpoint),
         data_collator=collate_texts,
         train_dataset=rows,
         eval_dataset=nothing,
-        callbacks=_callbacks(run),
+        callbacks=[Patience(run)],
     )
     return conduct(trainer, checkpoint)
-
-
-def _callbacks(run: Run) -> list[EarlyStoppingCallback]:
-    patience = run.hyperparameters.patience
-    return [] if patience is None else [EarlyStoppingCallback(patience)]
 
 
 def diverged(run: Run) -> TrainingError:
@@ -186,9 +182,10 @@ def _close_bars(trainer: Trainer) -> None:
                     bar.close()
 
 
-def _arguments(run: Run) -> TrainingArguments:
+def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
     return create_arguments(
         run,
+        num_train_epochs=_num_epochs(run, checkpoint),
         save_strategy="epoch",
         save_total_limit=2,
         load_best_model_at_end=True,
@@ -196,3 +193,12 @@ def _arguments(run: Run) -> TrainingArguments:
         greater_is_better=run.metric not in metrics.LOWER_IS_BETTER,
         ddp_find_unused_parameters=False,
     )
+
+
+def _num_epochs(run: Run, checkpoint: str | None) -> int:
+    """The run's, or what it had at `checkpoint` if its patience has ended there."""
+    if checkpoint is not None:
+        state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
+        if is_over(run, state.log_history):
+            return round(state.epoch or 0)
+    return run.hyperparameters.epochs
