@@ -1,5 +1,6 @@
 """Full fine-tuning and intrinsic SAID, whole runs on small random backbones."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ def test_training_rows_are_learned(make_run: MakeRun, toy: Path, changes: dict[s
     rows = toy / "classification-train.jsonl"
     tuned = train_baseline(make_run(epochs=20, data=Data(rows, rows, ("text",), "label"), **changes))
     assert tuned.metrics["accuracy"] > least
+
+
+def test_a_regression_starts_at_its_mean(make_run: MakeRun, toy: Path, tmp_path: Path):
+    """As an adapter does: far from 0 a baseline has not far to go."""
+    rows = [json.loads(line) for line in (toy / "regression-train.jsonl").read_text().splitlines()]
+    far = tmp_path / "far.jsonl"
+    far.write_text("".join(json.dumps(row | {"label": row["label"] + 1000}) + "\n" for row in rows))
+    data = Data(far, far, ("text",), "label")
+    tuned = train_baseline(make_run("regression", "full", epochs=1, learning_rate=1e-9, data=data))
+    assert tuned.metrics["mse"] < 2  # the labels are within 2 of each other, from 0 it were a million
 
 
 def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):

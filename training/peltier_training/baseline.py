@@ -6,14 +6,15 @@ from functools import partial
 
 import torch
 from peltier_adapters.baselines import BASELINES
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
-from peltier_backbone.load import load_backbone
+from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_training.baseline_trainer import BaselineTrainer
 from peltier_training.data import Example, read_examples, thin_out
 from peltier_training.errors import TrainingError
-from peltier_training.labels import find_labels
+from peltier_training.labels import Labels, find_labels
 from peltier_training.report.cost import Cost, Meter
 from peltier_training.run import Run
 from peltier_training.task import create_task
@@ -47,7 +48,7 @@ def train_baseline(run: Run) -> Tuned:
     backbone = load_backbone(run.backbone, device=run.device)
     task = create_task(run, backbone, labels, examples)
     torch.manual_seed(run.hyperparameters.seed)
-    tuning: Tuning = TextTuning(run, backbone, task) if config.generates else HeadTuning(run, backbone, task)
+    tuning = _create(run, backbone, task, examples)
     trainer = BaselineTrainer(
         run=run,
         objective=tuning.objective,
@@ -61,3 +62,12 @@ def train_baseline(run: Run) -> Tuned:
     metrics = tuning.measure(validation)
     cost = meter.read(course, backbone.device, run.dtype)
     return Tuned(metrics, BASELINES[run.preset].reason(config), cost, tuning.measure)
+
+
+def _create(run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example]) -> Tuning:
+    if backbone.config.generates:
+        return TextTuning(run, backbone, task)
+    tuning = HeadTuning(run, backbone, task)
+    if task.type == "regression":
+        tuning.center(float(Labels(task.type, task.labels).targets(examples).mean()))
+    return tuning

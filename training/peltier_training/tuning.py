@@ -65,6 +65,10 @@ class HeadTuning:
         self.objective: Objective = HeadObjective(run.task_type, 0.0)
         self._run, self._backbone, self._task = run, backbone, task
 
+    def center(self, mean: float) -> None:
+        """Start a regression at the mean of its targets, as an adapter does."""
+        nn.init.constant_(self.model.get_parameter("head.bias"), mean)
+
     def rows(self, examples: Sequence[Example]) -> EncodedRows:
         return head_rows(self._backbone, self._task, examples)
 
