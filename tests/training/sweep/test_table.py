@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from peltier_training.errors import TrainingError
 from peltier_training.run import Hyperparameters
-from peltier_training.sweep.table import MEAN, Stat, create_table, default_grouping
+from peltier_training.sweep.table import MEAN, Stat, check_grouping, create_table, default_grouping
 from peltier_training.sweep.trial import Result, Trial
 
 Entry = tuple[Trial, Result]
@@ -63,9 +63,11 @@ def test_axes_group_by_default(make_entry: MakeEntry):
 
 
 def test_an_unknown_coordinate_is_refused(make_entry: MakeEntry):
-    """With those that there are."""
-    with pytest.raises(TrainingError, match="by 'colour'; the trials have task, method, preset, size, seed"):
-        create_table([make_entry()], ["colour"])
+    """With those that there are; an axis of a single trial is one."""
+    trials = [make_entry()[0], make_entry(axes={"n": "4"})[0]]
+    check_grouping(trials, ["n", "task"])
+    with pytest.raises(TrainingError, match="by 'colour'; the trials have task, method, preset, size, seed, n"):
+        check_grouping(trials, ["colour"])
 
 
 def test_no_results_are_no_rows():

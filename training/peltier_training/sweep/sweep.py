@@ -12,7 +12,7 @@ from peltier_training.report.files import write_file
 from peltier_training.sweep import plots, rendering
 from peltier_training.sweep.ledger import Ledger
 from peltier_training.sweep.runner import Places, Runner
-from peltier_training.sweep.table import Table, create_table, default_grouping
+from peltier_training.sweep.table import Table, check_grouping, create_table, default_grouping
 from peltier_training.sweep.trial import Result, Trial
 
 Tell = Callable[[str], None]
@@ -30,8 +30,10 @@ class Sweep:
     def run(self, tell: Tell, *, retry: bool = False) -> Table:
         """Run every trial that has no result yet, and with `retry` those that failed; `tell` hears of each.
 
-        However it ends, the results so far are in the folder's table and plots.
+        However it ends, the results so far are in the folder's table and plots. A `by` that no trial has is refused by
+        a `TrainingError` before anything is run.
         """
+        check_grouping(self.trials, self.by or ())
         self.folder.mkdir(parents=True, exist_ok=True)
         with Ledger.open(self.folder / "results.jsonl") as ledger:
             waiting = self._waiting(ledger, retry=retry)

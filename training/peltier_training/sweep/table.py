@@ -84,15 +84,19 @@ def default_grouping(trials: Iterable[Trial]) -> tuple[str, ...]:
     return (*(("size",) if several else ()), "method", *axes)
 
 
-def create_table(entries: Sequence[Entry], by: Sequence[str]) -> Table:
-    """The table of all `entries`; a `TrainingError` for a coordinate that no trial has."""
-    placed = [(coordinates(trial), trial, result) for trial, result in entries]
-    known = dict.fromkeys(name for places, _, _ in placed for name in places)
+def check_grouping(trials: Iterable[Trial], by: Sequence[str]) -> None:
+    """Raise a `TrainingError` for a coordinate that none of `trials` has."""
+    known = dict.fromkeys(name for trial in trials for name in coordinates(trial))
     for name in by:
-        if placed and name not in known:
+        if name not in known:
             raise TrainingError(f"the table cannot be made by {name!r}; the trials have {', '.join(known)}")
+
+
+def create_table(entries: Sequence[Entry], by: Sequence[str]) -> Table:
+    """The table of all `entries`; a cell is empty where a trial lacks the coordinate."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
-    for places, trial, result in placed:
+    for trial, result in entries:
+        places = coordinates(trial)
         groups.setdefault(tuple(places.get(name, "") for name in by), []).append((trial, result))
     titles = tuple(dict.fromkeys(_title(trial) for trial, _ in entries))
     rows = [_row(labels, group, titles) for labels, group in groups.items()]
