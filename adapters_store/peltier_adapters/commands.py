@@ -16,7 +16,7 @@ from peltier_adapters.composition import Settings, parse_overrides
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.manifest import Manifest, read_file_header
 from peltier_adapters.preset import Preset
-from peltier_adapters.presets import presets_for
+from peltier_adapters.presets import PRESETS, presets_for
 from peltier_adapters.spec import count_parameters
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -35,8 +35,8 @@ def presets(
 
     config = load_config(find_checkpoint(backbone, config_only=True))
     total, overrides = config.num_parameters, parse_overrides(set_ or [])
-    methods: list[Preset | Baseline] = [*presets_for(config), *BASELINES.values()]
-    _check_names(overrides, methods, config)
+    _check_names(overrides, [*presets_for(config), *BASELINES.values()], config)
+    methods: list[Preset | Baseline] = [*PRESETS.values(), *BASELINES.values()]
     rows = [_row(method, overrides, config) for method in methods]
     if json_output:
         print(json.dumps({"backbone": backbone, "backbone_parameters": total, "presets": rows}))
@@ -61,14 +61,21 @@ def _check_names(overrides: Mapping[str, str], methods: Sequence[Preset | Baseli
 
 def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Any]:
     """One line of the list; a method that does not fit has the reason in place of its counts."""
-    known = method.settings({}, config)
-    settings = method.settings({name: text for name, text in overrides.items() if name in known}, config)
     row: dict[str, Any] = {"preset": method.name, "servable": isinstance(method, Preset)}
+    try:
+        known = method.settings({}, config)
+    except AdapterError as error:
+        return row | _misfit(error)
+    settings = method.settings({name: text for name, text in overrides.items() if name in known}, config)
     try:
         count = _count(method, settings, config)
     except AdapterError as error:
-        return row | {"parameters": None, "percent": None, "servable": False, "reason": str(error)}
+        return row | _misfit(error)
     return row | {"parameters": count, "percent": round(100 * count / config.num_parameters, 4)}
+
+
+def _misfit(error: AdapterError) -> dict[str, Any]:
+    return {"parameters": None, "percent": None, "servable": False, "reason": str(error)}
 
 
 def _count(method: Preset | Baseline, settings: Settings, config: BackboneConfig) -> int:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from peltier_adapters.baselines import BASELINES
+from peltier_adapters.presets import PRESETS
 from peltier_client.cli import main
 
 Presets = Callable[..., str]
@@ -65,15 +67,20 @@ def test_settings_go_to_the_presets_that_have_them(presets: Presets, t5_base: Pa
     refused = presets("--backbone", t5_base, "--set", "m=12")
     assert refused.startswith("error: no preset has a setting 'm' on this backbone; there are activation, alpha, ")
     assert refused.count("\n") == 1
+    assert presets("--set", "n=many") == "error: setting 'n' is 'many'; it must be an integer\n"
 
 
 def test_the_table_names_every_method(presets: Presets):
-    """On an encoder too, with the paper it is from and what is not served."""
+    """On an encoder too, with the paper it is from, what is not served and what is for T5 alone."""
     table = presets("--backbone", "minilm")
     for name in ("pfeiffer-attention", "unipelt-apl-central", "adamix-lora", "full", "intrinsic-said"):
         assert f" {name} " in table
-    assert "prompt-r" not in table
     assert "not served" in table
+    found = {row["preset"]: row for row in json.loads(presets("--backbone", "minilm", "--json"))["presets"]}
+    for name in ("prompt-r", "prompt-t"):
+        assert (found[name]["parameters"], found[name]["servable"]) == (None, False)
+        assert found[name]["reason"] == f"preset '{name}' is not defined on a bert backbone"
+    assert found.keys() == {*PRESETS, *BASELINES}
 
 
 def test_a_method_that_does_not_fit_says_why(presets: Presets):
