@@ -50,7 +50,7 @@ RECIPES = {
     "full": Recipe(1e-3),
     "compacter": Recipe(1e-2, {"bottleneck": "64", "rank": "8"}),
     "unipelt-apl": Recipe(3e-3, {"bottleneck": "128", "rank": "16", "norms": "true"}),
-    "adamix": Recipe(7e-3, {"bottleneck": "192", "norms": "true"}),
+    "adamix": Recipe(4e-3, {"bottleneck": "192", "norms": "true"}),
 }
 
 
