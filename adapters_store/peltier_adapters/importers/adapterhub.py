@@ -13,7 +13,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.adapterhub_bottleneck import read_bottleneck
 from peltier_adapters.importers.adapterhub_head import read_head
 from peltier_adapters.importers.adapterhub_lora import read_lora
-from peltier_adapters.importers.adapterhub_prefix import read_prefix, read_prompt
+from peltier_adapters.importers.adapterhub_prefix import read_prefix
 from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
 from peltier_adapters.importers.config_file import ConfigFile, read_config
 from peltier_adapters.importers.foreign import Foreign
@@ -21,6 +21,9 @@ from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import base_names
 
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
+_DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
+# Modules that hold what each adapter has of its own, by the adapter's name.
+_OWNERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
 _WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
 
 Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], Piece]
@@ -28,10 +31,9 @@ _READERS: dict[str, Reader] = {
     "bottleneck": read_bottleneck,
     "lora": read_lora,
     "prefix_tuning": read_prefix,
-    "prompt_tuning": read_prompt,
 }
 # What acts first comes first, as in Peltier's own presets.
-_ORDER = ("prompt_tuning", "prefix_tuning", "lora", "bottleneck")
+_ORDER = ("prefix_tuning", "lora", "bottleneck")
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,10 @@ def read_adapterhub(path: Path, backbone: Backbone) -> Foreign:
             f"{saved.outer.where}: AdapterHub's gates average over the whole answer, of which a T5 that is writing it "
             "knows only the beginning; served on a T5 are adapters without gates"
         )
-    head, labels = read_head(path, saved.name, backbone)
+    head = read_head(path, saved.name, backbone)
     origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
     method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
-    return Foreign(f"adapterhub-{method}", pieces, head, labels, origin)
+    return Foreign(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
 
 
 def _read_outer(path: Path, backbone: Backbone) -> _Saved:
@@ -71,7 +73,10 @@ def _read_outer(path: Path, backbone: Backbone) -> _Saved:
     name = outer.get("name")
     if not isinstance(name, str):
         raise AdapterError(f"{outer.where}: name is {name!r}; it must be the adapter's name")
-    return _Saved(outer, name, str(outer.get("version", "unknown")))
+    version = str(outer.get("version", "unknown"))
+    outer.ignore("config", *_DESCRIPTION)
+    outer.finish()
+    return _Saved(outer, name, version)
 
 
 def _members(saved: _Saved) -> dict[str, ConfigFile]:
@@ -84,10 +89,10 @@ def _members(saved: _Saved) -> dict[str, ConfigFile]:
     members: dict[str, ConfigFile] = {}
     for one in raw:
         kind = one.get("architecture") or "bottleneck"
-        if kind not in _READERS or kind in members:
+        if not isinstance(kind, str) or kind not in _READERS or kind in members:
             raise AdapterError(
-                f"{saved.outer.where}: architecture {kind!r} is not served{' twice' if kind in members else ''}; it is "
-                f"one of {', '.join(_READERS)}, or a union of them"
+                f"{saved.outer.where}: architecture {kind!r} is not served{' twice' if kind in [*members] else ''}; it "
+                f"is one of {', '.join(_READERS)}, or a union of them"
             )
         members[kind] = ConfigFile({**one, "version": saved.version}, saved.outer.where)
     return members
@@ -97,7 +102,8 @@ def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
     """Names below the base model, with the adapter's own name as `T`; the copies of a prefix in each layer (Q-H6) are
     set aside."""
     checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
-    return checkpoint.renamed(lambda one: re.sub(rf"\.{re.escape(name)}\.", ".T.", base_names(one)))
+    pattern = re.compile(rf"(^|\.)({_OWNERS})\.{re.escape(name)}\.")
+    return checkpoint.renamed(lambda one: pattern.sub(r"\1\2.T.", base_names(one), count=1))
 
 
 def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> Piece:

@@ -13,13 +13,14 @@ from peltier_adapters.spec import Parts
 @dataclass(frozen=True)
 class Foreign:
     """An adapter in Peltier's terms. `method` is what it is called, `origin` where it is from (kept for people);
-    `head` is None on a T5, and where the checkpoint has none; `labels` in the order of the head's outputs; `padded` as
-    in `TaskSpec`."""
+    `head` is None on a T5, and where the checkpoint has none; `labels` in the order of the head's outputs;
+    `task_type` where the head says it; `padded` as in `TaskSpec`."""
 
     method: str
     pieces: Sequence[Piece]
     head: Piece | None = None
     labels: tuple[str, ...] | None = None
+    task_type: str | None = None
     origin: dict[str, Any] = field(default_factory=dict)
     padded: bool = False
 

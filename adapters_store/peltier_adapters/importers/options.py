@@ -30,9 +30,9 @@ _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """None is the default of each: `task_type` by the head (one output is a regression), on a T5 classification where
-    there are labels and text2text otherwise; labels those of the checkpoint or "0", "1", …; `targets` on a T5 the
-    labels' positions; `template` the text as it is."""
+    """None is the default of each: `task_type` what the checkpoint's head says, else by its outputs (one is a
+    regression), on a T5 classification where there are labels and text2text otherwise; labels those of the checkpoint
+    or "0", "1", …; `targets` on a T5 the labels' positions; `template` the text as it is."""
 
     inputs: str = "single"
     task_type: str | None = None
@@ -62,8 +62,10 @@ class TaskOptions:
         assert foreign.head is not None, "an encoder's adapter has a head by now"
         assert isinstance(foreign.head.spec, HeadSpec)
         outputs = foreign.head.spec.outputs
-        kind = self.task_type or ("regression" if outputs == 1 else "classification")
+        kind = self.task_type or foreign.task_type or ("regression" if outputs == 1 else "classification")
         if kind == "regression":
+            if outputs != 1:
+                raise AdapterError(f"a regression has one output; the checkpoint's head has {outputs}")
             return {"type": kind, "labels": self.labels or ("value",), "padded": foreign.padded}
         labels = self.labels or foreign.labels or tuple(map(str, range(outputs)))
         if len(labels) != outputs:

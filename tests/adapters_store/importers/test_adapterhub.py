@@ -24,10 +24,13 @@ def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
     [
         ({"model_type": "roberta"}, "model_type is 'roberta'; this backbone's is 'bert'"),
         ({"hidden_size": 768}, "hidden_size is 768; this backbone's is 48"),
+        ({"frozen": [1]}, r"frozen is \[1\], a setting that is not known here"),
         ({"name": None}, "name is None; it must be the adapter's name"),
         ({"config": "lora"}, "config is 'lora'; it must be an adapter's settings"),
         ({"config": {"architecture": "union", "configs": []}}, "it must be an adapter's settings"),
         ({"config": {"architecture": "reft"}}, "architecture 'reft' is not served; it is one of bottleneck, lora"),
+        ({"config": {"architecture": ["lora"]}}, r"architecture \['lora'\] is not served"),
+        ({"config": {"architecture": "prompt_tuning"}}, "architecture 'prompt_tuning' is not served"),
         ({"config": {"architecture": "union", "configs": [{}, {}]}}, "architecture 'bottleneck' is not served twice"),
     ],
 )
@@ -70,3 +73,13 @@ def test_tensors_that_do_not_fit_are_refused(
     """A tensor that is missing, strange or of another width is named with what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub({name: tensor}), bert)
+
+
+@pytest.mark.parametrize("name", ["output", "0", "query", "self", "layer", "loras", "lora_A"])
+def test_an_adapter_may_be_called_as_a_module_is(name: str, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
+    """Its name stands for it below `loras` alone, and is left as it is elsewhere in a tensor's name."""
+    own = f"bert.encoder.layer.0.attention.self.query.loras.{name}"
+    a, b = torch.randn(2, bert.config.hidden_size), torch.randn(bert.config.hidden_size, 2)
+    tensors = {f"{QUERY}.lora_A": None, f"{QUERY}.lora_B": None, f"{own}.lora_A": a, f"{own}.lora_B": b}
+    foreign = read_adapterhub(save_adapterhub(tensors, name=name), bert)
+    assert torch.equal(foreign.tensors["lora.down"][0, 0], a.T)

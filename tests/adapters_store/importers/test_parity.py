@@ -61,6 +61,15 @@ def test_an_import_answers_as_its_library_does_or_is_refused(
     torch.testing.assert_close(answers, torch.tensor(expected["answers"]), rtol=0, atol=TOLERANCE)
 
 
+def test_a_heads_kind_of_task_is_kept(saved: dict[str, Path], bert: Backbone) -> None:
+    """What the library says of a head decides how its logits are read: each label by itself, or one of them."""
+    kinds = {}
+    for case in ("bert-seq_bn-multilabel", "bert-seq_bn-flexible"):
+        task = import_adapter(Import("adapterhub", saved["adapterhub"] / case, "imported"), bert).manifest.task
+        kinds[task.type] = task.labels
+    assert kinds == {"multilabel": ("no", "maybe", "yes"), "classification": ("no", "maybe", "yes")}
+
+
 @pytest.mark.parametrize("origin", PACKAGES)
 def test_every_saved_case_has_an_outcome(origin: str, saved: dict[str, Path]) -> None:
     """No adapter that a script saves goes without a comparison."""

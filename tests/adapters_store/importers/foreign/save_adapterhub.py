@@ -45,6 +45,7 @@ class Case:
     layers: int = 2
     headless: bool = False
     pooled: bool = False
+    multilabel: bool = False
     safetensors: bool = False
 
 
@@ -58,6 +59,7 @@ CASES = {
     "bert-seq_bn-inv": Case("bert", SeqBnInvConfig(**_SMALL)),
     "bert-seq_bn-flexible": Case("bert", SeqBnConfig(**_SMALL), flexible=True),
     "bert-seq_bn-linear": Case("bert", SeqBnConfig(**_SMALL), flexible=True, layers=1, pooled=True),
+    "bert-seq_bn-multilabel": Case("bert", SeqBnConfig(**_SMALL), flexible=True, multilabel=True),
     "bert-seq_bn-headless": Case("bert", SeqBnConfig(**_SMALL), flexible=True, headless=True),
     "bert-seq_bn-safetensors": Case("bert", SeqBnConfig(**_SMALL), flexible=True, safetensors=True),
     "bert-double_seq_bn": Case("bert", DoubleSeqBnConfig(**_SMALL)),
@@ -108,7 +110,8 @@ def _model(case: Case, directory: Path) -> Any:
         model.add_seq2seq_lm_head("task")
     elif case.flexible:
         labels = {0: "no", 1: "maybe", 2: "yes"}
-        model.add_classification_head("task", num_labels=3, layers=case.layers, id2label=labels, use_pooler=case.pooled)
+        own = {"layers": case.layers, "use_pooler": case.pooled, "multilabel": case.multilabel}
+        model.add_classification_head("task", num_labels=3, id2label=labels, **own)
     model.train_adapter("task")
     model.set_active_adapters("task")
     if case.flexible:

@@ -1,0 +1,30 @@
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_backbone.load import Backbone
+
+from tests.adapters_store.importers.conftest import SaveAdapterHub, SavePeft
+
+QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
+
+
+def test_a_part_beyond_what_is_served_is_one_sentence(save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
+    """A value that no artifact may have is named with its bound."""
+    tensors = {
+        f"{QUERY}.lora_A": None,
+        f"{QUERY}.lora_B": None,
+        "bert.prefix_tuning.prefix_tunings.intents.self_prefix.control_trans": torch.zeros(600 * 6 * 48),
+    }
+    config = {"architecture": "prefix_tuning", "flat": True, "prefix_length": 600}
+    wanted = Import("adapterhub", save_adapterhub(tensors, config=config), "imported")
+    with pytest.raises(AdapterError, match=r"cannot be served: prefix length is 600: .* less than or equal to 512"):
+        import_adapter(wanted, bert)
+
+
+def test_a_regression_has_one_output(save_peft: SavePeft, bert: Backbone) -> None:
+    """A head of several does not become one by being called so."""
+    wanted = Import("peft", save_peft(), "imported", options=TaskOptions(task_type="regression"))
+    with pytest.raises(AdapterError, match="a regression has one output; the checkpoint's head has 2"):
+        import_adapter(wanted, bert)
