@@ -15,7 +15,6 @@ from peltier_adapters.importers.head import take_head
 from peltier_adapters.importers.places import Place, base_names, find_places
 
 _FILES = ("pytorch_model_expert_soup.bin",)
-_SIDES = {"down": "MoA_A", "up": "MoA_B"}
 
 
 def read_adamix(path: Path, backbone: Backbone) -> Foreign:
@@ -28,11 +27,13 @@ def read_adamix(path: Path, backbone: Backbone) -> Foreign:
     checkpoint = whole.renamed(base_names)
     found: dict[Place, Bottleneck] = {}
     experts: set[int] = set()
+    hidden = backbone.config.hidden_size
     for module, place in find_places(backbone.config).sublayers.items():
         name = f"{module}.ExpertSoup"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
-            merged = {side: _merge(checkpoint, f"{name}.{part}", experts) for side, part in _SIDES.items()}
-            found[place] = Bottleneck(merged["down"], merged["up"])
+            down = _merge(checkpoint, f"{name}.MoA_A", (None, hidden), experts)
+            up = _merge(checkpoint, f"{name}.MoA_B", (hidden, len(down["bias"])), experts)
+            found[place] = Bottleneck(down, up)
     if not found:
         raise AdapterError(f"{path} has no ExpertSoup at any layer of this backbone")
     head = take_head(checkpoint, backbone.config)
@@ -45,17 +46,19 @@ def read_adamix(path: Path, backbone: Backbone) -> Foreign:
     return Foreign("adamix", [piece], head, origin={"library": "microsoft/AdaMix", "experts": max(experts)})
 
 
-def _merge(checkpoint: Checkpoint, name: str, experts: set[int]) -> dict[str, Tensor]:
-    """The experts of one projection, weighted by the softmax of their scores: uniformly, for the scores are frozen
-    zeros. A projection that all experts share is its own mean."""
+def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], experts: set[int]) -> dict[str, Tensor]:
+    """The experts of one projection, each of `shape` [out, in], weighted by the softmax of their scores: uniformly, for
+    the scores are frozen zeros. A projection that all experts share is its own mean."""
     pattern = rf"{re.escape(name)}\.deepspeed_experts\.(\d+)\.weight"
     members = sorted(int(match[1]) for match in checkpoint.matches(pattern))
     if not members or members != list(range(len(members))):
         raise AdapterError(f"{checkpoint.where}: {name!r} has the experts {members}; they must count from 0")
     experts.add(len(members))
     shares = checkpoint.take(f"{name}.expert_score_weight", len(members)).softmax(0)
-    weights, biases = (
-        torch.stack([checkpoint.take(f"{name}.deepspeed_experts.{one}.{kind}") for one in members])
-        for kind in ("weight", "bias")
-    )
-    return {"weight": torch.einsum("e,eoi->io", shares, weights), "bias": shares @ biases}
+    weights: list[Tensor] = []
+    for one in members:
+        weights.append(checkpoint.take(f"{name}.deepspeed_experts.{one}.weight", *shape))
+        shape = (len(weights[0]), shape[1])  # of as many outputs as the first
+    biases = [checkpoint.take(f"{name}.deepspeed_experts.{one}.bias", shape[0]) for one in members]
+    merged = torch.einsum("e,eoi->io", shares, torch.stack(weights))
+    return {"weight": merged, "bias": shares @ torch.stack(biases)}

@@ -13,11 +13,12 @@ from peltier_adapters.importers.bottleneck import (
     create_bottleneck,
     scaled,
     served_activation,
-    take_map,
 )
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.piece import Gate, Piece
+from peltier_adapters.importers.gate import take_gate
+from peltier_adapters.importers.map import take_maps, take_rule
+from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import Place, find_places
 
 _WITHOUT_EFFECT = (
@@ -40,7 +41,7 @@ def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbo
     for module, place in places.items():
         name = f"{module}.adapters.T"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
-            found[place] = _take(config, checkpoint, name, kind.rule)
+            found[place] = _take(config, checkpoint, name, backbone.config.hidden_size, kind.rule)
     if not found:
         raise AdapterError(f"{checkpoint.where} has no bottleneck at any layer of this backbone")
     return create_bottleneck(found, kind, backbone.config)
@@ -71,7 +72,7 @@ def _input(config: ConfigFile, backbone: Backbone) -> Literal["output", "normed"
 def _shared_rule(config: ConfigFile, checkpoint: Checkpoint) -> Tensor | None:
     if not config.get("phm_layer", False) or not config.get("shared_phm_rule", True):
         return None
-    rule = checkpoint.take_if("shared_parameters.T.phm_rule", None, None, None)
+    rule = take_rule(checkpoint, "shared_parameters.T.phm_rule")
     if rule is None:
         raise AdapterError(
             f"{checkpoint.where} lacks the phm_rule that all layers share, as files saved from a "
@@ -80,14 +81,11 @@ def _shared_rule(config: ConfigFile, checkpoint: Checkpoint) -> Tensor | None:
     return rule
 
 
-def _take(config: ConfigFile, checkpoint: Checkpoint, name: str, rule: Tensor | None) -> Bottleneck:
-    down, up = (take_map(checkpoint, f"{name}.{part}", rule) for part in ("adapter_down.0", "adapter_up"))
+def _take(config: ConfigFile, checkpoint: Checkpoint, name: str, hidden: int, rule: Tensor | None) -> Bottleneck:
+    down, up = take_maps(checkpoint, f"{name}.adapter_down.0", f"{name}.adapter_up", hidden, rule)
     scale: Tensor | float | None = checkpoint.take_if(f"{name}.scaling", None)
     if scale is None:
         scale = config.number("scaling", 1.0)
     else:
         config.ignore("scaling")
-    gate = None
-    if f"{name}.gate.weight" in checkpoint:
-        gate = Gate(checkpoint.take(f"{name}.gate.weight", 1, None)[0], checkpoint.take(f"{name}.gate.bias", 1)[0])
-    return Bottleneck(down, scaled(up, scale), gate)
+    return Bottleneck(down, scaled(up, scale), take_gate(checkpoint, f"{name}.gate", hidden))

@@ -7,8 +7,9 @@ from peltier_backbone.load import Backbone
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
+from peltier_adapters.importers.gate import take_gate
 from peltier_adapters.importers.lora import LoraPair, create_lora
-from peltier_adapters.importers.piece import Gate, Piece
+from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import find_places
 
 _FIXED = (1, 1)  # adapters 1.1
@@ -30,16 +31,10 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, ve
             a = checkpoint.take(f"{name}.lora_A", None, backbone.config.hidden_size)
             b = checkpoint.take(f"{name}.lora_B", backbone.config.attention_size, len(a))
             scale = 1.0 if _is_old(version) else alpha / len(a)
-            pairs[place] = LoraPair(a, b, scale, _gate(checkpoint, name))
+            pairs[place] = LoraPair(a, b, scale, take_gate(checkpoint, f"{name}.gate", backbone.config.hidden_size))
     if not pairs:
         raise AdapterError(f"{checkpoint.where} has no LoRA at any projection of this backbone")
     return create_lora(pairs, backbone.config)
-
-
-def _gate(checkpoint: Checkpoint, name: str) -> Gate | None:
-    if f"{name}.gate.weight" not in checkpoint:
-        return None
-    return Gate(checkpoint.take(f"{name}.gate.weight", 1, None)[0], checkpoint.take(f"{name}.gate.bias", 1)[0])
 
 
 def _is_old(version: str) -> bool:

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-import torch
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.piece import Gate, Piece, stacked, stacked_gates
+from peltier_adapters.importers.gate import Gate, stacked_gates
+from peltier_adapters.importers.piece import Piece, stacked
 from peltier_adapters.importers.places import Place
 from peltier_adapters.map_spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec import Activation, BottleneckSpec, Site
@@ -51,43 +50,6 @@ def served_activation(name: str, where: object) -> Activation:
     return _ACTIVATIONS[name]
 
 
-def take_map(checkpoint: Checkpoint, name: str, rule: Tensor | None = None) -> dict[str, Tensor]:
-    """The map `name`: dense, low-rank, PHM with a rule of its own, or factored PHM with the shared `rule`."""
-    if f"{name}.weight" in checkpoint:
-        weight = checkpoint.take(f"{name}.weight", None, None)
-        return {"weight": weight.T, "bias": checkpoint.take(f"{name}.bias", len(weight))}
-    bias = checkpoint.take(f"{name}.b", None)
-    own = checkpoint.take_if(f"{name}.phm_rule", None, None, None)
-    if own is not None and rule is not None and not torch.equal(own, rule):
-        raise AdapterError(f"{checkpoint.where}: tensor '{name}.phm_rule' differs from the rule that all maps share")
-    if f"{name}.W" in checkpoint:
-        return {"weight": checkpoint.take(f"{name}.W", None, None, None), "rule": _some(own, rule, name), "bias": bias}
-    left, right = checkpoint.take(f"{name}.W_left"), checkpoint.take(f"{name}.W_right")
-    if left.dim() == 2:
-        return _lowrank(left, right, name) | {"bias": bias}
-    if rule is None:  # a factored map with a rule of its own is a PHM map
-        return {"weight": left @ right, "rule": _some(own, rule, name), "bias": bias}
-    return {"left": left, "right": right, "bias": bias}
-
-
-def _some(own: Tensor | None, rule: Tensor | None, name: str) -> Tensor:
-    found = own if own is not None else rule
-    if found is None:
-        raise AdapterError(
-            f"the map {name!r} has no phm_rule, neither its own nor a shared one, without which it cannot be computed"
-        )
-    return found
-
-
-def _lowrank(left: Tensor, right: Tensor, name: str) -> dict[str, Tensor]:
-    if left.shape[1] != 1:
-        raise AdapterError(
-            f"the low-rank map {name!r} has rank {left.shape[1]}; the authors' code multiplies its factors element by "
-            "element, which is a product of matrices at rank 1 alone"
-        )
-    return {"left": left, "right": right}
-
-
 def create_bottleneck(found: Mapping[Place, Bottleneck], kind: Kind, config: BackboneConfig) -> Piece:
     """The part of the adapters `found` by site and block."""
     sites = tuple(site for site in _SITES if any(site == own for own, _ in found))
@@ -117,7 +79,8 @@ def _map(found: Mapping[Place, Bottleneck], kind: Kind) -> MapSpec:
     if "rule" in down:
         return PhmMap(n=len(down["rule"]))
     if kind.rule is not None and "left" in down:
-        return LphmMap(n=len(kind.rule), rank=down["left"].shape[-1])
+        ranks = [side["left"].shape[-1] for one in found.values() for side in (one.down, one.up)]
+        return LphmMap(n=len(kind.rule), rank=max(ranks))
     return LowRankMap(rank=1) if "left" in down else DenseMap()
 
 
@@ -150,6 +113,8 @@ def scaled(up: Mapping[str, Tensor], scale: Tensor | float) -> dict[str, Tensor]
     factor."""
     last = "weight" if "weight" in up else "right"
     columns = isinstance(scale, Tensor) and len(scale) > 1
+    if isinstance(scale, Tensor) and len(scale) not in (1, len(up["bias"])):
+        raise AdapterError(f"an adapter has {len(scale)} scales; it must be one, or one for each of {len(up['bias'])}")
     if columns and ("rule" in up or last == "right"):
         raise AdapterError("a hypercomplex adapter has a scale for each column; served is one for all")
     return {name: tensor * scale if name in (last, "bias") else tensor for name, tensor in up.items()}

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors import only_task, read_model
-from peltier_adapters.importers.bottleneck import Bottleneck, Kind, create_bottleneck, take_map
+from peltier_adapters.importers.bottleneck import Bottleneck, Kind, create_bottleneck
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.foreign import Foreign
 from peltier_adapters.importers.frozen import finish_frozen
+from peltier_adapters.importers.map import take_maps, take_rule
 from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import Place, find_places
 from peltier_adapters.importers.prompt import create_prompt
@@ -51,13 +52,13 @@ def read_compacter(path: Path, backbone: Backbone) -> Foreign:
 def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -> list[Piece]:
     if task is None:
         return []
-    rule = checkpoint.take_if("phm_rule", None, None, None)
+    rule = take_rule(checkpoint, "phm_rule")
     found: dict[Place, Bottleneck] = {}
     for module, place in find_places(backbone.config).sublayers.items():
         name = f"{module}.adapter_controller.adapters.{task}"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
-            down, up = (take_map(checkpoint, f"{name}.{side}_sampler", rule) for side in ("down", "up"))
-            found[place] = Bottleneck(down, up)
+            sides = (f"{name}.down_sampler", f"{name}.up_sampler")
+            found[place] = Bottleneck(*take_maps(checkpoint, *sides, backbone.config.hidden_size, rule))
     if not found:
         raise AdapterError(f"{checkpoint.where} has adapters of task {task!r} at no block of this backbone")
     return [create_bottleneck(found, Kind(_ACTIVATION, rule=rule), backbone.config)]

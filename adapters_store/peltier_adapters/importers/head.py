@@ -22,9 +22,9 @@ class Dense:
     bias: Tensor
 
 
-def take_dense(checkpoint: Checkpoint, name: str, *shape: int | None) -> Dense:
-    """The layer `name`, whose weight is [out, in]; one without a bias has zeros."""
-    weight = checkpoint.take(f"{name}.weight", *shape)
+def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | None) -> Dense:
+    """The layer `name`, whose weight is [out, width], None being any size; one without a bias has zeros."""
+    weight = checkpoint.take(f"{name}.weight", out, width)
     bias = checkpoint.take_if(f"{name}.bias", len(weight))
     return Dense(weight, torch.zeros(len(weight)) if bias is None else bias)
 

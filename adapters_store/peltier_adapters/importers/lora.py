@@ -7,7 +7,8 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.piece import Gate, Piece, stacked, stacked_gates
+from peltier_adapters.importers.gate import Gate, stacked_gates
+from peltier_adapters.importers.piece import Piece, stacked
 from peltier_adapters.importers.places import Place
 from peltier_adapters.spec import LoraSpec, LoraTarget
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec import PartSpec
 
 
@@ -23,17 +24,11 @@ class Piece:
         return {f"{self.spec.kind}.{name}": tensor for name, tensor in self.tensors.items()}
 
 
-@dataclass(frozen=True)
-class Gate:
-    """A linear score per token: weight [hidden], bias []."""
-
-    weight: Tensor
-    bias: Tensor
-
-
 def grown(tensor: Tensor, *shape: int) -> Tensor:
-    """`tensor` with zeros behind it in each dimension, up to `shape`."""
+    """`tensor` with zeros behind it in each dimension, up to `shape`, into which it must fit."""
     missing = [want - have for want, have in zip(shape, tensor.shape, strict=True)]
+    if any(amount < 0 for amount in missing):  # padding by a negative amount would cut values off
+        raise AdapterError(f"a tensor of shape {list(tensor.shape)} does not fit where {list(shape)} is wanted")
     return F.pad(tensor, [size for amount in reversed(missing) for size in (0, amount)])
 
 
@@ -46,15 +41,3 @@ def stacked(found: Mapping[At, Tensor], leading: tuple[int, ...], shape: tuple[i
     for place, tensor in found.items():
         result[place] = grown(tensor, *shape)
     return result
-
-
-def stacked_gates(found: Mapping[At, Gate], leading: tuple[int, ...], hidden: int) -> dict[str, Tensor]:
-    """The gate tensors of a part; none where nothing is gated."""
-    if not found:
-        return {}
-    weights = {place: gate.weight for place, gate in found.items()}
-    biases = {place: gate.bias for place, gate in found.items()}
-    return {
-        "gate.weight": stacked(weights, leading, (hidden,)),
-        "gate.bias": stacked(biases, leading, ()),
-    }

@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.piece import Gate, Piece, stacked, stacked_gates
+from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.gate import Gate, stacked_gates
+from peltier_adapters.importers.head import take_dense
+from peltier_adapters.importers.piece import Piece, stacked
 from peltier_adapters.spec import PrefixSpec
 
 
@@ -18,6 +22,19 @@ class KeysValues:
     keys: Tensor
     values: Tensor
     gate: Gate | None = None
+
+
+def prefix_width(config: BackboneConfig) -> int:
+    """Values of one position of an encoder's prefix: a key and a value for each layer."""
+    return 2 * config.num_attentions * config.attention_size
+
+
+def evaluate_prefix(table: Tensor, checkpoint: Checkpoint, mlp: str, config: BackboneConfig) -> Tensor:
+    """[P, 2 * L * width] of a table [P, embedding] through the two layers `mlp`.0 and `mlp`.2 with a tanh between them,
+    which serving does without (methods.md 1.12)."""
+    inner = take_dense(checkpoint, f"{mlp}.0", None, table.shape[1])
+    outer = take_dense(checkpoint, f"{mlp}.2", prefix_width(config), len(inner.weight))
+    return torch.tanh(table @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
 
 
 def unfold_prefix(flat: Tensor, config: BackboneConfig) -> dict[int, KeysValues]:

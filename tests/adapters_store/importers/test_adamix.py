@@ -61,6 +61,11 @@ def test_merged_experts_answer_as_the_authors_modules_do(
         ),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.expert_score_weight", torch.ones(5), r"it must be \[4\]"),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.deepspeed_experts.7.weight", torch.ones(8, 48), "count from 0"),
+        (
+            "bert.encoder.layer.0.output.ExpertSoup.MoA_A.deepspeed_experts.1.weight",
+            torch.ones(6, 48),
+            r"must be \[8, 48\]",
+        ),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_C.bias", torch.ones(8), "nothing may be left over"),
     ],
 )
@@ -70,6 +75,14 @@ def test_what_cannot_be_served_is_refused(
     """Each is named with what was expected."""
     torch.save(_state("bert") | {name: tensor}, tmp_path / "pytorch_model_expert_soup.bin")
     with pytest.raises(AdapterError, match=sentence):
+        read_adamix(tmp_path, bert)
+
+
+@pytest.mark.parametrize("hidden", [96, 24])
+def test_experts_of_another_width_are_refused(hidden: int, bert: Backbone, tmp_path: Path) -> None:
+    """Neither cut off nor filled up: what was trained on a larger or a smaller backbone is not this one's."""
+    torch.save(_state("bert", hidden=hidden), tmp_path / "pytorch_model_expert_soup.bin")
+    with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
         read_adamix(tmp_path, bert)
 
 

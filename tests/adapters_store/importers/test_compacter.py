@@ -84,6 +84,11 @@ def test_a_checkpoint_of_another_backbone_is_refused(
     [
         ("intrinsic_parameter", torch.ones(9), "is an Intrinsic-SAID checkpoint"),
         ("phm_rule", torch.ones(4, 4, 4), "differs from the rule that all maps share"),
+        (
+            "encoder.block.0.layer.0.adapter_controller.adapters.superglue-boolq.down_sampler.W_left",
+            torch.ones(4, 24, 1),
+            r"has shape \[4, 24, 1\]; on this backbone it must be \[4, 12, any\]",
+        ),
         ("encoder.prefix_emb", torch.ones(4, 48), "'encoder.prefix_emb' is not the shared prompt"),
         (
             "encoder.block.0.layer.0.adapter_controller.adapters.cola.b",

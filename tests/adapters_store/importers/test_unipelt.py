@@ -95,6 +95,12 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
             "2 tasks: cola, mrpc",
         ),
         ("bert.encoder.layer.0.attention.self.query.lora_B", torch.ones(32, 4), r"it must be \[48, 4\]"),
+        (
+            "bert.encoder.layer.0.attention.output.adapters.mrpc.adapter_up.bias",
+            torch.ones(48),
+            "belongs to an adapter elsewhere; UniPELT's are after the feed-forward blocks alone",
+        ),
+        ("bert.encoder.layer.1.output.adapters.mrpc.gate.weight", torch.ones(1, 96), r"it must be \[1, 48\]"),
         ("bert.encoder.prefix_embed_MLP.2.weight", torch.ones(96, 8), r"it must be \[288, 8\]"),
     ],
 )
@@ -107,6 +113,17 @@ def test_what_does_not_fit_is_refused(
         read_unipelt(tmp_path, bert)
 
 
+@pytest.mark.parametrize("hidden", [96, 24])
+def test_an_adapter_of_another_width_is_refused(
+    hidden: int, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Neither cut off nor filled up, even where nothing else of its backbone is in the file."""
+    whole = _state(bert_directory, "a", hidden=hidden)
+    torch.save({name: one for name, one in whole.items() if ".adapters." in name}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
+        read_unipelt(tmp_path, bert)
+
+
 def test_a_central_gate_and_a_plain_model_are_refused(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
     """Settings that change the answers are looked at, and a model without an adapter is none."""
     torch.save(_state(bert_directory, ""), tmp_path / "pytorch_model.bin")
@@ -114,4 +131,48 @@ def test_a_central_gate_and_a_plain_model_are_refused(bert: Backbone, bert_direc
         read_unipelt(tmp_path, bert)
     (tmp_path / "config.json").write_text(json.dumps({"add_central_gate": True}))
     with pytest.raises(AdapterError, match="add_central_gate is true, which is not served"):
+        read_unipelt(tmp_path, bert)
+
+
+def _own(**settings: object) -> dict[str, object]:
+    """The authors' `config.json` with an adapter's settings in it, by a hash as the library of theirs saves them."""
+    return {"adapters": {"adapters": {"mrpc": "9076f36a74755ac4"}, "config_map": {"9076f36a74755ac4": settings}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (_own(non_linearity="swish"), 'non_linearity is "swish", which is not served; it must be "relu"'),
+        (_own(original_ln_before=False), "original_ln_before is false, which is not served"),
+        (_own(phm_layer=True), "phm_layer is true, a setting that is not known here"),
+        ({"adapters": {"adapters": {"mrpc": "houlsby"}, "config_map": {}}}, "is 'houlsby'; served is 'pfeiffer'"),
+        ({"drop_first_prefix_layers_enc": [0]}, r"drop_first_prefix_layers_enc is \[0\], which is not served"),
+    ],
+)
+def test_settings_that_change_the_answers_are_refused(
+    settings: dict[str, object], sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """What no tensor says is read from the configuration beside the weights."""
+    torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match=sentence):
+        read_unipelt(tmp_path, bert)
+
+
+@pytest.mark.parametrize("adapters", [_own(non_linearity="relu", original_ln_before=True, leave_out=[]), {}])
+def test_the_authors_own_adapter_settings_are_served(
+    adapters: dict[str, object], bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """What their scripts save says nothing else than what is served without it."""
+    torch.save(_state(bert_directory, "a"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps(adapters | {"add_adapter_gate": True, "hidden_size": 48}))
+    assert read_unipelt(tmp_path, bert).parts[0].gated
+
+
+def test_a_gate_that_the_settings_name_must_be_there(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
+    """Without it the checkpoint is not whole."""
+    whole = _state(bert_directory, "a")
+    torch.save({name: one for name, one in whole.items() if ".gate." not in name}, tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps({"add_adapter_gate": True}))
+    with pytest.raises(AdapterError, match="add_adapter_gate is true; the checkpoint lacks such a gate"):
         read_unipelt(tmp_path, bert)
