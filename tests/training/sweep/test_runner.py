@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,16 @@ def test_a_killed_trial_is_a_failed_one(endless: Sweep, tmp_path: Path):
     assert "was killed by signal 9 before it had a result" in outcome.failure
 
 
+def test_a_long_outcome_is_read_while_its_process_waits(make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
+    """A pipe holds 64 KiB, and who writes more stays until it is read."""
+    trial = make_sweep(tables).trials[0]
+    long = replace(trial, run=replace(trial.run, preset="x" * 200_000))
+    ((_, outcome),) = Runner(Places((None,)), tmp_path / "trials").run([long])
+    assert outcome.failure is not None
+    assert outcome.failure.startswith("preset 'xxx")
+    assert len(outcome.failure) > len(long.run.preset)
+
+
 def test_a_device_is_what_a_worker_sees(monkeypatch: pytest.MonkeyPatch):
     """One GPU a worker, several workers a GPU where more are asked for; those that the caller may use."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
@@ -61,3 +72,5 @@ def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
     assert Places.find("auto", None).devices == (None,) * len(os.sched_getaffinity(0))
     with pytest.raises(TrainingError, match="workers is 0; it must be a number of at least 1"):
         Places.find("cpu", 0)
+    with pytest.raises(TrainingError, match="device 'cuda' was asked for, but torch sees no CUDA device"):
+        Places.find("cuda", None)

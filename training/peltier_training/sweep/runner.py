@@ -52,13 +52,13 @@ class _Job:
     channel: Connection
 
     def outcome(self) -> Outcome:
-        """Of a process that has ended."""
-        self.process.join()
+        """Of a process that has said it or has ended; it is read first, for the process waits until it is."""
         try:
             found = self.channel.recv() if self.channel.poll() else None
         except EOFError:
             found = None
         self.channel.close()
+        self.process.join()
         if isinstance(found, Outcome):
             return found
         code = self.process.exitcode or 0
@@ -78,19 +78,18 @@ class Runner:
     def run(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
         """Each trial as it ends. Whoever stops asking ends those that are running."""
         waiting, free = deque(trials), deque(self._places.devices)
-        running: dict[int, _Job] = {}
+        running: list[_Job] = []
         try:
             while waiting or running:
                 while waiting and free:
-                    job = self._start(waiting.popleft(), free.popleft())
-                    running[job.process.sentinel] = job
-                for sentinel in wait(list(running)):
-                    assert isinstance(sentinel, int), "only processes are waited for"
-                    job = running.pop(sentinel)
+                    running.append(self._start(waiting.popleft(), free.popleft()))
+                ready = wait([end for job in running for end in (job.channel, job.process.sentinel)])
+                for job in [job for job in running if job.channel in ready or job.process.sentinel in ready]:
+                    running.remove(job)
                     free.append(job.device)
                     yield job.trial, job.outcome()
         finally:
-            _end(list(running.values()))
+            _end(running)
 
     def _start(self, trial: Trial, device: str | None) -> _Job:
         receiver, sender = self._context.Pipe(duplex=False)
