@@ -1,7 +1,10 @@
 """From what a caller sends to tokens."""
 
-from peltier_backbone.load import Backbone
+from typing import Protocol
+
+from peltier_backbone.config import BackboneConfig
 from peltier_backbone.packing import Encoded
+from peltier_backbone.tokenizer import Tokenizer
 
 from peltier_adapters.errors import InputError
 from peltier_adapters.manifest import Input
@@ -11,7 +14,17 @@ from peltier_adapters.task_spec import TaskSpec
 _FORMS = {1: "one text", 2: "a pair of texts [text, pair]", 3: "three texts [text, pair, third]"}
 
 
-def encode_input(backbone: Backbone, task: TaskSpec, value: Input, *, truncate: bool = True) -> Encoded:
+class Reader(Protocol):
+    """What texts are read with: a backbone, or what is left of one without its weights."""
+
+    @property
+    def config(self) -> BackboneConfig: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+
+def encode_input(backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True) -> Encoded:
     """Tokenise one input of a task; an `InputError` says why it does not fit."""
     texts = (value,) if isinstance(value, str) else value
     if len(texts) != task.num_texts:
@@ -24,7 +37,7 @@ def encode_input(backbone: Backbone, task: TaskSpec, value: Input, *, truncate: 
     return _padded(encoded, backbone, task) if task.padded else encoded
 
 
-def _padded(encoded: Encoded, backbone: Backbone, task: TaskSpec) -> Encoded:
+def _padded(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:
     pad = backbone.tokenizer.pad_id
     if pad is None:
         raise InputError("this task pads its inputs, and the backbone's tokenizer has no pad token")

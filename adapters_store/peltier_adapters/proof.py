@@ -35,20 +35,11 @@ class Candidate:
 
     def to_bytes(self, backbone: Backbone, golden: Sequence[Golden], record: TrainingRecord) -> bytes:
         """The file with the given golden examples."""
-        config = backbone.config
-        reference = BackboneRef(
-            family=config.family,
-            fingerprint=backbone.fingerprint,
-            hidden_size=config.hidden_size,
-            num_layers=config.num_layers,
-            num_parameters=config.num_parameters,
-            name=backbone.name,
-        )
         manifest = Manifest(
             name=self.name,
             preset=self.preset,
             parts=self.parts,
-            backbone=reference,
+            backbone=create_reference(backbone),
             task=self.task,
             training=record,
             golden=tuple(golden),
@@ -61,6 +52,19 @@ class Candidate:
         text = _UNKNOWN_TEXT if self.task.type == "text2text" else None
         golden = [Golden(input=one, output=zeros, text=text) for one in inputs]
         return read_artifact(self.to_bytes(backbone, golden, TrainingRecord()), backbone)
+
+
+def create_reference(backbone: Backbone) -> BackboneRef:
+    """What an artifact says of the backbone that it is for."""
+    config = backbone.config
+    return BackboneRef(
+        family=config.family,
+        fingerprint=backbone.fingerprint,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_parameters=config.num_parameters,
+        name=backbone.name,
+    )
 
 
 def prove(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:

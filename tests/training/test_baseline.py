@@ -1,7 +1,10 @@
 """Full fine-tuning and intrinsic SAID, whole runs on small random backbones."""
 
+import gc
 import json
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +12,17 @@ import pytest
 import torch
 from peltier_adapters.baselines import BASELINES, find_method
 from peltier_adapters.errors import AdapterError
-from peltier_backbone.load import Backbone
+from peltier_backbone.load import Backbone, load_backbone
 from peltier_training.baseline import train_baseline
+from peltier_training.baseline_trainer import BaselineTrainer
+from peltier_training.data import Example
 from peltier_training.errors import TrainingError
+from peltier_training.report.files import report_paths
+from peltier_training.report.report import Report
 from peltier_training.run import Data, Run
+from peltier_training.trainer import Course
 from peltier_training.tuning import HeadTuning
+from peltier_training.verdict import Verdict
 
 MakeRun = Callable[..., Run]
 SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
@@ -52,6 +61,46 @@ def test_t5_is_tuned(make_run: MakeRun, t5: Backbone, preset: str, task_type: st
     assert tuned.metrics["loss"] > 0
 
 
+@pytest.mark.parametrize(("family", "task_type"), [("bert", "regression"), ("t5", "text2text")])
+def test_a_baseline_leaves_its_report(make_run: MakeRun, request: pytest.FixtureRequest, family: str, task_type: str):
+    """Where an artifact's would lie: metrics, curves with the epoch that was kept, parameters, cost, and the reason."""
+    backbone: Backbone = request.getfixturevalue(family)
+    run = make_run(task_type, "full", backbone=backbone.name)
+    tuned = train_baseline(run)
+    as_json, as_html = report_paths(run.output)
+    report = Report.model_validate_json(as_json.read_text())
+    assert (report.artifact, report.reason) == (None, tuned.reason)
+    assert report.metrics == tuned.metrics
+    assert [point.epoch for point in report.curves.validation[run.metric]] == [1.0, 2.0]
+    assert report.curves.best_step in (3, 6)
+    assert report.parameters.total.percent == 100
+    assert report.cost == tuned.cost
+    assert "There is no artifact, for it moves every weight" in as_html.read_text()
+
+
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_the_frozen_weights_are_gone_while_a_baseline_trains(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, family: str
+):
+    """What trains is one copy of the backbone, as of a method that has nothing else."""
+    loaded: list[weakref.ref[object]] = []
+
+    def load(*names: Any, **options: Any) -> Backbone:
+        backbone = load_backbone(*names, **options)
+        loaded.append(weakref.ref(backbone.model))
+        return backbone
+
+    def fit(trainer: BaselineTrainer) -> Course:
+        gc.collect()
+        assert [reference() for reference in loaded] == [None]
+        return original(trainer)
+
+    original = BaselineTrainer.fit
+    monkeypatch.setattr("peltier_training.baseline.load_backbone", load)
+    monkeypatch.setattr(BaselineTrainer, "fit", fit)
+    train_baseline(make_run(preset="full", epochs=1, backbone=request.getfixturevalue(family).name))
+
+
 @pytest.mark.parametrize(
     ("changes", "least"),
     [({"preset": "full", "learning_rate": 1e-3}, 0.9), ({**SAID, "learning_rate": 3e-2}, 0.75)],
@@ -78,11 +127,12 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
     """What is measured at the end are the weights of the epoch that validated best, to the bit."""
     scores, seen = iter((0.1, 0.9, 0.3, 0.9)), []
 
-    def measure(self: HeadTuning, _: object) -> dict[str, float]:
+    def examine(self: HeadTuning, examples: Sequence[Example]) -> Verdict:
         seen.append([parameter.detach().clone() for parameter in self.model.parameters()])
-        return {"accuracy": next(scores)}
+        return replace(original(self, examples), metrics={"accuracy": next(scores)})
 
-    monkeypatch.setattr(HeadTuning, "measure", measure)
+    original = HeadTuning.examine
+    monkeypatch.setattr(HeadTuning, "examine", examine)
     train_baseline(make_run(preset="full", epochs=3))
     assert all(torch.equal(*pair) for pair in zip(seen[3], seen[1], strict=True))
     assert not all(torch.equal(*pair) for pair in zip(seen[3], seen[2], strict=True))
@@ -91,7 +141,10 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
 def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
     """Two epochs without a better one are the last, and the one before them is kept."""
     scores = iter((0.5, 0.9, 0.3, 0.9, 0.9))
-    monkeypatch.setattr(HeadTuning, "measure", lambda *_: {"accuracy": next(scores)})
+    original = HeadTuning.examine
+    monkeypatch.setattr(
+        HeadTuning, "examine", lambda *given: replace(original(*given), metrics={"accuracy": next(scores)})
+    )
     train_baseline(make_run(preset="full", epochs=10, patience=2))
     assert list(scores) == []  # four epochs, and the end
 

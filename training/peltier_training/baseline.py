@@ -6,6 +6,8 @@ from functools import partial
 
 import torch
 from peltier_adapters.baselines import BASELINES
+from peltier_adapters.manifest import BackboneRef
+from peltier_adapters.proof import create_reference
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
@@ -15,9 +17,15 @@ from peltier_training.baseline_trainer import BaselineTrainer
 from peltier_training.data import Example, read_examples, thin_out
 from peltier_training.errors import TrainingError
 from peltier_training.labels import Labels, find_labels
+from peltier_training.record import create_record
 from peltier_training.report.cost import Cost, Meter
+from peltier_training.report.curves import Curves
+from peltier_training.report.files import write_report
+from peltier_training.report.parameters import Parameters
+from peltier_training.report.report import Findings, Subject, create_report
 from peltier_training.run import Run
 from peltier_training.task import create_task
+from peltier_training.trainer import Course
 from peltier_training.tuning import HeadTuning, TextTuning, Tuning
 
 
@@ -33,35 +41,60 @@ class Tuned:
 
 
 def train_baseline(run: Run) -> Tuned:
-    """Train, keep the best epoch by the validation metric, and measure it. Writes no weights."""
+    """Train, keep the best epoch by the validation metric, measure it, and write its report where an artifact's would
+    be. No weights are written. A `TrainingError` where training diverged."""
     run.check()
     meter = Meter()
     if run.resume:
         raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
-    config = load_config(find_checkpoint(run.backbone))
-    run = run.resolved(config)
+    run = run.resolved(config := load_config(find_checkpoint(run.backbone)))
+    BASELINES[run.preset].check(run.overrides, config)
     columns = run.data.text_columns, run.data.label_column
     examples, validation = (read_examples(path, *columns) for path in (run.data.train, run.data.validation))
     labels = find_labels(run.task_type, examples, run.data.labels)
     run.check_metric(labels.names)
-    BASELINES[run.preset].check(run.overrides, config)
+    tuning, task, reference = _prepare(run, labels, examples)
+    course = _teach(run, tuning, examples, thin_out(validation, run.hyperparameters.eval_rows))
+    meter.mark_trained()
+    verdict = tuning.examine(validation)
+    cost = meter.read(course, tuning.device, run.dtype)
+    method, reason = BASELINES[run.preset], BASELINES[run.preset].reason(config)
+    settings = method.settings(run.overrides, config)
+    record = create_record(run, settings, [len(examples), len(validation)], verdict.metrics)
+    findings = Findings(
+        metric=run.metric,
+        verdict=verdict,
+        curves=Curves.create(course),
+        parameters=Parameters.create_tuned(method.count_parameters(settings, config), config, tuning.model),
+        cost=cost,
+    )
+    subject = Subject(run.task, run.preset, reference, task, record, reason=reason)
+    write_report(run.output, create_report(subject, findings))
+    return Tuned(dict(verdict.metrics), reason, cost, partial(_measure, tuning))
+
+
+def _prepare(run: Run, labels: Labels, examples: Sequence[Example]) -> tuple[Tuning, TaskSpec, BackboneRef]:
+    """The frozen backbone that tells the task is gone when this returns: its memory is not the baseline's."""
     backbone = load_backbone(run.backbone, device=run.device)
     task = create_task(run, backbone, labels, examples)
     torch.manual_seed(run.hyperparameters.seed)
-    tuning = _create(run, backbone, task, examples)
+    return _create(run, backbone, task, examples), task, create_reference(backbone)
+
+
+def _teach(run: Run, tuning: Tuning, examples: Sequence[Example], validation: Sequence[Example]) -> Course:
     trainer = BaselineTrainer(
         run=run,
         objective=tuning.objective,
-        judge=partial(tuning.measure, thin_out(validation, run.hyperparameters.eval_rows)),
+        judge=partial(_measure, tuning, validation),
         model=tuning.model,
         data_collator=tuning.collate,
         train_dataset=tuning.rows(examples),
     )
-    course = trainer.fit()
-    meter.mark_trained()
-    metrics = tuning.measure(validation)
-    cost = meter.read(course, backbone.device, run.dtype)
-    return Tuned(metrics, BASELINES[run.preset].reason(config), cost, tuning.measure)
+    return trainer.fit()
+
+
+def _measure(tuning: Tuning, examples: Sequence[Example]) -> dict[str, float]:
+    return dict(tuning.examine(examples).metrics)
 
 
 def _create(run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example]) -> Tuning:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.inputs import encode_input
+from peltier_adapters.inputs import Reader, encode_input
 from peltier_adapters.row import Row, RowOutput
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
@@ -40,7 +40,7 @@ def examine(
     return replace(judge_scores(backbone, task, _stack(outputs), examples), gates=mean_gates(outputs))
 
 
-def judge_scores(backbone: Backbone, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Verdict:
+def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Verdict:
     """What scores [rows, outputs] answer: the logits of an encoder, or a T5's scores of its target texts."""
     if backbone.config.generates:
         return text_evaluation.judge_targets(task, scores.argmax(-1), examples)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from peltier_adapters.errors import InputError
-from peltier_adapters.inputs import encode_input
+from peltier_adapters.inputs import Reader, encode_input
 from peltier_adapters.spec import Parts, prompt_length
 from peltier_adapters.task_spec import TaskSpec
-from peltier_backbone.load import Backbone
+from peltier_backbone.config import T5Config
 from peltier_backbone.packing import Encoded
 
 from peltier_training.data import Example
@@ -16,15 +16,17 @@ from peltier_training.labels import Labels
 from peltier_training.targets import gold_texts, target_ids
 
 
-def head_rows(backbone: Backbone, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
+def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
     """Inputs and targets of a task with a head; a `TrainingError` names the line that does not fit."""
     encoded = [_encode(backbone, task, example) for example in examples]
     return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples))
 
 
-def text_rows(backbone: Backbone, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:
+def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:
     """Inputs, with placeholders for the soft tokens of `parts`, and target texts of a T5's task."""
-    start, end = backbone.t5.config.start_token_id, backbone.t5.config.eos_token_id
+    config = backbone.config
+    assert isinstance(config, T5Config), "callers look at `config.generates` first"
+    start, end = config.start_token_id, config.eos_token_id
     soft = (0,) * prompt_length(parts)
     rows = []
     for example, text in zip(examples, gold_texts(task, examples), strict=True):
@@ -36,7 +38,7 @@ def text_rows(backbone: Backbone, task: TaskSpec, parts: Parts, examples: Sequen
     return TextRows(rows)
 
 
-def _encode(backbone: Backbone, task: TaskSpec, example: Example) -> Encoded:
+def _encode(backbone: Reader, task: TaskSpec, example: Example) -> Encoded:
     try:
         return encode_input(backbone, task, example.input)
     except InputError as error:

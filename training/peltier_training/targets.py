@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
+from peltier_adapters.inputs import Reader
 from peltier_adapters.task_spec import TaskSpec
-from peltier_backbone.load import Backbone
 
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
@@ -78,7 +78,7 @@ def gold_texts(task: TaskSpec, examples: Sequence[Example]) -> list[str]:
     return [task.targets[index] for index in gold_targets(task, examples)]
 
 
-def target_ids(backbone: Backbone, task: TaskSpec, text: str) -> tuple[int, ...]:
+def target_ids(backbone: Reader, task: TaskSpec, text: str) -> tuple[int, ...]:
     """The tokens of a target without its end; one that is longer than the task may answer is cut there."""
     assert task.decoding is not None, "a T5 task says how long its answers are"
     return backbone.tokenizer.ids(text)[: task.decoding.max_new_tokens]

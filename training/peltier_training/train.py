@@ -1,12 +1,10 @@
 """One training run: data, trainable adapter, Trainer, best epoch, artifact."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from importlib.metadata import version
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
-from peltier_adapters.manifest import Manifest, TrainingRecord, read_manifest
+from peltier_adapters.manifest import Manifest, read_manifest
 from peltier_adapters.presets import find_preset
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
@@ -18,19 +16,19 @@ from peltier_training.errors import NotFiniteError
 from peltier_training.export import Trained, export, measure
 from peltier_training.labels import Labels, find_labels
 from peltier_training.model import HeadedAdapter, TrainableAdapter
+from peltier_training.record import create_record
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.files import write_file, write_report
 from peltier_training.report.merging import Merging
 from peltier_training.report.parameters import Parameters
-from peltier_training.report.report import Findings, create_report
+from peltier_training.report.report import Findings, Subject, create_report
 from peltier_training.rows import head_rows, text_rows
 from peltier_training.run import Run
 from peltier_training.task import create_task
 from peltier_training.text_model import TextAdapter
 from peltier_training.trainer import Course, diverged, fit, fit_text
 
-_VERSIONS = ("peltier", "torch", "transformers")
 Adapter = TypeVar("Adapter", bound=TrainableAdapter)
 
 
@@ -53,7 +51,7 @@ def train(run: Run) -> Manifest:
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
     adapter = Trained(run.task, run.preset, model.parts, model.merged(), task)
     verdict = measure(exact, adapter, validation, record_gates=True)
-    record = _record(run, model, [len(examples), len(validation)], verdict.metrics)
+    record = create_record(run, model.settings, [len(examples), len(validation)], verdict.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
     write_file(run.output, data)  # first of all: no report is worth the loss of it
     cost, manifest = meter.read(course, backbone.device, run.dtype), read_manifest(run.output)
@@ -65,7 +63,7 @@ def train(run: Run) -> Manifest:
         cost=cost,
         merging=Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None,
     )
-    write_report(run.output, create_report(run.output, data, manifest, findings))
+    write_report(run.output, create_report(Subject.of_artifact(run.output, data, manifest), findings))
     return manifest
 
 
@@ -105,21 +103,3 @@ def _create(kind: type[Adapter], run: Run, backbone: Backbone, task: TaskSpec) -
     torch.manual_seed(numbers.seed)
     model = kind(backbone, parts, settings, dropout=numbers.dropout, seed=numbers.seed)
     return model.to(backbone.device)
-
-
-def _record(run: Run, model: TrainableAdapter, sizes: Sequence[int], found: Mapping[str, float]) -> TrainingRecord:
-    data = {
-        "train": run.data.train.name,
-        "validation": run.data.validation.name,
-        "train_rows": sizes[0],
-        "validation_rows": sizes[1],
-        "text_columns": list(run.data.text_columns),
-        "label_column": run.data.label_column,
-    }
-    numbers = asdict(run.hyperparameters) | {"metric": run.metric}
-    return TrainingRecord(
-        data=data,
-        hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(model.settings)},
-        metrics=dict(found),
-        versions={name: version(name) for name in _VERSIONS},
-    )

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
@@ -10,23 +11,25 @@ import torch
 from peltier_adapters.baselines import BASELINES
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.tokenizer import Tokenizer
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
-from peltier_training import metrics
+from peltier_training import text_evaluation
 from peltier_training.data import Example
 from peltier_training.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.errors import NotFiniteError, TrainingError
-from peltier_training.labels import Labels
+from peltier_training.evaluation import judge_scores
 from peltier_training.objective import HeadObjective, Objective, TextObjective
 from peltier_training.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.rows import head_rows, text_rows
 from peltier_training.run import Run
-from peltier_training.text_evaluation import judge
 from peltier_training.trainer import diverged
 from peltier_training.tuned_model import TunedEncoder, TunedT5, create_body
+from peltier_training.verdict import Verdict
 
 _MAX_ROWS = 64
 
@@ -36,6 +39,7 @@ class Tuning(Protocol):
 
     model: nn.Module
     objective: Objective
+    device: torch.device
 
     def rows(self, examples: Sequence[Example]) -> Dataset[Any]:
         """Examples as `collate` takes them."""
@@ -43,8 +47,16 @@ class Tuning(Protocol):
     def collate(self, items: Sequence[Any]) -> dict[str, Any]:
         """The model's inputs, and `labels` for the objective."""
 
-    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
-        """The metrics of the model as it stands, in evaluation; a `TrainingError` where its outputs are not finite."""
+    def examine(self, examples: Sequence[Example]) -> Verdict:
+        """What the model as it stands answers; a `TrainingError` where its outputs are not finite."""
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What reads texts when the frozen weights, which nothing runs, are gone."""
+
+    config: BackboneConfig
+    tokenizer: Tokenizer
 
 
 class HeadTuning:
@@ -63,32 +75,32 @@ class HeadTuning:
         body = create_body(encoder, settings, numbers.seed)
         self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
         self.objective: Objective = HeadObjective(run.task_type, 0.0)
-        self._run, self._backbone, self._task = run, backbone, task
+        self._run, self._task, self.device = run, task, backbone.device
+        self._reader = _Reader(backbone.config, backbone.tokenizer)
 
     def center(self, mean: float) -> None:
         """Start a regression at the mean of its targets, as an adapter does."""
         nn.init.constant_(self.model.get_parameter("head.bias"), mean)
 
     def rows(self, examples: Sequence[Example]) -> EncodedRows:
-        return head_rows(self._backbone, self._task, examples)
+        return head_rows(self._reader, self._task, examples)
 
     def collate(self, items: Sequence[Any]) -> dict[str, Any]:
         targets = torch.stack([target for _, target in items])
-        return {**pad_rows([row for row, _ in items], self._backbone.config), "labels": targets}
+        return {**pad_rows([row for row, _ in items], self._reader.config), "labels": targets}
 
     @torch.inference_mode()
-    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
+    def examine(self, examples: Sequence[Example]) -> Verdict:
         self.model.eval()
         rows, outputs = self.rows(examples), []
         for first in range(0, len(rows), _MAX_ROWS):
             chunk = [rows[number][0] for number in range(first, min(first + _MAX_ROWS, len(rows)))]
-            padded = pad_rows(chunk, self._backbone.config)
-            outputs.append(self.model(**{name: t.to(self._backbone.device) for name, t in padded.items()}).cpu())
+            padded = pad_rows(chunk, self._reader.config)
+            outputs.append(self.model(**{name: t.to(self.device) for name, t in padded.items()}).cpu())
         logits = torch.cat(outputs)
         if not bool(logits.isfinite().all()):
             raise diverged(self._run)
-        targets = Labels(self._task.type, self._task.labels).targets(examples)
-        return metrics.compute(self._task.type, logits.numpy(), targets.numpy())
+        return judge_scores(self._reader, self._task, logits, examples)
 
 
 class TextTuning:
@@ -103,26 +115,30 @@ class TextTuning:
         self._body = create_body(model, settings, numbers.seed)
         self.model: nn.Module = TunedT5(self._body).to(backbone.device)
         self.objective: Objective = TextObjective(0.0)
-        self._run, self._backbone, self._task = run, backbone, task
+        self._run, self._task, self.device = run, task, backbone.device
+        self._reader = _Reader(backbone.config, backbone.tokenizer)
 
     def rows(self, examples: Sequence[Example]) -> TextRows:
-        return text_rows(self._backbone, self._task, (), examples)
+        return text_rows(self._reader, self._task, (), examples)
 
     def collate(self, items: Sequence[TextRow]) -> dict[str, Any]:
-        padded = pad_texts(items, self._backbone.config)
+        padded = pad_texts(items, self._reader.config)
         return {**padded, "labels": padded["said"][padded["said"] != IGNORED]}
 
-    def measure(self, examples: Sequence[Example]) -> dict[str, float]:
+    def examine(self, examples: Sequence[Example]) -> Verdict:
         with TemporaryDirectory() as folder:
             shutil.copytree(self._checkpoint, folder, dirs_exist_ok=True, ignore=_weights)
-            tuned = self._body.tuned()
-            assert isinstance(tuned, PreTrainedModel)
-            tuned.save_pretrained(folder)
-            backbone = load_backbone(str(Path(folder)), device=self._backbone.device.type)
+            self._save(folder)
+            backbone = load_backbone(str(Path(folder)), device=self.device.type)
             try:
-                return judge(backbone, self._task, None, examples)
+                return text_evaluation.examine(backbone, self._task, None, examples)
             except NotFiniteError:
                 raise diverged(self._run) from None
+
+    def _save(self, folder: str) -> None:
+        tuned = self._body.tuned()
+        assert isinstance(tuned, PreTrainedModel)
+        tuned.save_pretrained(folder)
 
 
 _weights = shutil.ignore_patterns("*.safetensors*", "*.bin")

@@ -52,6 +52,7 @@ def test_numbers_are_those_of_the_artifact(make_run: MakeRun, bert: Backbone):
     parts = artifact.manifest.parts
     assert report.parameters.total.parameters == count_parameters(parts, bert.config)
     assert sum(part.parameters for part in report.parameters.parts) == count_parameters(parts, bert.config, head=True)
+    assert report.artifact is not None
     assert (report.artifact.digest, report.artifact.bytes) == (artifact.digest, run.output.stat().st_size)
 
 

@@ -14,8 +14,9 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsew
 
 class Cost(Spec):
     """`seconds_per_epoch` is training alone, without validation (None if all epochs were there already), and
-    `total_seconds` the run from its start to its artifact. Memory is the process's peak of resident bytes until the end
-    of training; on CUDA `device_memory_bytes` the peak of what tensors held on the device."""
+    `total_seconds` the run from its start to its artifact, of a baseline to its metrics. Memory is the process's peak
+    of resident bytes until the end of training, loading and validation among it (a T5 baseline is validated in a copy,
+    which counts); on CUDA `device_memory_bytes` the peak of what tensors held on the device."""
 
     device: str
     dtype: str

@@ -26,15 +26,26 @@ class Parameters(Spec):
     @classmethod
     def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "Parameters":
         """The count of each of `parts`, and of the trainable `model` that they came from."""
-        whole = config.num_parameters
+        rows = tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts)
+        return cls._of(rows, count_parameters(parts, config), config, model)
 
-        def row(name: str, counted: int) -> PartParameters:
-            return PartParameters(part=name, parameters=counted, percent=100 * counted / whole)
+    @classmethod
+    def create_tuned(cls, total: int, config: BackboneConfig, model: nn.Module) -> "Parameters":
+        """Of a baseline's tuned `model`, which has no parts; its method counts `total`."""
+        return cls._of((), total, config, model)
 
+    @classmethod
+    def _of(
+        cls, parts: tuple[PartParameters, ...], total: int, config: BackboneConfig, model: nn.Module
+    ) -> "Parameters":
         trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
         return cls(
-            backbone=whole,
-            parts=tuple(row(part.kind, count_parameters((part,), config, head=True)) for part in parts),
-            total=row("total", count_parameters(parts, config)),
-            trained=row("trained", trained),
+            backbone=config.num_parameters,
+            parts=parts,
+            total=_row("total", total, config),
+            trained=_row("trained", trained, config),
         )
+
+
+def _row(name: str, counted: int, config: BackboneConfig) -> PartParameters:
+    return PartParameters(part=name, parameters=counted, percent=100 * counted / config.num_parameters)

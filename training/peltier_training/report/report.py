@@ -42,13 +42,14 @@ class GateMap(Spec):
 
 
 class Report(Spec):
-    """Everything about one run. Of the four kinds of answers the one of the task's type is there; `gates` are
-    UniPELT's alone, and `merging` is AdaMix's where it was asked for."""
+    """Everything about one run. A baseline has no artifact but the `reason` why. Of the four kinds of answers the one
+    of the task's type is there; `gates` are UniPELT's alone, and `merging` is AdaMix's where it was asked for."""
 
     format_version: Literal[1] = 1
     name: str
     preset: str
-    artifact: ArtifactFile
+    artifact: ArtifactFile | None = None
+    reason: str | None = None
     backbone: BackboneRef
     task: TaskSpec
     training: TrainingRecord
@@ -66,6 +67,25 @@ class Report(Spec):
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What was trained on what, and the artifact, or the `reason` why there is none."""
+
+    name: str
+    preset: str
+    backbone: BackboneRef
+    task: TaskSpec
+    training: TrainingRecord
+    artifact: ArtifactFile | None = None
+    reason: str | None = None
+
+    @classmethod
+    def of_artifact(cls, path: Path, data: bytes, manifest: Manifest) -> "Subject":
+        """The artifact `data` at `path`."""
+        file = ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data))
+        return cls(manifest.name, manifest.preset, manifest.backbone, manifest.task, manifest.training, file)
+
+
+@dataclass(frozen=True)
 class Findings:
     """What a run has found out that its artifact does not say."""
 
@@ -77,16 +97,17 @@ class Findings:
     merging: Merging | None = None
 
 
-def create_report(path: Path, data: bytes, manifest: Manifest, findings: Findings) -> Report:
-    """The report of the artifact `data` at `path`."""
-    verdict, task = findings.verdict, manifest.task
+def create_report(subject: Subject, findings: Findings) -> Report:
+    """The report of a run on `subject`."""
+    verdict, task = findings.verdict, subject.task
     return Report(
-        name=manifest.name,
-        preset=manifest.preset,
-        artifact=ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data)),
-        backbone=manifest.backbone,
+        name=subject.name,
+        preset=subject.preset,
+        artifact=subject.artifact,
+        reason=subject.reason,
+        backbone=subject.backbone,
         task=task,
-        training=manifest.training,
+        training=subject.training,
         metrics=dict(verdict.metrics),
         metric=findings.metric,
         curves=findings.curves,

@@ -1,0 +1,31 @@
+"""How a run went about it, as its artifact and its report say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+
+from peltier_adapters.composition import Settings
+from peltier_adapters.manifest import TrainingRecord
+
+from peltier_training.run import Run
+
+_VERSIONS = ("peltier", "torch", "transformers")
+
+
+def create_record(run: Run, settings: Settings, sizes: Sequence[int], found: Mapping[str, float]) -> TrainingRecord:
+    """The record of a resolved run on `sizes` rows of training and of validation, which measured `found`."""
+    data = {
+        "train": run.data.train.name,
+        "validation": run.data.validation.name,
+        "train_rows": sizes[0],
+        "validation_rows": sizes[1],
+        "text_columns": list(run.data.text_columns),
+        "label_column": run.data.label_column,
+    }
+    numbers = asdict(run.hyperparameters) | {"metric": run.metric}
+    return TrainingRecord(
+        data=data,
+        hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(settings)},
+        metrics=dict(found),
+        versions={name: version(name) for name in _VERSIONS},
+    )
