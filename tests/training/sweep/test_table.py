@@ -62,6 +62,16 @@ def test_axes_group_by_default(make_entry: MakeEntry):
     assert [row.labels for row in table.rows] == [("mix", "2"), ("mix", "4"), ("lora", "")]
 
 
+def test_routes_of_a_merge_report_are_columns(make_entry: MakeEntry):
+    """Of the metric that the table shows; a method without experts has empty cells."""
+    trial, result = make_entry(0.75, method="mix")
+    found = {**result.metrics, "accuracy random routing": 0.5, "f1_macro random routing": 0.25}
+    table = create_table([(trial, result.model_copy(update={"metrics": found})), make_entry(0.9)], ["method"])
+    assert table.columns[:2] == ("toy accuracy", "toy accuracy random routing")
+    assert table.rows[0].cells["toy accuracy random routing"] == Stat(0.5, None, 1)
+    assert not any("routing" in name for name in table.rows[1].cells)
+
+
 def test_an_unknown_coordinate_is_refused(make_entry: MakeEntry):
     """With those that there are; an axis of a single trial is one."""
     trials = [make_entry()[0], make_entry(axes={"n": "4"})[0]]

@@ -47,16 +47,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by the coordinates `by`; the columns are tasks, their mean where there are several, and costs."""
+    """Rows by the coordinates `by`; the columns are tasks, their mean where there are several, what merge reports found
+    of unmerged `routes`, and costs."""
 
     by: tuple[str, ...]
     tasks: tuple[str, ...]
+    routes: tuple[str, ...]
     rows: tuple[Row, ...]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Those that any row has a value of."""
-        return tuple(name for name in (*self.tasks, MEAN, *_COSTS) if any(name in row.cells for row in self.rows))
+        names = (*self.tasks, MEAN, *self.routes, *_COSTS)
+        return tuple(name for name in names if any(name in row.cells for row in self.rows))
 
     @property
     def has_failures(self) -> bool:
@@ -100,11 +103,18 @@ def create_table(entries: Sequence[Entry], by: Sequence[str]) -> Table:
         groups.setdefault(tuple(places.get(name, "") for name in by), []).append((trial, result))
     titles = tuple(dict.fromkeys(_title(trial) for trial, _ in entries))
     rows = [_row(labels, group, titles) for labels, group in groups.items()]
-    return Table(tuple(by), titles, tuple(_sorted(rows)))
+    routes = tuple(dict.fromkeys(name for trial, result in entries for name in _routes(trial, result)))
+    return Table(tuple(by), titles, routes, tuple(_sorted(rows)))
 
 
 def _title(trial: Trial) -> str:
     return f"{trial.run.task} {trial.run.metric}"
+
+
+def _routes(trial: Trial, result: Result) -> dict[str, float]:
+    """The trial's metric by each way to answer with unmerged experts; a failed trial has none."""
+    own = f"{trial.run.metric} "
+    return {f"{trial.run.task} {name}": value for name, value in result.metrics.items() if name.startswith(own)}
 
 
 def _sorted(rows: Sequence[Row]) -> list[Row]:
@@ -122,6 +132,8 @@ def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str
     values: dict[str, list[float]] = {title: [] for title in titles}
     for trial, result in done:
         values[_title(trial)].append(result.metrics[trial.run.metric])
+        for name, value in _routes(trial, result).items():
+            values.setdefault(name, []).append(value)
     values[MEAN] = _means(done, len(titles))
     for trial, result in done:
         for column in (_title(trial), MEAN):
