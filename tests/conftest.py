@@ -1,5 +1,6 @@
 """What every suite shares: small random backbones, the real MiniLM, and a maker of valid artifacts."""
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -36,6 +37,8 @@ torch.set_num_threads(1)
 # A busy machine is no reason to fail.
 settings.register_profile("peltier", deadline=None)
 settings.load_profile("peltier")
+# A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 MakeArtifact = Callable[..., bytes]
 
