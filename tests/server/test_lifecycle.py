@@ -66,16 +66,18 @@ async def test_a_draining_server_finishes_what_it_accepted(
 async def test_a_restart_keeps_everything(
     serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """Versions, their numbers, their bytes and their answers are what they were; what was deleted stays deleted."""
+    """Versions, their numbers, their bytes and their answers are what they were; what was deleted stays deleted. The
+    kernels are chosen anew by their speed, so answers are the same to rounding."""
     first, second = (make_artifact(bert, name="a", seed=seed) for seed in (1, 2))
     async with serve() as running:
         for data in (first, second, make_artifact(bert, name="b")):
             assert (await running.upload(data)).status_code == 201
         await running.client.delete("/v1/adapters/b")
-        before = [(await running.client.get("/v1/adapters/a/versions")).json(), await running.scores("a@1", "bad")]
+        before = (await running.client.get("/v1/adapters/a/versions")).json()
+        scores = await running.scores("a@1", "bad")
     async with serve() as running:
-        after = [(await running.client.get("/v1/adapters/a/versions")).json(), await running.scores("a@1", "bad")]
-        assert after == before
+        assert (await running.client.get("/v1/adapters/a/versions")).json() == before
+        assert await running.scores("a@1", "bad") == pytest.approx(scores, abs=1e-5)
         assert (await running.client.get("/v1/adapters/a/versions/2/artifact")).content == second
         assert (await running.client.get("/v1/adapters/b")).status_code == 404
         assert (await running.upload(make_artifact(bert, name="b"))).json()["version"] == 2
