@@ -5,9 +5,10 @@ from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_training.export import Trained, export
+from peltier_training.export import export
 
 LABELS = ("negative", "positive")
 # As many golden examples as `peltier train` writes, of 6 to 34 tokens.
@@ -40,7 +41,7 @@ def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
         for name, tensor in init_tensors(parts, backbone, generator).items()
     }
     name = f"{preset.replace('+', 'p')}-{number}"
-    return export(backbone, Trained(name, preset, parts, tensors, make_task(backbone)), INPUTS, TrainingRecord())
+    return export(backbone, Candidate(name, preset, parts, tensors, make_task(backbone)), INPUTS, TrainingRecord())
 
 
 def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:

@@ -13,9 +13,10 @@ from peltier_adapters.batch import forward
 from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.label_tree import text_tree
-from peltier_adapters.manifest import BackboneRef, Golden, Input, Manifest
+from peltier_adapters.manifest import Golden, Input, Manifest
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.proof import create_reference
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
 from peltier_adapters.task_spec import TaskSpec
@@ -228,7 +229,7 @@ def _make_artifact(
         name=name,
         preset=preset,
         parts=parts,
-        backbone=_reference(backbone),
+        backbone=create_reference(backbone),
         task=task,
         golden=tuple(Golden(input=text, output=(0.0,) * task.num_outputs, text=placeholder) for text in texts),
     )
@@ -283,18 +284,6 @@ def _golden(backbone: Backbone, resident: Resident, value: Input) -> Golden:
         tree = text_tree(text, backbone)
     output = forward(backbone, [Row(encoded, resident, tree=tree)])[0]
     return Golden(input=value, output=tuple(output.logits.tolist()), text=text)
-
-
-def _reference(backbone: Backbone) -> BackboneRef:
-    config = backbone.config
-    return BackboneRef(
-        family=config.family,
-        fingerprint=backbone.fingerprint,
-        hidden_size=config.hidden_size,
-        num_layers=config.num_layers,
-        num_parameters=config.num_parameters,
-        name=backbone.name,
-    )
 
 
 def _random_tensors(manifest: Manifest, backbone: Backbone, seed: int) -> dict[str, torch.Tensor]:

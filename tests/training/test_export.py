@@ -6,20 +6,21 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.manifest import TrainingRecord
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
-from peltier_training.export import GOLDEN_EXAMPLES, Trained, export, golden_inputs, measure
+from peltier_training.export import GOLDEN_EXAMPLES, export, golden_inputs, measure
 from torch import Generator
 
 TASK = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=16)
 
 
-def create_trained(bert: Backbone, preset: str) -> Trained:
+def create_trained(bert: Backbone, preset: str) -> Candidate:
     """A fresh adapter: a Houlsby changes the backbone from the start, a LoRA does not."""
     parts = find_preset(preset).compose(find_preset(preset).settings({}, bert.config), bert.config, outputs=2)
-    return Trained("toy", preset, parts, init_tensors(parts, bert, Generator().manual_seed(0)), TASK)
+    return Candidate("toy", preset, parts, init_tensors(parts, bert, Generator().manual_seed(0)), TASK)
 
 
 def test_golden_inputs_span_the_lengths(bert: Backbone):
@@ -74,7 +75,7 @@ def test_a_text_that_is_empty_is_proved_by_its_input(t5: Backbone, monkeypatch: 
         template="{text}",
         decoding=DecodingSpec(answer="generate", max_new_tokens=4),
     )
-    trained = Trained("toy", "lora", parts, tensors, task)
+    trained = Candidate("toy", "lora", parts, tensors, task)
     monkeypatch.setattr("peltier_adapters.proof.write", lambda *_: ["", "a film"])
     golden = read_artifact(export(t5, trained, ["bad", "dull plot"], TrainingRecord()), t5).manifest.golden
     assert [one.text for one in golden] == ["bad", "a film"]

@@ -11,12 +11,12 @@ from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets import PRESETS, find_preset
+from peltier_adapters.proof import Candidate
 from peltier_adapters.row import Row
 from peltier_adapters.spec import tensor_shapes
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
-from peltier_training.export import Trained
 from peltier_training.model import HeadedAdapter
 from torch import Tensor
 
@@ -58,7 +58,7 @@ def test_training_is_serving(backbone: Backbone, preset: str):
     model = create_model(backbone, preset).eval()
     logits = model(backbone.pack(encode(backbone)))
     assert logits.requires_grad
-    artifact = Trained("toy", preset, model.parts, model.merged(), TASK).unproved(backbone, TEXTS)
+    artifact = Candidate("toy", preset, model.parts, model.merged(), TASK).unproved(backbone, TEXTS)
     resident = Banks(backbone).add(artifact)
     served = torch.stack([out.logits for out in forward(backbone, [Row(one, resident) for one in encode(backbone)])])
     torch.testing.assert_close(logits.detach(), served, atol=2e-6, rtol=1e-5)

@@ -8,6 +8,7 @@ from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets import PRESETS, find_preset
+from peltier_adapters.proof import Candidate
 from peltier_adapters.row import Row
 from peltier_adapters.spec import tensor_shapes
 from peltier_adapters.task_spec import DecodingSpec, TaskSpec
@@ -16,7 +17,6 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.targets import Targets
 from peltier_training.data import Example
 from peltier_training.dataset import collate_texts
-from peltier_training.export import Trained
 from peltier_training.objective import TextObjective
 from peltier_training.rows import text_rows
 from peltier_training.text_model import TextAdapter
@@ -85,7 +85,7 @@ def test_training_is_serving(backbone: Backbone, preset: str):
     model = create_model(backbone, preset).eval()
     found = torch.stack([log_likelihoods(model, backbone, label) for label in range(3)], 1)
     assert found.requires_grad
-    artifact = Trained("toy", preset, model.parts, model.merged(), TASK).unproved(backbone, TEXTS)
+    artifact = Candidate("toy", preset, model.parts, model.merged(), TASK).unproved(backbone, TEXTS)
     resident = Banks(backbone).add(artifact)
     rows = [Row(encode_input(backbone, TASK, text), resident) for text in TEXTS]
     served = torch.stack([output.logits for output in forward(backbone, rows)])

@@ -17,12 +17,8 @@ from peltier_training.verdict import Verdict
 GOLDEN_EXAMPLES = 4
 
 
-class Trained(Candidate):
-    """What training leaves: the served parts and tensors of one task."""
-
-
 def measure(
-    backbone: Backbone, adapter: Trained, examples: Sequence[Example], *, record_gates: bool = False
+    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Verdict:
     """What the adapter answers as it will be served; a `NotFiniteError` for one that is no numbers."""
     if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
@@ -30,7 +26,7 @@ def measure(
     return examine(backbone, adapter.unproved(backbone, [examples[0].input]), examples, record_gates=record_gates)
 
 
-def export(backbone: Backbone, adapter: Trained, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
+def export(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
     """The artifact's bytes, with golden examples among `inputs`, read back and re-proved as a server would."""
     try:
         return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record)

@@ -6,6 +6,7 @@ from typing import TypeVar
 import torch
 from peltier_adapters.manifest import Manifest, read_manifest
 from peltier_adapters.presets import find_preset
+from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
@@ -13,7 +14,7 @@ from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_training.data import Example, read_examples, thin_out
 from peltier_training.errors import NotFiniteError
-from peltier_training.export import Trained, export, measure
+from peltier_training.export import export, measure
 from peltier_training.labels import Labels, find_labels
 from peltier_training.model import HeadedAdapter, TrainableAdapter
 from peltier_training.record import create_record
@@ -49,7 +50,7 @@ def train(run: Run) -> Manifest:
     model, course = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
-    adapter = Trained(run.task, run.preset, model.parts, model.merged(), task)
+    adapter = Candidate(run.task, run.preset, model.parts, model.merged(), task)
     verdict = measure(exact, adapter, validation, record_gates=True)
     record = create_record(run, model.settings, [len(examples), len(validation)], verdict.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
@@ -88,7 +89,7 @@ def _teach_text(
 
     def judge() -> dict[str, float]:
         try:
-            adapter = Trained(run.task, run.preset, model.parts, model.merged(), task)
+            adapter = Candidate(run.task, run.preset, model.parts, model.merged(), task)
             return dict(measure(backbone, adapter, validation).metrics)
         except NotFiniteError:
             raise diverged(run) from None

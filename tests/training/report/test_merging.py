@@ -7,11 +7,12 @@ import pytest
 import torch
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets import find_preset
+from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
-from peltier_training.export import Trained, measure
+from peltier_training.export import measure
 from peltier_training.model import HeadedAdapter
 from peltier_training.report.files import report_paths
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread
@@ -41,7 +42,7 @@ def create_mixture(backbone: Backbone) -> HeadedAdapter:
 
 
 def compare(backbone: Backbone, model: HeadedAdapter) -> dict[str, Mapping[str, Spread]]:
-    adapter = Trained("toy", "adamix", model.parts, model.merged(), TASK)
+    adapter = Candidate("toy", "adamix", model.parts, model.merged(), TASK)
     merged = measure(backbone, adapter, EXAMPLES)
     found = Merging.create(backbone, adapter, model, EXAMPLES, merged)
     return {way.name: way.metrics for way in found.ways}

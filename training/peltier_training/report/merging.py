@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 import torch
 from peltier_adapters.map_spec import Spec
+from peltier_adapters.proof import Candidate
 from peltier_backbone.load import Backbone
 
 from peltier_training.data import Example
 from peltier_training.evaluation import judge_scores
-from peltier_training.export import Trained, measure
+from peltier_training.export import measure
 from peltier_training.model import TrainableAdapter
 from peltier_training.routes import fixed_routes, random_routes
 from peltier_training.verdict import Verdict
@@ -54,7 +55,12 @@ class Merging(Spec):
 
     @classmethod
     def create(
-        cls, backbone: Backbone, adapter: Trained, model: TrainableAdapter, examples: Sequence[Example], merged: Verdict
+        cls,
+        backbone: Backbone,
+        adapter: Candidate,
+        model: TrainableAdapter,
+        examples: Sequence[Example],
+        merged: Verdict,
     ) -> "Merging":
         """Measure the routes of `model`, of which `adapter` is the merged form and `merged` what it answers."""
         random, fixed = (
@@ -79,7 +85,7 @@ class Merging(Spec):
 
 
 def _ensemble(
-    backbone: Backbone, adapter: Trained, examples: Sequence[Example], passes: Sequence[Verdict]
+    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], passes: Sequence[Verdict]
 ) -> Verdict | None:
     scores = [verdict.scores for verdict in passes if verdict.scores is not None]
     return judge_scores(backbone, adapter.task, torch.stack(scores).mean(0), examples) if scores else None
