@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.map_spec import Spec
-from peltier_adapters.spec import HeadSpec, PartSpec, discords
+from peltier_adapters.spec import HeadSpec, PartSpec, discords, position_offset
 from peltier_adapters.task_spec import TaskSpec
 from peltier_adapters.validation import sentences
 
@@ -119,8 +119,11 @@ def misfits(manifest: Manifest, config: BackboneConfig, fingerprint: str) -> lis
             reasons.append(f"backbone {key} is {getattr(found, key)!r}; this backbone's is {getattr(wanted, key)!r}")
     if found.fingerprint != fingerprint:
         reasons.append(f"backbone fingerprint is {found.fingerprint}; this backbone's is {fingerprint}")
-    if manifest.task.max_length > config.max_tokens:
-        reasons.append(f"task max_length is {manifest.task.max_length}; this backbone takes {config.max_tokens} tokens")
+    offset = position_offset(manifest.parts)
+    if manifest.task.max_length > config.max_tokens - offset:
+        after = f" after a prefix that takes {offset} positions" if offset else ""
+        takes = f"{max(config.max_tokens - offset, 0)} tokens{after}"
+        reasons.append(f"task max_length is {manifest.task.max_length}; this backbone takes {takes}")
     return reasons + [problem for part in manifest.parts for problem in part.problems(config)]
 
 

@@ -1,7 +1,7 @@
 """One row of a batch: a tokenised input, and the adapter that answers it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from peltier_backbone.load import Backbone
@@ -11,7 +11,7 @@ from torch import Tensor
 from peltier_adapters.bank import Bank, Resident
 from peltier_adapters.label_tree import LabelTree
 from peltier_adapters.mixture import Layout, Slice, create_slice
-from peltier_adapters.spec import prompt_length
+from peltier_adapters.spec import position_offset, prompt_length
 
 Gates = dict[str, list[float | None]]
 
@@ -48,11 +48,12 @@ class Row:
 
     @property
     def prompted(self) -> Encoded:
-        """The tokens with a placeholder for each soft token of the adapter in front."""
-        length = 0 if self.body is None else prompt_length(self.body.parts)
-        if not length:
+        """The tokens with a placeholder for each soft token of the adapter in front, at the positions it gives them."""
+        parts = () if self.body is None else self.body.parts
+        soft, offset = (0,) * prompt_length(parts), position_offset(parts)
+        if not soft and not offset:
             return self.encoded
-        return Encoded((0,) * length + self.encoded.ids, (0,) * length + self.encoded.types)
+        return replace(self.encoded, ids=soft + self.encoded.ids, types=soft + self.encoded.types, offset=offset)
 
     @property
     def scored(self) -> LabelTree | None:

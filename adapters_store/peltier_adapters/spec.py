@@ -117,11 +117,19 @@ class LoraSpec(_PartSpec):
 
 class PrefixSpec(_PartSpec):
     """P extra keys and values in front of every attention; a gate scales both (UniPELT). On T5 encoder, decoder and
-    cross-attention have prefixes of their own, which get no position bias (methods.md 1.12)."""
+    cross-attention have prefixes of their own, which get no position bias (methods.md 1.12).
+
+    With `shifts_positions` an encoder's text begins at position P, as if the prefix were tokens before it (PEFT)."""
 
     kind: Literal["prefix"] = "prefix"
     length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
     gated: bool = False
+    shifts_positions: bool = False
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        if self.shifts_positions and config.generates:
+            return ["prefix: shifts_positions is for encoders; T5 has no positions to count from"]
+        return []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         shape = (config.num_attentions, self.length, config.attention_size)
@@ -266,6 +274,11 @@ def pooler_users(parts: Parts) -> list[str]:
 def prompt_length(parts: Parts) -> int:
     """How many soft tokens stand in front of a row's own."""
     return sum(part.length for part in parts if isinstance(part, PromptSpec))
+
+
+def position_offset(parts: Parts) -> int:
+    """How many positions of an encoder a row's prefix takes from its text."""
+    return sum(part.length for part in parts if isinstance(part, PrefixSpec) and part.shifts_positions)
 
 
 def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False) -> int:

@@ -1,7 +1,7 @@
 """Rows laid back to back: no pad token is ever computed, but for those that a row brings itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -13,11 +13,12 @@ from peltier_backbone.shape import BackboneConfig
 @dataclass(frozen=True)
 class Encoded:
     """One tokenised row: ids and token types of equal length. Its last `pads` tokens see the others and are seen by
-    none, as padding is in an encoder."""
+    none, as padding is in an encoder. Its positions begin `offset` after an encoder's first."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
     pads: int = 0
+    offset: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -25,7 +26,7 @@ class Encoded:
     def padded(self, length: int, pad_id: int) -> "Encoded":
         """The row with pads behind it, up to `length`."""
         pads = max(length - len(self), 0)
-        return Encoded(self.ids + (pad_id,) * pads, self.types + (0,) * pads, self.pads + pads)
+        return replace(self, ids=self.ids + (pad_id,) * pads, types=self.types + (0,) * pads, pads=self.pads + pads)
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,10 @@ class Packed:
 def pack(rows: Sequence[Encoded], config: BackboneConfig, device: torch.device) -> Packed:
     """Lay `rows` back to back in the order given."""
     lengths = tuple(len(row) for row in rows)
-    first = config.first_position
-    positions = [position for length in lengths for position in range(first, first + length)]
+    starts = [config.first_position + row.offset for row in rows]
+    positions = [
+        position for start, row in zip(starts, rows, strict=True) for position in range(start, start + len(row))
+    ]
     return Packed(
         ids=torch.tensor([token for row in rows for token in row.ids], device=device),
         types=torch.tensor([kind if config.typed else 0 for row in rows for kind in row.types], device=device),

@@ -281,6 +281,11 @@ def _mean_over_pads(manifest: Json) -> None:
     manifest["parts"][-1]["pooling"] = "mean"
 
 
+def _long_after_a_prefix(manifest: Json) -> None:
+    manifest["parts"][0] |= {"length": 3, "shifts_positions": True}
+    manifest["task"]["max_length"] = 96
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -303,6 +308,10 @@ def _mean_over_pads(manifest: Json) -> None:
         (_set("task", "type", to="regression"), "regression has one label, not 3"),
         (_mean_over_pads, "would read the pads of a padded task"),
         (_set("task", "max_length", to=10**6), "task max_length is 1000000; this backbone takes 96 tokens"),
+        (
+            _long_after_a_prefix,
+            "task max_length is 96; this backbone takes 93 tokens after a prefix that takes 3 positions",
+        ),
         (_set("golden", to=[]), "golden is []"),
         (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value a label"),
         (_set("golden", 0, "input", to=["a", "b"]), "golden inputs do not fit a task of single inputs"),

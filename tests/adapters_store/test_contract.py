@@ -1,6 +1,7 @@
 """The contract that every preset keeps on every backbone."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -16,6 +17,7 @@ from peltier_adapters.label_tree import text_tree
 from peltier_adapters.presets import PRESETS
 from peltier_adapters.row import Row, RowOutput
 from peltier_adapters.search import Decoding
+from peltier_adapters.spec import position_offset
 from peltier_backbone.load import Backbone, load_backbone
 from torch import Tensor
 
@@ -182,6 +184,27 @@ def test_long_neighbours_change_nothing(
     short = Row(backbone.tokenizer.encode("bad"), residents[preset])
     crowd = [Row(longest, residents[name]) for name in (preset, "prefix", "compacter", "unipelt-apl")]
     _same(forward(backbone, [*crowd[:2], short, *crowd[2:]])[2:3], forward(backbone, [short]))
+
+
+@pytest.mark.parametrize("backbone", ["bert", "roberta"], indirect=True)
+def test_shifted_positions_stay_a_rows_own(
+    backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]], make_artifact: MakeArtifact
+):
+    """A prefix that counts as positions answers the same beside all other methods as alone, up to its longest text, and
+    not as the same prefix does without them."""
+    artifact = read_artifact(make_artifact(backbone, "prefix"), backbone)
+    parts = tuple(
+        part.model_copy(update={"shifts_positions": True}) if part.kind == "prefix" else part
+        for part in artifact.manifest.parts
+    )
+    banks = Banks(backbone)
+    shifted = banks.add(replace(artifact, manifest=artifact.manifest.model_copy(update={"parts": parts})))
+    longest = backbone.tokenizer.encode("a " * 200, max_tokens=backbone.config.max_tokens - position_offset(parts))
+    rows = _rows(backbone, [None, shifted, *zoo(backbone).values(), shifted])
+    rows += [Row(longest, shifted), Row(rows[1].encoded, banks.add(artifact))]
+    together = forward(backbone, rows)
+    _same(together, _alone(backbone, rows))
+    assert (together[1].logits - together[-1].logits).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("preset", ["unipelt-ap", "unipelt-apl", "unipelt-apl-central"])

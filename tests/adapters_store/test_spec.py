@@ -3,7 +3,8 @@
 from itertools import permutations
 
 import pytest
-from peltier_adapters.spec import CentralGateSpec, LoraSpec, PartSpec, PrefixSpec, discords
+from peltier_adapters.spec import CentralGateSpec, LoraSpec, PartSpec, PrefixSpec, discords, position_offset
+from peltier_backbone.load import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
 LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)
@@ -30,3 +31,13 @@ def test_another_central_gate_is_refused(parts: tuple[PartSpec, ...], reason: st
     (found,) = discords(parts)
     assert found.startswith("central_gate: ")
     assert reason in found
+
+
+def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbone):
+    """As many as it is long, if it shifts them; on a T5, which has none, that is refused."""
+    shifting = PREFIX.model_copy(update={"shifts_positions": True})
+    assert [position_offset(parts) for parts in ((PREFIX, LORA), (LORA, shifting))] == [0, 2]
+    assert shifting.problems(bert.config) == []
+    assert shifting.problems(t5.config) == [
+        "prefix: shifts_positions is for encoders; T5 has no positions to count from"
+    ]

@@ -20,6 +20,13 @@ def test_rows_come_back_out(lengths: list[int], bert: Backbone):
     assert packed.first_tokens.tolist() == list(packed.starts[:-1])
 
 
+def test_an_offset_moves_a_rows_positions_alone(bert: Backbone, roberta: Backbone):
+    """A row that begins later does so whoever its neighbours are, padded or not, and moves none of them."""
+    rows = [Encoded((0, 5, 2), (0, 0, 0)), Encoded((0, 2), (0, 0), offset=4).padded(3, 0), Encoded((0, 2), (0, 0))]
+    assert bert.pack(rows).positions.tolist() == [0, 1, 2, 4, 5, 6, 0, 1]
+    assert roberta.pack(rows).positions.tolist() == [2, 3, 4, 6, 7, 8, 2, 3]
+
+
 def test_roberta_positions_begin_after_its_padding(roberta: Backbone):
     """Each row counts from two, whatever stands before it."""
     packed = roberta.pack([Encoded((0, 5, 2), (0, 0, 0)), Encoded((0, 2), (0, 0))])

@@ -13,7 +13,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.foreign import Foreign
 from peltier_adapters.label_tree import target_problems
 from peltier_adapters.manifest import Input
-from peltier_adapters.spec import HeadSpec
+from peltier_adapters.spec import HeadSpec, position_offset
 from peltier_adapters.task_spec import TaskSpec
 from peltier_adapters.validation import sentences
 
@@ -45,7 +45,8 @@ class TaskOptions:
     def task(self, foreign: Foreign, backbone: Backbone) -> TaskSpec:
         """The task of an imported adapter; an `AdapterError` says what of it cannot be."""
         fields = self._text_fields() if backbone.config.generates else self._encoder_fields(foreign)
-        fields |= {"inputs": self.inputs, "max_length": min(self.max_length, backbone.config.max_tokens)}
+        longest = backbone.config.max_tokens - position_offset(foreign.parts)
+        fields |= {"inputs": self.inputs, "max_length": min(self.max_length, longest)}
         try:
             task = TaskSpec.model_validate(fields)
         except ValidationError as error:

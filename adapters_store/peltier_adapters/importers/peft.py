@@ -13,6 +13,7 @@ from peltier_adapters.importers.head import take_head
 from peltier_adapters.importers.peft_lora import read_lora
 from peltier_adapters.importers.piece import Piece
 from peltier_adapters.importers.places import base_names, find_places
+from peltier_adapters.importers.prefix import create_prefix, prefix_width, unfold_prefix
 from peltier_adapters.importers.prompt import create_prompt
 from peltier_adapters.importers.replaced import take_biases, take_norms
 
@@ -22,6 +23,7 @@ _NO_EFFECT = (
     "auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "target_modules",
     "exclude_modules", "modules_to_save", "layers_to_transform", "layers_pattern", "init_weights",
 )  # fmt: skip
+_SHORTEST = 3  # tokens of the longest input that a task must take at least, as in `TaskSpec`
 
 
 def read_peft(path: Path, backbone: Backbone) -> Foreign:
@@ -65,15 +67,24 @@ def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> R
 
 
 def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """An MLP before it (`prefix_projection`) was evaluated when PEFT saved."""
     if backbone.config.generates:
         raise AdapterError(
             f"{config.where}: a PEFT prefix on a T5 reaches the decoder's self-attention alone, in an order of layers "
             "of its own; served are prefixes of every attention"
         )
-    raise AdapterError(
-        f"{config.where}: PEFT counts a prefix among the positions of a {backbone.config.family}'s text, which moves "
-        "every token; served are prefixes that leave positions alone"
-    )
+    length = config.count("num_virtual_tokens")
+    config.only("num_transformer_submodules", 1, None)
+    config.ignore("num_attention_heads", "num_layers", "token_dim", "encoder_hidden_size", "prefix_projection")
+    if backbone.config.max_tokens - length < _SHORTEST:
+        raise AdapterError(
+            f"{config.where}: num_virtual_tokens is {length}; PEFT counts them among the {backbone.config.max_tokens} "
+            f"positions of this backbone, which leaves fewer than {_SHORTEST} for the text"
+        )
+    flat = checkpoint.take("prompt_embeddings", length, prefix_width(backbone.config))
+    prefixes = unfold_prefix(flat, backbone.config)
+    piece = create_prefix(prefixes, backbone.config, shifts_positions=True)
+    return [piece], checkpoint.renamed(base_names)
 
 
 _READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {

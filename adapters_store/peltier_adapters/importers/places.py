@@ -7,7 +7,7 @@ from peltier_backbone.config import BackboneConfig, T5Config
 
 Place = tuple[str, int]
 
-_PREFIXES = ("bert.", "roberta.", "transformer.", "base_model.model.")
+_PREFIXES = ("bert.", "roberta.", "transformer.", "base_model.model.", "base_model.")
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,9 @@ def unfold_prefix(flat: Tensor, config: BackboneConfig) -> dict[int, KeysValues]
     return {i: KeysValues(tables[:, 2 * i], tables[:, 2 * i + 1]) for i in range(config.num_attentions)}
 
 
-def create_prefix(prefixes: Mapping[int, KeysValues], config: BackboneConfig) -> Piece:
+def create_prefix(
+    prefixes: Mapping[int, KeysValues], config: BackboneConfig, *, shifts_positions: bool = False
+) -> Piece:
     """The part of `prefixes` by attention; there must be one for each, for an absent key is not a zero key."""
     if len(prefixes) != config.num_attentions:
         raise AdapterError(f"prefixes of {len(prefixes)} attentions were found; there are {config.num_attentions}")
@@ -52,7 +54,7 @@ def create_prefix(prefixes: Mapping[int, KeysValues], config: BackboneConfig) ->
         raise AdapterError(f"{len(gates)} of {len(prefixes)} prefixes are gated; it must be all or none")
     length = len(prefixes[0].keys)
     leading, shape = (config.num_attentions,), (length, config.attention_size)
-    spec = PrefixSpec(length=length, gated=bool(gates))
+    spec = PrefixSpec(length=length, gated=bool(gates), shifts_positions=shifts_positions)
     tensors = {
         "keys": stacked({(index,): one.keys for index, one in prefixes.items()}, leading, shape),
         "values": stacked({(index,): one.values for index, one in prefixes.items()}, leading, shape),

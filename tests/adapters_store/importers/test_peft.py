@@ -1,7 +1,11 @@
+import json
+
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.peft import read_peft
+from peltier_adapters.importers.prefix import prefix_width
+from peltier_adapters.importers.run import Import, import_adapter
 from peltier_backbone.load import Backbone
 from safetensors.torch import load_file
 
@@ -52,6 +56,21 @@ def test_tensors_that_do_not_fit_are_refused(
     """A tensor that is missing, strange or of another width is named with what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft({name: tensor}), bert)
+
+
+def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePeft, bert: Backbone) -> None:
+    """The longest text is as much shorter as the prefix is long; one that leaves none for a text is refused."""
+    config, length = bert.config, bert.config.max_tokens - 3
+    settings = {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": length, "num_transformer_submodules": 1}
+    off = {"r": None, "lora_alpha": None, "target_modules": None}
+    tensors = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+    table = torch.randn(length + 1, prefix_width(config))
+    path = save_peft({**tensors, "prompt_embeddings": table[:length]}, **settings, **off)
+    assert import_adapter(Import("peft", path, "short"), bert).manifest.task.max_length == 3
+    settings["num_virtual_tokens"] = length + 1
+    (path / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match=f"num_virtual_tokens is {length + 1}; PEFT counts them among the 96 pos"):
+        read_peft(path, bert)
 
 
 def test_integer_tensors_are_refused(save_peft: SavePeft, bert: Backbone) -> None:
