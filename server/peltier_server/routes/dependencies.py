@@ -6,6 +6,7 @@ from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
+from peltier_server.caller import Caller
 from peltier_server.errors import ClientGone
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.prediction import Opening
@@ -28,8 +29,15 @@ async def accept(request: Request) -> AsyncIterator[Service]:
         yield service
 
 
+def get_caller(request: Request) -> Caller:
+    """Who asks, as the guard has found."""
+    caller: Caller = request.state.caller
+    return caller
+
+
 AnyTime = Annotated[Lifecycle, Depends(get_lifecycle)]
 Accepted = Annotated[Service, Depends(accept)]
+Asking = Annotated[Caller, Depends(get_caller)]
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:
