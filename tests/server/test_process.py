@@ -1,10 +1,7 @@
 """The real process, over a real socket: it stops without losses, and what it acknowledged survives a kill."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,46 +11,9 @@ import httpx2
 import pytest
 from peltier_backbone.load import Backbone
 
-Start = Callable[..., "Server"]
+from tests.server_process import Server
 
-
-class Server:
-    """A `peltier serve` of its own on a free port."""
-
-    def __init__(self, log: Path, *flags: str, **environment: str) -> None:
-        self._log = log
-        command = [sys.executable, "-m", "peltier_client", "serve", "--port", "0", "--threads", "1", *flags]
-        with log.open("w") as output:
-            env = {**os.environ, **environment}
-            self.process = subprocess.Popen(command, stderr=output, stdout=output, env=env)
-
-    def wait_until_ready(self) -> "Server":
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and self.process.poll() is None:
-            ready = re.search(r"ready on (http://\S+) \(try \1/docs\)", self.log)
-            if ready:
-                self.url = ready[1]
-                self.client = httpx2.Client(base_url=self.url, timeout=30)
-                return self
-            time.sleep(0.05)
-        raise AssertionError(self.log)
-
-    @property
-    def log(self) -> str:
-        return self._log.read_text()
-
-    def upload(self, data: bytes) -> httpx2.Response:
-        return self.client.post("/v1/adapters", files={"file": data})
-
-    def predict(self, inputs: object) -> httpx2.Response:
-        return self.client.post("/v1/tasks/demo/predict", json={"inputs": inputs})
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        if hasattr(self, "client"):
-            self.client.close()
+Start = Callable[..., Server]
 
 
 @pytest.fixture
