@@ -1,8 +1,11 @@
 """What every suite shares: small random backbones, the real MiniLM, and a maker of valid artifacts."""
 
+import os
 import signal
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import torch
@@ -33,6 +36,8 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
+
+from tests import s3_server
 
 torch.set_num_threads(1)
 # A busy machine is no reason to fail.
@@ -189,6 +194,26 @@ def t5_gated(t5_gated_directory: Path) -> Backbone:
 def minilm() -> Backbone:
     """The real pretrained 6-layer BERT, loaded once."""
     return load_backbone("minilm")
+
+
+@pytest.fixture(scope="session")
+def s3_buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a bucket on a real S3 server: the one that S3_TEST_URL names, or else moto's."""
+    if "S3_TEST_URL" in os.environ:
+        yield os.environ["S3_TEST_URL"]
+        return
+    directory = tmp_path_factory.mktemp("s3")
+    with s3_server.start(s3_server.moto(directory), directory / "log") as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        yield server.url("")
+
+
+@pytest.fixture
+def s3_store(s3_buckets: str) -> str:
+    """The URL of an empty blob store on that server."""
+    url = urlsplit(s3_buckets)
+    return url._replace(path=f"{url.path.rstrip('/')}/{uuid.uuid4().hex}").geturl()
 
 
 @pytest.fixture(scope="session")

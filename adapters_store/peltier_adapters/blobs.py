@@ -3,57 +3,70 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import AlreadyExistsError, BaseError
-from obstore.store import LocalStore
 
+from peltier_adapters.blob_location import BlobError, BlobLocation, locate
 from peltier_adapters.durable import make_directory, sync
-from peltier_adapters.errors import AdapterError
+
+__all__ = ["BlobError", "BlobNotFound", "Blobs", "StoredBlob", "digest_of"]
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _FOLDER = "sha256"
+_NOTES = "notes"
 _PROBE = "create-only-probe"
-
-
-class BlobError(AdapterError):
-    """The blob store could not do what was asked of it."""
+_PAGE = 1000
+# How S3, Google and Azure name what is wrong, in their XML.
+_CODE = re.compile(r"<Code>([^<]+)</Code>")
 
 
 class BlobNotFound(BlobError):
     """The blob store holds no blob of that digest."""
 
 
+@dataclass(frozen=True)
+class StoredBlob:
+    """One entry of the store's list; the store's clock says when it was last written."""
+
+    digest: str
+    size_bytes: int
+    modified_at: datetime
+
+
 class Blobs:
-    """A content-addressed store in one local directory, safe to share between tasks and between processes.
+    """A content-addressed store in a local directory or a bucket, safe to share between tasks and processes.
 
     A blob is named by the sha256 of its bytes ("sha256:" and 64 hexadecimal digits), so it is never changed, only made
-    and deleted. Every failure is a BlobError of one sentence.
+    and deleted. Every failure is a BlobError of one sentence, and comes within a bounded time.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._store = LocalStore(root)
+    def __init__(self, location: BlobLocation) -> None:
+        self._name = location.name
+        self._store = location.store
+        self._root = location.directory
 
     @classmethod
     def open(cls, location: str | Path) -> Self:
-        """Opens the store in a directory, given as a path or a file:// URL, and makes it where it is missing.
+        """Opens the store at a path or URL (see `locate`); a directory is made where it is missing, a bucket never.
 
-        Raises BlobError if the directory cannot be written or does not honour create-only.
+        Raises BlobError if it cannot be written or does not honour create-only.
         """
-        root = _local_directory(location)
-        with _plainly(f"the blob store {str(root)!r} cannot be opened"):
-            make_directory(root / _FOLDER)
-            blobs = cls(root)
+        place = locate(location)
+        with _plainly(f"the blob store {place.name!r} cannot be opened"):
+            if place.directory is not None:
+                make_directory(place.directory / _FOLDER)
+            blobs = cls(place)
             blobs._probe()
         return blobs
 
     async def put(self, data: bytes) -> str:
-        """Stores the bytes and returns their digest once they are on the disk.
+        """Stores the bytes and returns their digest once they are durable: on the disk, or acknowledged by the bucket.
 
         Bytes already stored are left alone; where the stored ones are damaged, they are replaced.
         """
@@ -74,7 +87,7 @@ class Blobs:
         with _plainly(f"the blob {digest} cannot be read"):
             data = await self._stored(key)
         if data is None:
-            raise BlobNotFound(f"the blob store {str(self._root)!r} holds no blob {digest}")
+            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
         found = await asyncio.to_thread(digest_of, data)
         if found != digest:
             raise BlobError(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
@@ -90,6 +103,25 @@ class Blobs:
             except FileNotFoundError:
                 return
 
+    async def entries(self) -> AsyncIterator[StoredBlob]:
+        """Every blob of the store in no order, a page at a time; one that is put meanwhile may be missed."""
+        with _plainly(f"the blob store {self._name!r} cannot be listed"):
+            async for page in self._store.list(_FOLDER, chunk_size=_PAGE):
+                for entry in page:
+                    digest = entry["path"].replace("/", ":")
+                    if _DIGEST.fullmatch(digest):
+                        yield StoredBlob(digest, entry["size"], entry["last_modified"])
+
+    async def note(self, name: str) -> None:
+        """Leaves a note for everyone who opens this store."""
+        with _plainly(f"the note {name!r} cannot be stored"):
+            await self._store.put_async(f"{_NOTES}/{name}", b"", mode="overwrite")
+
+    async def has_note(self, name: str) -> bool:
+        """Whether somebody left that note."""
+        with _plainly(f"the note {name!r} cannot be read"):
+            return await self._stored(f"{_NOTES}/{name}") is not None
+
     async def _stored(self, key: str) -> bytes | None:
         try:
             result = await self._store.get_async(key)
@@ -98,7 +130,10 @@ class Blobs:
             return None
 
     def _sync(self, key: str) -> None:
-        # obstore links or renames a finished file into place, but syncs neither the file nor its directory.
+        # A bucket has acknowledged what is durable. In a directory, obstore links or renames a finished file into
+        # place, but syncs neither the file nor its directory.
+        if self._root is None:
+            return
         path = self._root / key
         sync(path)
         sync(path.parent)
@@ -111,7 +146,7 @@ class Blobs:
             self._store.put(_PROBE, b"", mode="create")
         except AlreadyExistsError:
             return
-        raise BlobError(f"the blob store {str(self._root)!r} overwrites a file that it was told only to create")
+        raise BlobError(f"the blob store {self._name!r} overwrites a file that it was told only to create")
 
 
 def digest_of(data: bytes) -> str:
@@ -126,20 +161,16 @@ def _key(digest: str) -> str:
     return f"{_FOLDER}/{match[1]}"
 
 
-def _local_directory(location: str | Path) -> Path:
-    url = urlsplit(str(location))
-    if "://" not in str(location):
-        return Path(location).absolute()
-    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path:
-        raise BlobError(f"the blob store {str(location)!r} is neither a directory nor a file:///DIRECTORY URL")
-    return Path(unquote(url.path)).absolute()
-
-
 @contextmanager
 def _plainly(failure: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        # Behind the first line obstore writes out its own internals.
-        reason = str(error).partition("\n")[0]
-        raise BlobError(f"{failure}: {reason}") from error
+        raise BlobError(f"{failure}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What the store says of it, without its XML and without obstore's own internals, which follow the first line."""
+    line = str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
+    code = _CODE.search(str(error))
+    return f"{line} ({code[1]})" if code and code[1] not in line else line

@@ -11,7 +11,9 @@ from peltier_server.settings import load_settings
 
 def serve(  # noqa: PLR0913 - one flag each
     backbone: Annotated[str | None, typer.Option(help="A directory, a hub id, or 'minilm' (the default).")] = None,
-    store: Annotated[str | None, typer.Option(help="Directory of everything published; default .peltier.")] = None,
+    store: Annotated[
+        str | None, typer.Option(help="Directory, or s3://, gs:// or az:// URL; default .peltier.")
+    ] = None,
     registry: Annotated[str | None, typer.Option(help="sqlite+aiosqlite:///PATH; default in the store.")] = None,
     publish: Annotated[Path | None, typer.Option(help="Directory of artifacts to publish at the first start.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; other than loopback wants an admin key.")] = None,

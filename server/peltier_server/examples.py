@@ -4,6 +4,7 @@ import asyncio
 import logging
 from pathlib import Path
 
+from peltier_adapters.blobs import Blobs
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import PeltierError
 
@@ -12,23 +13,23 @@ from peltier_server.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
-_MARKER = "examples-published"
+_PUBLISHED = "examples-published"
 
 
-async def publish_examples(directory: Path, store: Path, publisher: Publisher) -> None:
+async def publish_examples(directory: Path, blobs: Blobs, publisher: Publisher) -> None:
     """Publishes every artifact in `directory`, once a store: one that was deleted does not come back later.
 
     One that this backbone refuses is logged and tried again at the next start.
     """
-    paths = await asyncio.to_thread(_unpublished, directory, store)
+    if await blobs.has_note(_PUBLISHED):
+        return
+    paths = await asyncio.to_thread(_artifacts, directory)
     published = [await _publish(path, publisher) for path in paths]
     if all(published):
-        await asyncio.to_thread((store / _MARKER).touch)
+        await blobs.note(_PUBLISHED)
 
 
-def _unpublished(directory: Path, store: Path) -> list[Path]:
-    if (store / _MARKER).exists():
-        return []
+def _artifacts(directory: Path) -> list[Path]:
     if not directory.is_dir():
         raise SettingsError(f"setting 'publish' is {str(directory)!r}: it is not a directory")
     return sorted(directory.glob("*.safetensors"))

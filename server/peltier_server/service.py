@@ -11,7 +11,8 @@ from peltier_adapters.registry import Registry
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_server.batcher import Batcher
-from peltier_server.catalog import TENANT, Catalog
+from peltier_server.caller import TENANT
+from peltier_server.catalog import Catalog
 from peltier_server.examples import publish_examples
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
@@ -42,7 +43,7 @@ class Service:
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
         )
-        metrics.follow_queue(TENANT, lambda: self.batcher.queued_tokens)
+        metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
         self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)
@@ -57,7 +58,7 @@ class Service:
         async with AsyncExitStack() as opened:
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
-            blobs = await asyncio.to_thread(Blobs.open, settings.store / "blobs")
+            blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
             catalog = Catalog.of(version for version in await registry.versions() if version.tenant == TENANT)
             logger.info("loading backbone %s", settings.backbone)
             backbone = await asyncio.to_thread(
@@ -68,7 +69,7 @@ class Service:
             service._runner.start()
             opened.push_async_callback(service._stop)
             if settings.publish is not None:
-                await publish_examples(settings.publish, settings.store, service.publisher)
+                await publish_examples(settings.publish, blobs, service.publisher)
             opened.pop_all()
         return service
 

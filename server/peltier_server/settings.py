@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+from peltier_adapters.blob_location import is_remote, local_path
+from peltier_adapters.store_location import StoreLocation
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -40,7 +42,7 @@ class Settings(BaseSettings):
 
     config: Path | None = None
     backbone: str = "minilm"
-    store: Path = Path(".peltier")
+    store: Path | str = Path(".peltier")
     registry: str = ""
     publish: Path | None = None
     host: str = "127.0.0.1"
@@ -70,10 +72,15 @@ class Settings(BaseSettings):
             resolved["device"] = _best_device()
         if str(resolved.get("threads", 0)) == "0":
             resolved["threads"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        store = resolved["store"] = _local_directory(str(resolved.get("store", cls.model_fields["store"].default)))
-        if not resolved.get("registry"):
-            resolved["registry"] = f"sqlite+aiosqlite:///{store / 'registry.db'}"
+        store = resolved.get("store", cls.model_fields["store"].default)
+        resolved["store"] = store if is_remote(store) else local_path(store)
+        resolved["registry"] = StoreLocation.of(store, resolved.get("registry", "")).registry
         return resolved
+
+    @property
+    def blobs(self) -> Path | str:
+        """Where the bytes of artifacts are: below the store's directory, or at its URL."""
+        return StoreLocation.of(self.store, self.registry).blobs
 
     @model_validator(mode="after")
     def _stay_private(self) -> Self:
@@ -130,13 +137,6 @@ def _sentence(location: tuple[int | str, ...], problem: Mapping[str, Any]) -> st
     if problem["type"] == "extra_forbidden":
         return f"setting {name!r} is unknown; there are {', '.join(sorted(Settings.model_fields))}"
     return f"setting {name!r} is {problem['input']!r}: {problem['msg']}"
-
-
-def _local_directory(location: str) -> Path:
-    scheme, separator, path = location.partition("://")
-    if separator and scheme != "file":
-        raise ValueError(f"setting 'store' is {location!r}: it must be a directory or file:///DIRECTORY")
-    return Path(path if separator else location)
 
 
 def _best_device() -> str:

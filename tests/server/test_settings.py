@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from peltier_adapters.blob_location import BlobError
 from peltier_server.settings import SettingsError, load_settings
 from pydantic import ValidationError
 
@@ -28,10 +29,19 @@ def test_auto_is_resolved() -> None:
 
 
 def test_the_store_may_be_a_file_url() -> None:
-    """The contract calls it a URL; what is not local is refused by name."""
-    assert load_settings({"store": "file:///var/peltier"}).store == Path("/var/peltier")
-    with pytest.raises(SettingsError, match="setting 'store' is 's3://bucket': it must be a directory"):
-        load_settings({"store": "s3://bucket"})
+    """A directory may be given as a URL; both databases are below it."""
+    settings = load_settings({"store": "file:///var/peltier"})
+    assert settings.store == Path("/var/peltier")
+    assert settings.blobs == Path("/var/peltier/blobs")
+
+
+def test_a_remote_store_needs_a_registry_beside_it() -> None:
+    """Bytes may be in a bucket, which can hold no database, so the registry must then be named."""
+    url, registry = "s3://bucket/a?region=eu-west-3", "sqlite+aiosqlite:///registry.db"
+    settings = load_settings({"store": url, "registry": registry})
+    assert (settings.store, settings.blobs, settings.registry) == (url, url, registry)
+    with pytest.raises(BlobError, match=r"^the store 's3://bucket/a' has no place for a registry: name one beside it"):
+        load_settings({"store": url})
 
 
 def test_settings_are_frozen() -> None:

@@ -1,0 +1,48 @@
+"""A server whose bytes are in a bucket, over the real S3 protocol."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from peltier_adapters.blobs import Blobs
+from peltier_backbone.load import Backbone
+from peltier_server.app import create_app
+from peltier_server.settings import Settings, load_settings
+
+from tests.conftest import MakeArtifact
+from tests.server.conftest import Running, make_client
+
+
+async def started(settings: Settings, work: Callable[[Running], Awaitable[None]]) -> None:
+    app = create_app(settings)
+    async with app.router.lifespan_context(app), make_client(app) as client:
+        await app.state.lifecycle.settled()
+        await work(Running(app, client, app.state.lifecycle.service()))
+
+
+async def test_a_server_keeps_its_adapters_in_a_bucket(
+    tmp_path: Path, s3_store: str, bert: Backbone, bert_directory: Path, make_artifact: MakeArtifact
+) -> None:
+    """Examples and uploads are stored there, and a server started anew answers and downloads from there, and does not
+    bring back an example that was deleted."""
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "demo.safetensors").write_bytes(make_artifact(bert))
+    settings = load_settings(
+        {"backbone": str(bert_directory), "device": "cpu", "threads": 1, "publish": tmp_path / "examples"}
+        | {"store": s3_store, "registry": f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"}
+    )
+    data, scores = make_artifact(bert, name="kept", seed=1), []
+
+    async def fill(running: Running) -> None:
+        assert (await running.upload(data)).status_code == 201
+        scores.append(await running.scores("kept", "a good film"))
+        assert (await running.client.delete("/v1/adapters/demo")).status_code == 204
+
+    async def look(running: Running) -> None:
+        scores.append(await running.scores("kept", "a good film"))
+        assert (await running.client.get("/v1/adapters/kept/versions/1/artifact")).content == data
+        assert (await running.client.get("/v1/adapters/demo")).status_code == 404
+
+    await started(settings, fill)
+    await started(settings, look)
+    assert max(abs(one - other) for one, other in zip(*scores, strict=True)) < 1e-6
+    assert [entry.size_bytes async for entry in Blobs.open(s3_store).entries()] == [len(data)]
