@@ -1,0 +1,49 @@
+"""The server's secret, under which the registry holds the digests of keys."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from peltier_adapters.durable import make_directory, sync
+
+from peltier_server.settings import SettingsError
+
+_NUM_BYTES = 32
+
+
+def load_secret(path: Path) -> bytes:
+    """The secret in the file at `path`, which is made if there is none: at random, durably, for its owner's eyes only.
+
+    Processes that start together agree on one. Raises `SettingsError` for a file that cannot be made, read or used.
+    """
+    try:
+        if not path.exists():
+            _create(path)
+        return _read(path)
+    except OSError as error:
+        raise SettingsError(f"the secret in {str(path)!r} cannot be used: {error.strerror}") from None
+
+
+def _create(path: Path) -> None:
+    make_directory(path.parent)
+    whole = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(_NUM_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        # A link never replaces: whoever comes second takes the secret of the first.
+        with contextlib.suppress(FileExistsError):
+            os.link(whole, path)
+    finally:
+        whole.unlink()
+    sync(path.parent)
+
+
+def _read(path: Path) -> bytes:
+    text = path.read_bytes().strip()
+    if len(text) < _NUM_BYTES:
+        raise SettingsError(f"the secret in {str(path)!r} has {len(text)} bytes; it must have at least {_NUM_BYTES}")
+    return text
