@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from peltier_adapters.label_tree import target_problems
 from peltier_adapters.manifest import Manifest, misfits, read_header
 from peltier_adapters.map_spec import Shapes
 from peltier_adapters.spec import pooler_users, tensor_shapes
+
+_ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +86,24 @@ def _lacks_pooler(backbone: Backbone) -> bool:
 
 def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
     reasons = [f"tensor {name!r} is missing" for name in shapes if name not in table]
-    reasons += [f"tensor {name!r} belongs to no part" for name in table if name not in shapes]
+    reasons += [f"tensor {reprlib.repr(name)} belongs to no part" for name in table if name not in shapes]
     for name in shapes.keys() & table.keys():
         entry = table[name]
         if entry["shape"] != list(shapes[name]):
-            reasons.append(f"tensor {name!r} has shape {entry['shape']}; its part says {list(shapes[name])}")
+            found = reprlib.repr(entry["shape"])
+            reasons.append(f"tensor {name!r} has shape {found}; its part says {list(shapes[name])}")
         if entry.get("dtype") != "F32":
-            reasons.append(f"tensor {name!r} has dtype {entry.get('dtype')}; artifacts hold F32")
+            reasons.append(f"tensor {name!r} has dtype {_shown(entry.get('dtype'))}; artifacts hold F32")
+        reasons += _unknown_keys(name, entry)
     return sorted(reasons)
+
+
+def _unknown_keys(name: str, entry: dict[str, Any]) -> list[str]:
+    return [f"tensor {name!r} has an unknown key {reprlib.repr(key)}" for key in entry if key not in _ENTRY_KEYS]
+
+
+def _shown(dtype: object) -> str:
+    return dtype if isinstance(dtype, str) else reprlib.repr(dtype)
 
 
 def to_bytes(manifest: Manifest, tensors: Mapping[str, Tensor]) -> bytes:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 _MAX_REASONS = 100
+_MAX_REASON_CHARS = 500
 
 
 class AdapterError(Exception):
@@ -16,11 +17,18 @@ class InputError(AdapterError):
 
 
 class ArtifactError(AdapterError):
-    """An artifact refused, with every reason at once (a hostile file may give a million: the first hundred)."""
+    """An artifact refused, with every reason at once (a hostile file may give a million: the first hundred).
+
+    A reason is one line of printable characters, whatever the file's own words in it are."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
-        self.reasons = [*reasons[:_MAX_REASONS]]
+        self.reasons = [_readable(reason) for reason in reasons[:_MAX_REASONS]]
         if len(reasons) > _MAX_REASONS:
             self.reasons.append(f"and {len(reasons) - _MAX_REASONS} more reasons")
         more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
         super().__init__(f"{self.reasons[0]}{more}")
+
+
+def _readable(reason: str) -> str:
+    shown = reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[:_MAX_REASON_CHARS]}…"
+    return shown if shown.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)

@@ -1,6 +1,7 @@
 """What an artifact says of itself: the JSON in its header. Imports no torch."""
 
 import json
+import re
 import reprlib
 import struct
 from collections.abc import Sequence
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from peltier_backbone.config import BackboneConfig
-from pydantic import Field, ValidationError, model_validator
+from pydantic import FailFast, Field, ValidationError, model_validator
 
 from peltier_adapters.errors import ArtifactError
+from peltier_adapters.json_tokens import has_more_tokens
 from peltier_adapters.map_spec import Spec
 from peltier_adapters.spec import HeadSpec, PartSpec, discords, position_offset
 from peltier_adapters.task_spec import TaskSpec
@@ -18,7 +20,12 @@ from peltier_adapters.validation import sentences
 
 NAME_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
-_MAX_HEADER_BYTES = 16 * 1024 * 1024
+# Room for 4096 labels with 30 golden examples, or for 64 golden examples of 60 KB of text.
+MAX_HEADER_BYTES = 4 * 1024 * 1024
+MAX_JSON_TOKENS = 131_072
+
+# Control characters, and those that turn the direction of what follows: what people read shall be what is there.
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Input = str | tuple[str, str] | tuple[str, str, str]
@@ -49,7 +56,8 @@ class Golden(Spec):
     targets, for text2text the mean log-probability of the tokens of `text`."""
 
     input: Input
-    output: tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+    # One mistake of them is told: a hundred thousand would take a hundred megabytes to list.
+    output: Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], FailFast()]
     text: Annotated[str, Field(min_length=1)] | None = None
 
 
@@ -81,6 +89,7 @@ class Manifest(Spec):
         else:
             self._check_head(kinds)
         self._check_golden()
+        self._check_words()
         return self
 
     def _check_head(self, kinds: Sequence[str]) -> None:
@@ -101,6 +110,12 @@ class Manifest(Spec):
         texts = [golden.text is not None for golden in self.golden]
         if set(texts) != {self.task.type == "text2text"}:
             raise ValueError("golden examples have a text where, and only where, the task is text2text")
+
+    def _check_words(self) -> None:
+        labels = {f"task label {number}": label for number, label in enumerate(self.task.labels)}
+        for what, text in ({"preset": self.preset, "backbone name": self.backbone.name} | labels).items():
+            if _UNSEEN.search(text):
+                raise ValueError(f"{what} is {reprlib.repr(text)}: it holds characters that cannot be seen")
 
     @property
     def head(self) -> HeadSpec:
@@ -132,12 +147,14 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     if len(data) < 8:
         raise ArtifactError([f"the file has {len(data)} bytes; a safetensors file begins with an 8-byte header length"])
     (length,) = struct.unpack("<Q", data[:8])
-    if length > min(_MAX_HEADER_BYTES, len(data) - 8):
+    if length > min(MAX_HEADER_BYTES, len(data) - 8):
         raise ArtifactError(
             [f"the header claims {length} bytes of {len(data)}: not a safetensors file, truncated, or oversized"]
         )
+    text = data[8 : 8 + length]
+    _check_tokens(text, "header")
     try:
-        header = json.loads(data[8 : 8 + length], object_pairs_hook=_unique)
+        header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
@@ -160,15 +177,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
-            raise ArtifactError([f"the header names {name!r} twice"])
+            raise ArtifactError([f"the header names {reprlib.repr(name)} twice"])
         table[name] = value
     return table
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _check_tokens(text: bytes, what: str) -> None:
+    if has_more_tokens(text, MAX_JSON_TOKENS):
+        raise ArtifactError([f"the {what} holds more than {MAX_JSON_TOKENS} strings, commas and brackets"])
 
 
 def parse_manifest(text: object) -> Manifest:
     """A manifest from its JSON text."""
     try:
-        return Manifest.model_validate_json(text if isinstance(text, str) else "")
+        encoded = text.encode() if isinstance(text, str) else b""
+    except UnicodeEncodeError:
+        raise ArtifactError(["the manifest is not Unicode text"]) from None
+    _check_tokens(encoded, "manifest")
+    try:
+        return Manifest.model_validate_json(encoded)
     except ValidationError as error:
         raise ArtifactError([f"manifest {sentence}" for sentence in sentences(error)]) from None
 
@@ -179,7 +210,7 @@ def read_file_header(path: Path) -> tuple[Manifest, dict[str, Any]]:
         with path.open("rb") as file:
             start = file.read(8)
             length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            return read_header(start + file.read(min(length, _MAX_HEADER_BYTES)))
+            return read_header(start + file.read(min(length, MAX_HEADER_BYTES)))
     except OSError as error:
         raise ArtifactError([f"{path} cannot be read: {error.strerror}"]) from None
 

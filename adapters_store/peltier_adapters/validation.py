@@ -5,6 +5,8 @@ import reprlib
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+# A key may be as long as the file.
+_MAX_KEY_CHARS = 64
 # Their messages say all there is: no value, or the value already.
 _COMPLETE = ("value_error", "missing", "json_invalid")
 
@@ -15,7 +17,7 @@ def sentences(error: ValidationError) -> list[str]:
 
 
 def _sentence(item: ErrorDetails) -> str:
-    where = ".".join(map(str, item["loc"])) or "as a whole"
+    where = ".".join(str(part)[:_MAX_KEY_CHARS] for part in item["loc"]) or "as a whole"
     rule = item["msg"].removeprefix("Value error, ")
     rule = rule[0].lower() + rule[1:]
     if item["type"] in _COMPLETE:

@@ -228,7 +228,7 @@ def test_a_header_bomb_is_refused_by_its_length(length: int, bert: Backbone):
     assert reasons == [f"the header claims {length} bytes of 72: not a safetensors file, truncated, or oversized"]
 
 
-@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000, b'"\\ud800', b"\xff\xfe{}"])
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 60_000, b"9" * 100_000, b'"\\ud800', b"\xff\xfe{}"])
 def test_hostile_json_is_refused(text: bytes, bert: Backbone):
     """Nesting deeper than the parser, numbers longer than an integer, broken text."""
     assert _refused(_join(text, b""), bert) == ["the header is not JSON: this is not a safetensors file"]

@@ -1,0 +1,18 @@
+"""How much there is in a JSON text, before anything is made of it.
+
+A parsed `[]` takes three bytes in a text and 700 in a parser, and each mistake that is reported 2,000: a text of some
+megabytes would fill the memory of a server.
+"""
+
+import re
+from itertools import islice
+
+# An unfinished string ends with the text, and nothing is read twice: any text is judged in time linear in its length.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
+
+
+def has_more_tokens(text: bytes, limit: int) -> bool:
+    """Whether strings, commas and opening brackets are more than `limit`: no fewer than the values of the text."""
+    if len(text) <= limit:
+        return False
+    return next(islice(_TOKEN.finditer(text), limit, None), None) is not None
