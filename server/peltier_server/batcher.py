@@ -1,7 +1,6 @@
 """Rows that wait, and the batches that leave: bounded in tokens, first come first served."""
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ from peltier_client.errors import DeadlinePassed, Draining, PeltierError, QueueF
 
 from peltier_server.batch import Batch
 from peltier_server.lane import Lane, Room
-from peltier_server.ticket import Listener, Outcome, Ticket, settle
+from peltier_server.ticket import Listener, Outcome, Terms, Ticket, settle
 
 _RETRY_AFTER_SECONDS = 1.0
+_ANY_TIME = Terms()
 
 
 class Batcher:
@@ -44,29 +44,46 @@ class Batcher:
         """What all that wait may cost, in tokens."""
         return self._rows.tokens + self._drafts.tokens
 
+    def queued_tokens_by_tenant(self) -> dict[str, int]:
+        """The same for each tenant who has any."""
+        with self._changed:
+            return dict(self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant)
+
     async def compute(
-        self, rows: Sequence[Row], *, deadline: float = math.inf, record_gates: bool = False
+        self, rows: Sequence[Row], terms: Terms = _ANY_TIME, *, record_gates: bool = False
     ) -> list[Outcome[RowOutput]]:
         """The outcomes of one request's rows, in order; the caller holds the leases of their adapters.
 
         Raises the first error, and only once every row has come to an end, because the leases must outlive them all.
         """
         loop = asyncio.get_running_loop()
-        return await self._outcomes([Ticket(row, loop.create_future(), deadline, record_gates) for row in rows])
+        return await self._outcomes(
+            [
+                Ticket(row, loop.create_future(), terms.deadline, record_gates=record_gates, tenant=terms.tenant)
+                for row in rows
+            ]
+        )
 
     async def write(
         self,
         rows: Sequence[Row],
         decodings: Sequence[Decoding],
+        terms: Terms = _ANY_TIME,
         *,
-        deadline: float = math.inf,
         listener: Listener | None = None,
     ) -> list[Outcome[Draft]]:
         """`compute` for texts: one draft a row; `listener` hears of the new tokens of a single one."""
         loop = asyncio.get_running_loop()
         return await self._outcomes(
             [
-                Ticket(row, loop.create_future(), deadline, decoding=decoding, listener=listener)
+                Ticket(
+                    row,
+                    loop.create_future(),
+                    terms.deadline,
+                    decoding=decoding,
+                    listener=listener,
+                    tenant=terms.tenant,
+                )
                 for row, decoding in zip(rows, decodings, strict=True)
             ]
         )

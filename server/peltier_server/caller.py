@@ -5,10 +5,10 @@ from typing import Literal, get_args
 
 from peltier_client.errors import Forbidden
 
-from peltier_server.catalog import TENANT
-
 Scope = Literal["predict", "publish", "admin"]
 
+# The tenant that is there from the beginning.
+TENANT = "default"
 ALL_SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
 
 

@@ -12,9 +12,10 @@ from peltier_adapters.registry import Version
 from peltier_client.errors import AdapterNotFound, VersionNotFound
 from peltier_client.protocol import Adapter, AdapterRef, AdapterVersion, TaskReference, TaskSummary
 
-logger = logging.getLogger(__name__)
+from peltier_server.caller import TENANT
+from peltier_server.origin import Origin
 
-TENANT = "default"
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Catalog:
         if not versions:
             self._adapters.pop(name, None)
 
-    def resolve(self, reference: TaskReference) -> Entry:
+    def resolve(self, reference: TaskReference, origin: Origin) -> Entry:
         """The version that answers `reference`; a bare name means the newest."""
         if reference.tenant not in (None, TENANT):
             raise AdapterNotFound(f"adapter {str(reference)!r} does not exist")

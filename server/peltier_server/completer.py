@@ -9,6 +9,7 @@ from peltier_client.protocol import Parameters, TextPrediction
 from peltier_server.cut_text import CutText
 from peltier_server.openai_protocol import Choice, CompletionRequest, CompletionUsage
 from peltier_server.predictor import Predictor
+from peltier_server.target import Target
 
 _DEFAULT_TEMPERATURE = 1.0
 
@@ -21,22 +22,22 @@ class Completed:
     usage: CompletionUsage
 
 
-async def complete(predictor: Predictor, asked: CompletionRequest) -> Completed:
+async def complete(predictor: Predictor, target: Target, asked: CompletionRequest) -> Completed:
     """An answer for each prompt, in order."""
     predictor.check_count(len(asked.prompts), "prompts")
-    parameters = completion_parameters(predictor, asked)
+    parameters = completion_parameters(predictor, target, asked)
     if asked.stops:
-        return await _complete_with_stops(predictor, asked, parameters)
-    response = (await predictor.predict(asked.model, asked.prompts, parameters)).response
+        return await _complete_with_stops(predictor, target, asked, parameters)
+    response = (await predictor.predict(target, asked.prompts, parameters)).response
     texts = [one for one in response.predictions if isinstance(one, TextPrediction)]
     choices = [Choice(index=number, text=one.text, finish_reason=one.finish_reason) for number, one in enumerate(texts)]
     return Completed(choices, CompletionUsage.of(response.usage.tokens, response.usage.completion_tokens or 0))
 
 
-def completion_parameters(predictor: Predictor, asked: CompletionRequest) -> Parameters:
+def completion_parameters(predictor: Predictor, target: Target, asked: CompletionRequest) -> Parameters:
     """What is asked in a prediction's words. Texts are never cut, and greedy ones are written without beams, so that
     they come out the same in a stream."""
-    limit = predictor.max_new_tokens(asked.model)
+    limit = predictor.max_new_tokens(target)
     if asked.max_tokens is not None and asked.max_tokens > limit:
         raise InvalidInput(f"max_tokens is {asked.max_tokens}: {asked.model} allows at most {limit}")
     temperature = _DEFAULT_TEMPERATURE if asked.temperature is None else asked.temperature
@@ -51,17 +52,19 @@ def completion_parameters(predictor: Predictor, asked: CompletionRequest) -> Par
     )
 
 
-def stream_completion(predictor: Predictor, asked: CompletionRequest) -> CutText:
+def stream_completion(predictor: Predictor, target: Target, asked: CompletionRequest) -> CutText:
     """The answer to the one prompt of a request that streams."""
     if len(asked.prompts) != 1:
         raise InvalidInput(f"prompt has {len(asked.prompts)} texts; stream is for one")
-    parameters = completion_parameters(predictor, asked)
-    return CutText(predictor.stream(asked.model, asked.prompts[0], parameters), asked.stops)
+    parameters = completion_parameters(predictor, target, asked)
+    return CutText(predictor.stream(target, asked.prompts[0], parameters), asked.stops)
 
 
-async def _complete_with_stops(predictor: Predictor, asked: CompletionRequest, parameters: Parameters) -> Completed:
+async def _complete_with_stops(
+    predictor: Predictor, target: Target, asked: CompletionRequest, parameters: Parameters
+) -> Completed:
     # Each is followed token by token, because what comes after its stop shall not be written.
-    texts = [CutText(predictor.stream(asked.model, prompt, parameters), asked.stops) for prompt in asked.prompts]
+    texts = [CutText(predictor.stream(target, prompt, parameters), asked.stops) for prompt in asked.prompts]
     try:
         whole = await asyncio.gather(*(text.whole() for text in texts))
     finally:

@@ -1,6 +1,6 @@
 """Tickets of one kind that wait, and how many of them one pass takes."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -44,6 +44,7 @@ class Lane:
 
     def __init__(self) -> None:
         self.tokens = 0
+        self.tokens_by_tenant: Counter[str] = Counter()
         self._waiting: deque[Ticket] = deque()
 
     def __len__(self) -> int:
@@ -52,7 +53,7 @@ class Lane:
     def put(self, ticket: Ticket) -> None:
         """Behind all others."""
         self._waiting.append(ticket)
-        self.tokens += ticket.tokens
+        self._count(ticket, ticket.tokens)
 
     def take(self, room: Room, now: float) -> Taken:
         """As many as `room` admits, in order; cancelled tickets are dropped on the way."""
@@ -67,7 +68,7 @@ class Lane:
                 else:
                     break
             self._waiting.popleft()
-            self.tokens -= ticket.tokens
+            self._count(ticket, -ticket.tokens)
         return taken
 
     def sweep(self) -> None:
@@ -76,4 +77,15 @@ class Lane:
 
     def _replace(self, tickets: Iterable[Ticket]) -> None:
         self._waiting = deque(tickets)
-        self.tokens = sum(ticket.tokens for ticket in self._waiting)
+        self.tokens = 0
+        self.tokens_by_tenant.clear()
+        for ticket in self._waiting:
+            self._count(ticket, ticket.tokens)
+
+    def _count(self, ticket: Ticket, tokens: int) -> None:
+        self.tokens += tokens
+        # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
+        if waiting := self.tokens_by_tenant[ticket.tenant] + tokens:
+            self.tokens_by_tenant[ticket.tenant] = waiting
+        else:
+            self.tokens_by_tenant.pop(ticket.tenant, None)

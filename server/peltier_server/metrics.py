@@ -1,11 +1,13 @@
 """What Prometheus scrapes. Names carry their units; every app counts for itself."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from peltier_server.batch import Batch
+from peltier_server.tenant_labels import TenantLabels
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -44,8 +46,15 @@ class Metrics:
         )
         self.adapters = Gauge("peltier_adapters", "Adapters in a tier", ("tier",), registry=registry)
         self.adapter_bytes = Gauge("peltier_adapter_bytes", "Bytes of adapters in a tier", ("tier",), registry=registry)
-        self.queue_tokens = Gauge("peltier_queue_tokens", "Tokens that wait", ("tenant",), registry=registry)
+        self._tenants = TenantLabels()
+        self._queue_tokens = Gauge("peltier_queue_tokens", "Tokens that wait", ("tenant",), registry=registry)
+        self._queued_tokens: Callable[[], Mapping[str, int]] = dict
         self.uploads = Counter("peltier_uploads", "Uploaded artifacts", ("result",), registry=registry)
+
+    def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:
+        """A request of `tenant` has been answered; None for someone without a key."""
+        self.requests.labels(self._tenants.of(tenant), code).inc()
+        self.request_seconds.observe(seconds)
 
     def observe_batch(self, batch: Batch, seconds: float) -> None:
         """A batch has been computed."""
@@ -67,14 +76,22 @@ class Metrics:
         self.decode_step_seconds.observe(seconds)
         self.generated_tokens.inc(num_texts)
 
-    def follow_queue(self, tenant: str, tokens: Callable[[], float]) -> None:
-        """Ask `tokens` at every scrape."""
-        self.queue_tokens.labels(tenant).set_function(tokens)
+    def follow_queue(self, tokens_by_tenant: Callable[[], Mapping[str, int]]) -> None:
+        """Ask `tokens_by_tenant` at every scrape."""
+        self._queued_tokens = tokens_by_tenant
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The page in the format that `accept` prefers, and its content type."""
+        self._refresh_queue_tokens()
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type
+
+    def _refresh_queue_tokens(self) -> None:
+        queued = Counts[str](dict.fromkeys(self._tenants.known, 0))
+        for tenant, tokens in self._queued_tokens().items():
+            queued[self._tenants.of(tenant)] += tokens
+        for label, tokens in queued.items():
+            self._queue_tokens.labels(label).set(tokens)
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...], registry: CollectorRegistry) -> Histogram:

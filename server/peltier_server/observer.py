@@ -10,7 +10,7 @@ from peltier_client.errors import Draining, PeltierError, ServerError, TooLarge
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peltier_server.catalog import TENANT
+from peltier_server.caller import Caller
 from peltier_server.errors import ClientGone, error_response
 from peltier_server.metrics import Metrics
 
@@ -45,8 +45,9 @@ class Observer:
             logger.exception("request %s failed", request_id)
             await answer.fail(ServerError(f"the server failed; its log has the reason under x-request-id {request_id}"))
         finally:
-            self._metrics.requests.labels(TENANT, answer.status).inc()
-            self._metrics.request_seconds.observe(time.monotonic() - started)
+            caller: Caller | None = scope["state"].get("caller")
+            tenant = None if caller is None else caller.tenant
+            self._metrics.observe_request(tenant, answer.status, time.monotonic() - started)
 
 
 class _Answer:

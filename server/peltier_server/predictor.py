@@ -25,11 +25,13 @@ from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters,
 from peltier_server.batcher import Batcher
 from peltier_server.catalog import Catalog, Entry
 from peltier_server.decoding import check_stream, choose_decoding, draws
+from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.response import create_timings, create_usage, read_answers
 from peltier_server.slots import Slots
+from peltier_server.target import Target
 from peltier_server.text_stream import TextStream
-from peltier_server.ticket import Outcome
+from peltier_server.ticket import Outcome, Terms
 
 # Below these, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 4096
@@ -47,9 +49,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked, until when in seconds of `time.monotonic`, and who watches the text being written."""
+    """What is asked of which version, until when in seconds of `time.monotonic`, and who watches the text grow."""
 
-    reference: TaskReference
+    target: Target
     inputs: tuple[Input, ...]
     parameters: Parameters
     deadline: float = math.inf
@@ -79,22 +81,27 @@ class Predictor:
         """Lets its threads end."""
         self._workers.shutdown(wait=False, cancel_futures=True)
 
-    async def predict(self, task: str, inputs: Sequence[Input], parameters: Parameters) -> Prediction:
-        """One prediction per input, in order, by the version that `task` refers to when the request arrives."""
-        self.check_count(len(inputs), "inputs")
-        return await self._in_time(_Request(TaskReference.parse(task), tuple(inputs), parameters))
+    def aim(self, origin: Origin, task: str) -> Target:
+        """The version that `task` refers to now. Raises `NotFound` where there is none that the caller may use."""
+        reference = TaskReference.parse(task)
+        return Target(reference, origin, self._catalog.resolve(reference, origin))
 
-    def stream(self, task: str, text: Input, parameters: Parameters) -> TextStream:
+    async def predict(self, target: Target, inputs: Sequence[Input], parameters: Parameters) -> Prediction:
+        """One prediction per input, in order."""
+        self.check_count(len(inputs), "inputs")
+        return await self._in_time(_Request(target, tuple(inputs), parameters))
+
+    def stream(self, target: Target, text: Input, parameters: Parameters) -> TextStream:
         """The answer to one input while it is being written."""
         stream = TextStream(self._backbone.tokenizer)
-        request = _Request(TaskReference.parse(task), (text,), parameters, stream=stream)
-        stream.start(self._in_time(request))
+        stream.start(self._in_time(_Request(target, (text,), parameters, stream=stream)))
         return stream
 
-    def max_new_tokens(self, task: str) -> int:
-        """How long a text that answers `task` may be; raises `InvalidInput` where the answer is no text."""
-        spec = self._catalog.resolve(TaskReference.parse(task)).manifest.task.decoding
+    def max_new_tokens(self, target: Target) -> int:
+        """How long a text of `target` may be; raises `InvalidInput` where the answer is no text."""
+        spec = target.entry.manifest.task.decoding
         if spec is None:
+            task = str(target.reference)
             raise InvalidInput(f"task {task!r} does not generate texts; its answers are at /v1/tasks/{task}/predict")
         return min(spec.max_new_tokens, self._limits.max_new_tokens)
 
@@ -104,7 +111,6 @@ class Predictor:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
     async def _in_time(self, request: _Request) -> Prediction:
-        entry = self._catalog.resolve(request.reference)
         timeout_ms = request.parameters.timeout_ms
         seconds = None if timeout_ms is None else timeout_ms / 1000
         if seconds is not None:
@@ -113,22 +119,24 @@ class Predictor:
         clock = asyncio.timeout(seconds)
         try:
             async with clock:
-                return await self._predict_live(entry, request)
+                return await self._predict_live(request)
         except TimeoutError:
             if not clock.expired():
                 raise
             raise DeadlinePassed(f"no answer within timeout_ms = {timeout_ms}") from None
 
-    async def _predict_live(self, entry: Entry, request: _Request) -> Prediction:
+    async def _predict_live(self, request: _Request) -> Prediction:
         while True:
+            target = request.target
+            entry = target.entry
             try:
                 return await self._predict_with(entry, request)
             except BlobNotFound as error:
-                # It may have been deleted since it was resolved; then the reference means another version, or nothing.
-                successor = self._catalog.resolve(request.reference)
-                if successor.version == entry.version:
+                # It may have been purged since it was resolved; then the reference means another version, or nothing.
+                successor = self._catalog.resolve(target.reference, target.origin)
+                if successor.digest == entry.digest:
                     raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
-                entry = successor
+                request = replace(request, target=replace(target, entry=successor))
             except AdapterError as error:
                 raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
 
@@ -159,13 +167,11 @@ class Predictor:
     async def _compute(
         self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
     ) -> Sequence[Outcome[Any]]:
-        parameters, deadline = request.parameters, request.deadline
+        parameters, terms = request.parameters, Terms(request.target.origin.tenant, request.deadline)
         if decoding is None:
-            return await self._batcher.compute(rows, deadline=deadline, record_gates=parameters.return_gates)
+            return await self._batcher.compute(rows, terms, record_gates=parameters.return_gates)
         listener = None if request.stream is None else request.stream.hear
-        return await self._batcher.write(
-            rows, draws(decoding, parameters, len(rows)), deadline=deadline, listener=listener
-        )
+        return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
     async def _encode(self, task: TaskSpec, inputs: Sequence[Input], *, truncate: bool) -> list[Encoded]:
         chars = sum(len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in inputs)

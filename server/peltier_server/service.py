@@ -11,7 +11,8 @@ from peltier_adapters.registry import Registry
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_server.batcher import Batcher
-from peltier_server.catalog import TENANT, Catalog
+from peltier_server.caller import TENANT
+from peltier_server.catalog import Catalog
 from peltier_server.examples import publish_examples
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
@@ -42,7 +43,7 @@ class Service:
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
         )
-        metrics.follow_queue(TENANT, lambda: self.batcher.queued_tokens)
+        metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
         self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)

@@ -1,6 +1,7 @@
 """One row on its way through the rooms, and what its caller hears of it."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from typing import Any, Generic, TypeVar
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
 from peltier_client.errors import PeltierError
+
+from peltier_server.caller import TENANT
 
 T = TypeVar("T")
 
@@ -36,6 +39,14 @@ class Progress:
 Listener = Callable[[Progress], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """On whose account rows are computed, and until when in seconds of `time.monotonic`."""
+
+    tenant: str = TENANT
+    deadline: float = math.inf
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Ticket:
     """One row that waits for its outcome: for an output, or with `decoding` for a text.
@@ -49,6 +60,7 @@ class Ticket:
     record_gates: bool = False
     decoding: Decoding | None = None
     listener: Listener | None = None
+    tenant: str = TENANT
     queued_at: float = field(default_factory=time.monotonic)
 
     @property

@@ -18,9 +18,11 @@ from peltier_server.ticket import Ticket
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
-def make_ticket(tokens: int, deadline: float = math.inf, decoding: Decoding | None = None) -> Ticket:
+def make_ticket(
+    tokens: int, deadline: float = math.inf, decoding: Decoding | None = None, tenant: str = "default"
+) -> Ticket:
     row = Row(Encoded((0,) * tokens, (0,) * tokens))
-    return Ticket(row, asyncio.get_running_loop().create_future(), deadline, decoding=decoding)
+    return Ticket(row, asyncio.get_running_loop().create_future(), deadline, decoding=decoding, tenant=tenant)
 
 
 def make_draft(tokens: int, *, beams: int = 1, new_tokens: int = 5) -> Ticket:
@@ -200,6 +202,19 @@ async def test_those_who_gave_up_take_no_room() -> None:
     gone.future.cancel()
     batcher.put([make_ticket(15)])
     assert batcher.queued_tokens == 20
+
+
+async def test_waiting_tokens_are_counted_for_each_tenant() -> None:
+    """Rows and texts, until they leave or their caller has gone; nobody is listed with nothing."""
+    batcher = make_batcher(tokens=8, queue=40)
+    gone = make_ticket(9, tenant="b")
+    batcher.put([make_ticket(5), make_ticket(3), gone, make_ticket(7, decoding=Decoding(5), tenant="a")])
+    assert batcher.queued_tokens_by_tenant() == {"default": 8, "a": 12, "b": 9}
+    batcher.next()
+    assert batcher.queued_tokens_by_tenant() == {"b": 9}
+    gone.future.cancel()
+    batcher.put([make_ticket(35, tenant="a")])
+    assert batcher.queued_tokens_by_tenant() == {"a": 35}
 
 
 async def test_an_error_names_the_inputs_it_belongs_to() -> None:

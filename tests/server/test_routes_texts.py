@@ -9,6 +9,8 @@ import pytest
 from peltier_adapters.artifact import read_artifact, to_bytes
 from peltier_adapters.generation import Generator
 from peltier_backbone.load import Backbone
+from peltier_server.caller import LOCAL
+from peltier_server.origin import Origin
 
 from tests.server.conftest import Running, Serve, until
 
@@ -261,7 +263,9 @@ async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
     """Between two steps, while others are written on, and nothing of the adapter stays leased."""
     with pytest.MonkeyPatch.context() as patch:
         slow_down(patch)
-        gone = asyncio.ensure_future(loaded.service.predictor.predict("long", ["bad"] * 3, _parameters()))
+        predictor = loaded.service.predictor
+        target = predictor.aim(Origin(LOCAL, "1"), "long")
+        gone = asyncio.ensure_future(predictor.predict(target, ["bad"] * 3, _parameters()))
         other = asyncio.ensure_future(text_of(loaded, "say", "a good film"))
         await until(lambda: live_rows(loaded) >= 3)
         gone.cancel()

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from peltier_server.caller import Caller
 from peltier_server.errors import ClientGone
 from peltier_server.lifecycle import Lifecycle
+from peltier_server.origin import Origin
 from peltier_server.prediction import Opening
 from peltier_server.service import Service
 
@@ -35,9 +36,15 @@ def get_caller(request: Request) -> Caller:
     return caller
 
 
+def get_origin(request: Request) -> Origin:
+    """Who asks, in which request."""
+    return Origin(request.state.caller, request.state.request_id)
+
+
 AnyTime = Annotated[Lifecycle, Depends(get_lifecycle)]
 Accepted = Annotated[Service, Depends(accept)]
 Asking = Annotated[Caller, Depends(get_caller)]
+From = Annotated[Origin, Depends(get_origin)]
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:

@@ -19,7 +19,7 @@ from peltier_client.errors import (
     Unauthorized,
     VersionNotFound,
 )
-from peltier_client.protocol import AdapterVersion, TaskReference
+from peltier_client.protocol import AdapterVersion
 
 from peltier_server.completer import complete, stream_completion
 from peltier_server.cut_text import CutText
@@ -35,7 +35,7 @@ from peltier_server.openai_protocol import (
     StreamOptions,
     openai_error,
 )
-from peltier_server.routes.dependencies import Accepted, begin, unless_gone
+from peltier_server.routes.dependencies import Accepted, From, begin, unless_gone
 
 _SHARED = (Unauthorized, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
@@ -54,13 +54,16 @@ router = APIRouter(prefix="/v1", tags=["openai"])
     response_model=Completion,
     responses={200: _STREAMED, **describe_openai_errors(*_OF_COMPLETIONS)},
 )
-async def create_completion(body: CompletionRequest, request: Request, service: Accepted) -> Completion | Response:
+async def create_completion(
+    body: CompletionRequest, request: Request, origin: From, service: Accepted
+) -> Completion | Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
+    target = service.predictor.aim(origin, body.model)
     make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
     if not body.stream:
-        done = await unless_gone(request, complete(service.predictor, body))
+        done = await unless_gone(request, complete(service.predictor, target, body))
         return make(choices=done.choices, usage=done.usage)
-    text = stream_completion(service.predictor, body)
+    text = stream_completion(service.predictor, target, body)
     await begin(request, text)
     events = until_error(_events(text, make, body.stream_options), lambda error: event(openai_error(error)))
     return EventResponse(events, {}, text.close)
@@ -78,9 +81,9 @@ async def list_models(service: Accepted) -> ModelList:
 
 
 @router.get("/models/{model}", responses=describe_openai_errors(*_OF_ONE_MODEL))
-async def get_model(model: str, service: Accepted) -> Model:
+async def get_model(model: str, origin: From, service: Accepted) -> Model:
     """One adapter, or one version of it (`name@3`)."""
-    return _model(model, service.catalog.resolve(TaskReference.parse(model)).on_the_wire())
+    return _model(model, service.predictor.aim(origin, model).entry.on_the_wire())
 
 
 async def _events(

@@ -32,9 +32,10 @@ from peltier_client.protocol import (
 
 from peltier_server.errors import describe_errors
 from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
+from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
-from peltier_server.routes.dependencies import Accepted, begin, unless_gone
-from peltier_server.service import Service
+from peltier_server.predictor import Predictor
+from peltier_server.routes.dependencies import Accepted, begin, get_origin, unless_gone
 from peltier_server.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
@@ -58,15 +59,16 @@ router = APIRouter(prefix="/v1", tags=["predict"])
 async def predict(
     task: str, body: PredictRequest, request: Request, response: Response, service: Accepted
 ) -> PredictResponse | Response:
-    """Answer one or many inputs with one task's adapter: `name` for its newest version, `name@3` for version 3."""
+    """Answer one or many inputs with one task's adapter: `name`, a version `name@3`, or an alias `name@production`."""
+    target = service.predictor.aim(get_origin(request), task)
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
-        prediction = await unless_gone(request, service.predictor.predict(task, inputs, body.parameters))
+        prediction = await unless_gone(request, service.predictor.predict(target, inputs, body.parameters))
         response.headers.update(_provenance(prediction))
         return prediction.response
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
-    stream = service.predictor.stream(task, inputs[0], body.parameters)
+    stream = service.predictor.stream(target, inputs[0], body.parameters)
     opening = await begin(request, stream)
     return EventResponse(until_error(_events(stream), _error_event), _early_provenance(opening, stream), stream.close)
 
@@ -75,13 +77,14 @@ async def predict(
 async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> MixedPredictResponse:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
-    work = asyncio.gather(*(_result(service, item) for item in body.requests))
+    origin = get_origin(request)
+    work = asyncio.gather(*(_result(service.predictor, origin, item) for item in body.requests))
     return MixedPredictResponse(results=await unless_gone(request, work))
 
 
-async def _result(service: Service, item: MixedItem) -> PredictResponse | ErrorBody:
+async def _result(predictor: Predictor, origin: Origin, item: MixedItem) -> PredictResponse | ErrorBody:
     try:
-        return (await service.predictor.predict(item.task, [item.input], item.parameters)).response
+        return (await predictor.predict(predictor.aim(origin, item.task), [item.input], item.parameters)).response
     except PeltierError as error:
         return error.body()
     except Exception:
