@@ -9,7 +9,7 @@ from peltier_backbone.load import Backbone
 from peltier_training.run import Data, Hyperparameters, Run
 from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid
-from peltier_training.sweep.runner import Places
+from peltier_training.sweep.runner import Places, Runner
 from peltier_training.sweep.sweep import Sweep
 from peltier_training.sweep.trial import Outcome, Result, Trial
 
@@ -80,6 +80,6 @@ def make_sweep(tmp_path: Path) -> MakeSweep:
     def make(tables: Tables, folder: str = "out", workers: int = 1) -> Sweep:
         output = tmp_path / folder
         trials = Grid(create_description(tables), tmp_path, output).trials()
-        return Sweep(trials, output, Places((None,) * workers))
+        return Sweep(trials, output, Runner(Places((None,) * workers)))
 
     return make

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from peltier_client.cli import main
+from peltier_training.sweep.executor import EXECUTORS
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Tables = dict[str, Any]
@@ -105,9 +106,10 @@ def test_a_killed_sweep_goes_on_where_it_was(start: Start, tmp_path: Path):
     assert all(row["values"]["toy accuracy"]["count"] == 3 for row in rows)
 
 
-def test_ctrl_c_ends_with_a_table(start: Start, tmp_path: Path):
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_ctrl_c_ends_with_a_table(executor: str, start: Start, tmp_path: Path):
     """The terminal sends it to every process of the group; what is done is in the table, and nobody complains."""
-    process = start(ENDLESS)
+    process = start(ENDLESS, f"--executor={executor}")
     wait_for(lambda: len(keys(tmp_path / "out")) == 2)
     os.killpg(process.pid, signal.SIGINT)
     _, progress = process.communicate()
@@ -123,6 +125,7 @@ ERRORS = {
     "setting": (["--set=colour=1"], "preset 'lora' has no setting 'colour'"),
     "size": (["--size=many"], "size 'many' is neither a number of rows above 0 nor 'all'"),
     "by": (["--by=colour"], "the table cannot be made by 'colour'; the trials have task, method, preset, size, seed"),
+    "executor": (["--executor=slurm"], "executor 'slurm' is unknown; it is one of processes, ray"),
     "workers": (["--workers=0"], "workers is 0; it must be a number of at least 1"),
     "file": (["nowhere.toml"], "sweep file nowhere.toml cannot be read"),
 }

@@ -39,7 +39,7 @@ def kill_the_first_process() -> None:
 def test_a_killed_trial_is_a_failed_one(endless: Sweep, tmp_path: Path):
     """As the kernel kills what takes too much memory; the reason names the signal."""
     kill_the_first_process()
-    trial, outcome = next(Runner(Places((None,)), tmp_path / "trials").run(endless.trials[:1]))
+    trial, outcome = next(Runner(Places((None,))).run(endless.trials[:1], tmp_path / "trials"))
     assert trial == endless.trials[0]
     assert outcome.failure is not None
     assert "was killed by signal 9 before it had a result" in outcome.failure
@@ -49,7 +49,7 @@ def test_a_long_outcome_is_read_while_its_process_waits(make_sweep: MakeSweep, t
     """A pipe holds 64 KiB, and who writes more stays until it is read."""
     trial = make_sweep(tables).trials[0]
     long = replace(trial, run=replace(trial.run, preset="x" * 200_000))
-    ((_, outcome),) = Runner(Places((None,)), tmp_path / "trials").run([long])
+    ((_, outcome),) = Runner(Places((None,))).run([long], tmp_path / "trials")
     assert outcome.failure is not None
     assert outcome.failure.startswith("preset 'xxx")
     assert len(outcome.failure) > len(long.run.preset)
@@ -70,7 +70,5 @@ def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
     """Of the cores that this process may use."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert Places.find("auto", None).devices == (None,) * len(os.sched_getaffinity(0))
-    with pytest.raises(TrainingError, match="workers is 0; it must be a number of at least 1"):
-        Places.find("cpu", 0)
     with pytest.raises(TrainingError, match="device 'cuda' was asked for, but torch sees no CUDA device"):
         Places.find("cuda", None)

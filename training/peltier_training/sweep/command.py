@@ -42,6 +42,9 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
         typer.Option(help="classification (the default), multilabel, regression or text2text.", rich_help_panel=_ONE),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at a time. Default: one a GPU, else one a core.")] = None,
+    executor: Annotated[
+        str, typer.Option(help="What runs them: processes, or ray, on RAY_ADDRESS's cluster or one of its own.")
+    ] = "processes",
     by: Annotated[
         list[str] | None, typer.Option(help="Group the table by this (task, method, size, seed, …); repeat.")
     ] = None,
@@ -51,10 +54,10 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     """Train presets x seeds x sizes x hyper-parameters, and compare them in a table and plots."""
     from peltier_training.errors import TrainingError
     from peltier_training.sweep.description import create_description, read_description
+    from peltier_training.sweep.executor import open_executor
     from peltier_training.sweep.flags import Flags, OneTask
     from peltier_training.sweep.grid import Grid
     from peltier_training.sweep.rendering import to_json, to_rich
-    from peltier_training.sweep.runner import Places
     from peltier_training.sweep.sweep import Sweep
 
     details = {"text_columns": text_column, "label_column": label_column, "task_type": task_type}
@@ -71,9 +74,10 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     root = data or (file.parent if file is not None else Path())
     trials = Grid(description, root, output).trials()
     console = Console(stderr=True, highlight=False, markup=False)
-    plan = Sweep(trials, output, Places.find(description.device, workers), by)
     try:
-        table = plan.run(lambda line: console.print(line, soft_wrap=True), retry=retry)
+        with open_executor(executor, description.device, workers) as opened:
+            plan = Sweep(trials, output, opened, by)
+            table = plan.run(lambda line: console.print(line, soft_wrap=True), retry=retry)
     except KeyboardInterrupt:
         console.print("stopped; the same command goes on from here")
         raise

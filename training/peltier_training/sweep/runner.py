@@ -27,8 +27,6 @@ class Places:
     @classmethod
     def find(cls, device: str, workers: int | None) -> "Places":
         """`workers` of them; by default one a GPU, or one a core where there are none or the CPU is asked for."""
-        if workers is not None and workers < 1:
-            raise TrainingError(f"workers is {workers}; it must be a number of at least 1")
         gpus = [] if device == "cpu" else _gpus()
         if device == "cuda" and not gpus:
             raise TrainingError("device 'cuda' was asked for, but torch sees no CUDA device")
@@ -67,22 +65,27 @@ class _Job:
 
 
 class Runner:
-    """Runs trials at all `places` at once; what they leave is in `folder`/KEY."""
+    """Runs trials at all `places` at once."""
 
-    def __init__(self, places: Places, folder: Path) -> None:
-        self._places, self._folder = places, folder
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._context = get_context("forkserver")
         # Importing torch takes longer than many a trial; a forked process has it.
         self._context.set_forkserver_preload(["__main__", "peltier_training.sweep.worker"])
 
-    def run(self, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Outcome]]:
+    @property
+    def width(self) -> int:
+        """Trials at a time."""
+        return len(self._places.devices)
+
+    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
         """Each trial as it ends. Whoever stops asking ends those that are running."""
         waiting, free = deque(trials), deque(self._places.devices)
         running: list[_Job] = []
         try:
             while waiting or running:
                 while waiting and free:
-                    running.append(self._start(waiting.popleft(), free.popleft()))
+                    running.append(self._start(waiting.popleft(), folder, free.popleft()))
                 ready = wait([end for job in running for end in (job.channel, job.process.sentinel)])
                 for job in [job for job in running if job.channel in ready or job.process.sentinel in ready]:
                     running.remove(job)
@@ -91,9 +94,9 @@ class Runner:
         finally:
             _end(running)
 
-    def _start(self, trial: Trial, device: str | None) -> _Job:
+    def _start(self, trial: Trial, folder: Path, device: str | None) -> _Job:
         receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=work, args=(trial, self._folder / trial.key, device, sender))
+        process = self._context.Process(target=work, args=(trial, folder / trial.key, device, sender))
         process.start()
         sender.close()
         return _Job(trial, device, process, receiver)

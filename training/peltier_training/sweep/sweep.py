@@ -10,8 +10,8 @@ from pathlib import Path
 
 from peltier_training.report.files import write_file
 from peltier_training.sweep import plots, rendering
+from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.ledger import Ledger
-from peltier_training.sweep.runner import Places, Runner
 from peltier_training.sweep.table import Table, check_grouping, create_table, default_grouping
 from peltier_training.sweep.trial import Result, Trial
 
@@ -20,11 +20,11 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """Trials to run at `places`, their results to keep in `folder`; `by` groups the table, None by what varies."""
+    """Trials to run with `executor`, their results to keep in `folder`; `by` groups the table, None by what varies."""
 
     trials: Sequence[Trial]
     folder: Path
-    places: Places
+    executor: Executor
     by: Sequence[str] | None = None
 
     def run(self, tell: Tell, *, retry: bool = False) -> Table:
@@ -38,7 +38,7 @@ class Sweep:
         with Ledger.open(self.folder / "results.jsonl") as ledger:
             waiting = self._waiting(ledger, retry=retry)
             total = len({trial.key for trial in self.trials})
-            tell(f"{total} trials, {total - len(waiting)} of them done, {len(self.places.devices)} at a time")
+            tell(f"{total} trials, {total - len(waiting)} of them done, {self.executor.width} at a time")
             try:
                 self._run(ledger, waiting, total, tell)
             finally:
@@ -54,7 +54,7 @@ class Sweep:
 
     def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell) -> None:
         done = total - len(waiting)
-        for trial, outcome in Runner(self.places, self.folder / "trials").run(waiting):
+        for trial, outcome in self.executor.run(waiting, self.folder / "trials"):
             ledger.append(Result.create(trial, outcome))
             done += 1
             metric = trial.run.metric

@@ -42,16 +42,21 @@ def work(trial: Trial, directory: Path, device: str | None, channel: Connection)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
+    channel.send(run_alone(trial, directory))
+
+
+def run_alone(trial: Trial, directory: Path) -> Outcome:
+    """Run `trial` in `directory`, emptied first, with one thread and its output in a log there; the process is this
+    trial's. Whatever goes wrong is an outcome."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     _write_output_to(directory / LOG)
     torch.set_num_threads(1)  # sums of floats depend on their number, and one trial a core is the fastest
     try:
-        outcome = run_trial(trial, directory)
+        return run_trial(trial, directory)
     except Exception as error:
         traceback.print_exc()
-        outcome = Outcome(failure=_sentence(error))
-    channel.send(outcome)
+        return Outcome(failure=_sentence(error))
 
 
 def run_trial(trial: Trial, directory: Path) -> Outcome:

@@ -1,0 +1,80 @@
+"""Trials as tasks of Ray, on a cluster that is there or on one that ends with the sweep."""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from peltier_training.errors import TrainingError
+from peltier_training.sweep.trial import Outcome, Trial
+from peltier_training.sweep.worker import run_alone
+
+_STORE_BYTES = 100 * 2**20  # trials hand over paths and a few numbers
+
+
+@contextmanager
+def open_cluster(device: str, workers: int | None) -> Iterator["RayRunner"]:
+    """The cluster that RAY_ADDRESS names, else one on this machine, which nobody else can reach."""
+    own: dict[str, Any] = {}
+    if "RAY_ADDRESS" not in os.environ:
+        num_cpus = workers or len(os.sched_getaffinity(0))
+        own = {"num_cpus": num_cpus, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+    try:
+        ray.init(**own, log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        raise TrainingError(f"Ray's cluster cannot be reached: {error}") from None
+    try:
+        yield RayRunner(device, workers)
+    finally:
+        ray.shutdown()
+
+
+class RayRunner:
+    """Runs trials on the cluster that is open, each in a process of its own with a core, or a GPU as well."""
+
+    def __init__(self, device: str, workers: int | None) -> None:
+        found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        num_gpus = 0 if device == "cpu" else int(found.get("GPU", 0))
+        if device == "cuda" and not num_gpus:
+            raise TrainingError("device 'cuda' was asked for, but Ray's cluster has no GPU")
+        room = num_gpus or int(found["CPU"])
+        self.width = min(workers or room, room)
+        # A process that served one trial ends, so that each has a peak of memory of its own.
+        self._task: Any = ray.remote(num_cpus=1, num_gpus=min(num_gpus, 1), max_calls=1, max_retries=0)(_work)
+
+    def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
+        """Each trial as it ends. Whoever stops asking ends those that are running."""
+        waiting, running = deque(trials), dict[Any, Trial]()
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.width:
+                    trial = waiting.popleft()
+                    running[self._task.remote(trial, folder / trial.key, Path.cwd())] = trial
+                ready = ray.wait([*running])[0][0]
+                yield running.pop(ready), _outcome(ready)
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+
+
+def _work(trial: Trial, directory: Path, place: Path) -> Outcome:
+    """Begins in `place`, for paths may be relative to where the sweep is."""
+    os.chdir(place)
+    return run_alone(trial, directory)
+
+
+def _outcome(reference: Any) -> Outcome:
+    """Of a task that has ended."""
+    try:
+        found = ray.get(reference)
+    except RayError as error:
+        reason = str(error).partition("\n")[0]
+        return Outcome(failure=f"its process ended before it had a result: {reason}")
+    assert isinstance(found, Outcome)
+    return found
