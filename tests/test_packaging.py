@@ -50,7 +50,7 @@ def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
     names = set(ZipFile(wheel).namelist())
     assert {name for name in names if ".dist-info/" not in name} == sources
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
-    assert "peltier_adapters/migrations/env.py" in names
+    assert "peltier_adapters/registry/migrations/env.py" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -9,17 +9,31 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError
+from peltier_adapters.registry import (
+    AdapterUnknown,
+    BlobBusy,
+    InvalidRecord,
+    NotRegistered,
+    QuotaReached,
+    RegistryConflict,
+    VersionUnknown,
+)
 from peltier_backbone.errors import BackboneError
 from peltier_client.errors import (
+    AdapterNotFound,
     ArtifactRefused,
     BadRequest,
+    Conflict,
     ErrorBody,
     InvalidInput,
     MethodNotAllowed,
     NotFound,
     PeltierError,
     ServerError,
+    StorageFull,
     TooLarge,
+    Unavailable,
+    VersionNotFound,
 )
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -32,6 +46,16 @@ logger = logging.getLogger(__name__)
 _METHODS = ("GET", "POST", "PUT", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
+# Children before their parents.
+_OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
+    (AdapterUnknown, AdapterNotFound),
+    (VersionUnknown, VersionNotFound),
+    (NotRegistered, NotFound),
+    (RegistryConflict, Conflict),
+    (InvalidRecord, InvalidInput),
+    (QuotaReached, StorageFull),
+    (BlobBusy, Unavailable),
+)
 
 
 class ClientGone(Exception):
@@ -73,8 +97,10 @@ def to_wire(error: Exception) -> PeltierError:
             return _from_validation(error)
         case HTTPException():
             return _from_http(error)
+        case AdapterError():
+            return _from_registry(error)
         case _:
-            return ServerError("the server failed; its log has the reason under this request's x-request-id")
+            return _failure()
 
 
 def describe_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
@@ -120,6 +146,15 @@ def _method_not_allowed(request: Request) -> Response:
 
 async def _hang_up(request: Request, error: Exception) -> Response:
     return Response(status_code=ClientGone.status)
+
+
+def _from_registry(error: AdapterError) -> PeltierError:
+    kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
+    return _failure() if kind is None else kind(str(error))
+
+
+def _failure() -> ServerError:
+    return ServerError("the server failed; its log has the reason under this request's x-request-id")
 
 
 def _from_http(error: HTTPException) -> PeltierError:

@@ -1,13 +1,12 @@
-"""How versions come and go: checked, proven, stored, recorded, live; and the same way back."""
+"""How versions come and go: checked, proven, stored, recorded, live; deleted ones keep their bytes for a while."""
 
 import asyncio
 import json
-import logging
 from dataclasses import dataclass
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
-from peltier_adapters.blobs import BlobError, Blobs
+from peltier_adapters.blobs import Blobs
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import golden_rows, judge_golden
 from peltier_adapters.registry import Registry
@@ -21,7 +20,8 @@ from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.slots import Slots
 
-logger = logging.getLogger(__name__)
+# Who acts is known once callers have keys of their own.
+_ACTOR = "admin"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Publisher:
         self._slots = slots
         self._batcher = batcher
         self._metrics = metrics
-        # A deletion between the storing of some bytes and the recording of them would take the bytes away.
+        # The catalog follows the registry in its order.
         self._turn = asyncio.Lock()
 
     async def publish(self, data: bytes, name: str | None = None) -> tuple[Entry, bool]:
@@ -99,16 +99,22 @@ class Publisher:
 
     async def _commit(self, artifact: Artifact, data: bytes, name: str) -> tuple[Entry, bool]:
         async with self._turn:
-            digest = await self._store.blobs.put(data)
-            version, created = await self._store.registry.publish(
-                TENANT,
-                name,
-                digest=digest,
-                size_bytes=len(data),
-                preset=artifact.manifest.preset,
-                # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
-                manifest=json.dumps(artifact.manifest.model_dump(mode="json")),
-            )
+            reservation = await self._store.registry.reserve(artifact.digest)
+            try:
+                await self._store.blobs.put(data)
+                version, created = await self._store.registry.publish(
+                    TENANT,
+                    name,
+                    reservation,
+                    size_bytes=len(data),
+                    preset=artifact.manifest.preset,
+                    # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
+                    manifest=json.dumps(artifact.manifest.model_dump(mode="json")),
+                    actor=_ACTOR,
+                )
+            except BaseException:
+                await self._store.registry.release(reservation)
+                raise
             entry = Entry(version, artifact.manifest)
             self._store.catalog.add(entry)
         return entry, created
@@ -118,23 +124,13 @@ class Publisher:
         async with self._turn:
             entries = catalog.versions(name) if number is None else [catalog.version(name, number)]
             if number is None:
-                await registry.delete_adapter(TENANT, name)
+                await registry.delete_adapter(TENANT, name, actor=_ACTOR)
             else:
-                await registry.delete_version(TENANT, name, number)
+                await registry.delete_version(TENANT, name, number, actor=_ACTOR)
             for entry in entries:
                 catalog.remove(name, entry.version.number)
             for digest in {entry.digest for entry in entries}:
-                await self._delete_bytes(digest)
-
-    async def _delete_bytes(self, digest: str) -> None:
-        if self._store.catalog.holds(digest):
-            return
-        self._slots.retire(digest)
-        try:
-            await self._store.blobs.delete(digest)
-        except BlobError:
-            # The record is gone, so the deletion has happened; bytes that nothing refers to only take room.
-            logger.exception("the bytes of a deleted version stay in the store")
+                self._forget(digest)
 
     def _forget(self, digest: str) -> None:
         if not self._store.catalog.holds(digest):

@@ -12,8 +12,9 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from peltier_adapters.blobs import Blobs, digest_of
-from peltier_adapters.database import MIGRATIONS, _keep_write_ahead_log, database_url
-from peltier_adapters.registry import Registry, RegistryError, Version
+from peltier_adapters.registry import AdapterUnknown, Registry, RegistryError, Version, VersionUnknown
+from peltier_adapters.registry.database import MIGRATIONS, _keep_write_ahead_log, database_url
+from peltier_adapters.registry.transactions import Writing
 
 
 @pytest.fixture
@@ -28,15 +29,22 @@ def url(path: Path) -> str:
 
 @pytest.fixture
 async def registry(url: str) -> AsyncIterator[Registry]:
-    registry = await Registry.open(url)
+    registry = await open_with_tenants(url)
     yield registry
     await registry.close()
 
 
+async def open_with_tenants(url: str) -> Registry:
+    registry = await Registry.open(url)
+    for tenant in ("acme", "zenith"):
+        await registry.create_tenant(tenant, actor="operator")
+    return registry
+
+
 async def publish(registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2") -> tuple[Version, bool]:
-    digest = digest_of(data)
+    reservation = await registry.reserve(digest_of(data))
     return await registry.publish(
-        tenant, name, digest=digest, size_bytes=len(data), preset="compacter", manifest='{"name": "é"}'
+        tenant, name, reservation, size_bytes=len(data), preset="compacter", manifest='{"name": "é"}', actor="ann"
     )
 
 
@@ -46,16 +54,14 @@ async def test_a_version_says_what_was_published(registry: Registry) -> None:
     version, created = await publish(registry, b"one")
     assert created
     assert before <= version.created_at <= datetime.now(UTC)
-    expected = Version(
-        "acme", "sst2", 1, digest_of(b"one"), 3, "compacter", '{"name": "é"}', created_at=version.created_at
-    )
+    expected = Version("acme", "sst2", 1, digest_of(b"one"), 3, "compacter", '{"name": "é"}', version.created_at, "ann")
     assert version == expected
     assert await registry.versions() == [expected]
 
 
 async def test_versions_survive_reopening(url: str) -> None:
     """What was acknowledged is there in full after a restart, and numbers go on."""
-    registry = await Registry.open(url)
+    registry = await open_with_tenants(url)
     first, _ = await publish(registry, b"one")
     await registry.close()
     registry = await Registry.open(url)
@@ -86,9 +92,9 @@ async def test_a_deleted_number_is_never_given_out_again(registry: Registry) -> 
     """Neither deleting the newest version nor the whole adapter makes a number free, not even for the same bytes."""
     await publish(registry, b"one")
     await publish(registry, b"two")
-    assert await registry.delete_version("acme", "sst2", 2)
+    await registry.delete_version("acme", "sst2", 2, actor="ann")
     assert (await publish(registry, b"two"))[0].number == 3
-    assert await registry.delete_adapter("acme", "sst2") == 2
+    assert await registry.delete_adapter("acme", "sst2", actor="ann") == 2
     assert await registry.versions() == []
     version, created = await publish(registry, b"one")
     assert created
@@ -100,26 +106,31 @@ async def test_a_deletion_takes_nothing_else_with_it(registry: Registry) -> None
     await publish(registry, b"one")
     kept, _ = await publish(registry, b"two")
     other, _ = await publish(registry, b"one", tenant="zenith")
-    await registry.delete_version("acme", "sst2", 1)
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
     assert await registry.versions() == [kept, other]
-    await registry.delete_adapter("acme", "sst2")
+    await registry.delete_adapter("acme", "sst2", actor="ann")
     assert await registry.versions() == [other]
 
 
 async def test_deleting_what_is_not_there_says_so(registry: Registry) -> None:
-    """An unknown adapter had no versions; an unknown number was no version."""
+    """Which of the two is unknown, the adapter or the version, is the error's class and its sentence."""
     await publish(registry, b"one")
-    assert await registry.delete_adapter("acme", "trec") == 0
-    assert not await registry.delete_version("acme", "sst2", 2)
-    assert not await registry.delete_version("zenith", "sst2", 1)
+    with pytest.raises(AdapterUnknown, match=r"^adapter 'trec' does not exist$"):
+        await registry.delete_adapter("acme", "trec", actor="ann")
+    with pytest.raises(VersionUnknown, match=r"^adapter 'sst2' has no version 2$"):
+        await registry.delete_version("acme", "sst2", 2, actor="ann")
+    with pytest.raises(AdapterUnknown, match=r"^adapter 'sst2' does not exist$"):
+        await registry.delete_version("zenith", "sst2", 1, actor="ann")
 
 
-async def test_digests_are_those_of_live_versions(registry: Registry) -> None:
-    """A digest stays until the last version that has it is deleted."""
+async def test_digests_are_those_of_versions_that_are_not_purged(registry: Registry) -> None:
+    """A digest stays until the last version that has it is purged."""
     await publish(registry, b"one")
     await publish(registry, b"one", tenant="zenith")
     await publish(registry, b"two")
-    await registry.delete_adapter("acme", "sst2")
+    await registry.delete_adapter("acme", "sst2", actor="ann")
+    assert await registry.digests() == {digest_of(b"one"), digest_of(b"two")}
+    assert await registry.purge(datetime.now(UTC), actor="gc") == {digest_of(b"two")}
     assert await registry.digests() == {digest_of(b"one")}
 
 
@@ -158,8 +169,10 @@ async def test_cancelled_publishes_leave_the_registry_working(registry: Registry
 
 async def test_closing_finishes_what_an_absent_caller_began(url: str) -> None:
     """A publish whose caller was cancelled is whole by the time the registry is closed."""
-    registry = await Registry.open(url)
-    task = asyncio.create_task(publish(registry, b"one"))
+    registry = await open_with_tenants(url)
+    reservation = await registry.reserve(digest_of(b"one"))
+    publishing = registry.publish("acme", "sst2", reservation, size_bytes=3, preset="lora", manifest="{}", actor="ann")
+    task = asyncio.create_task(publishing)
     await asyncio.sleep(0)
     task.cancel()
     await registry.close()
@@ -170,16 +183,17 @@ async def test_closing_finishes_what_an_absent_caller_began(url: str) -> None:
 
 PUBLISH_FOREVER = """
 import asyncio, sys
-from peltier_adapters.blobs import Blobs
+from peltier_adapters.blobs import Blobs, digest_of
 from peltier_adapters.registry import Registry
 
 async def publish_forever(url, directory):
     registry, blobs = await Registry.open(url), Blobs.open(directory)
     for index in range(1_000_000):
         data = b"%d" % index * 1000
+        reservation = await registry.reserve(digest_of(data))
         digest = await blobs.put(data)
         version, _ = await registry.publish(
-            "acme", "sst2", digest=digest, size_bytes=len(data), preset="lora", manifest="{}"
+            "default", "sst2", reservation, size_bytes=len(data), preset="lora", manifest="{}", actor="ann"
         )
         print(version.number, digest, flush=True)
 
@@ -208,16 +222,18 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(url: str, tmp_path
     assert [len(await blobs.get(version.digest)) for version in versions] == [
         version.size_bytes for version in versions
     ]
-    assert (await publish(registry, b"next"))[0].number == len(listed) + 1
+    assert (await publish(registry, b"next", tenant="default"))[0].number == len(listed) + 1
     await registry.close()
 
 
 async def test_commits_are_synced_to_a_write_ahead_log(registry: Registry) -> None:
     """Each connection that writes waits for the disk, so that a power loss takes back no acknowledgement."""
-    async with registry._writing() as connection:
-        assert (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar() == "wal"
-        assert (await connection.exec_driver_sql("PRAGMA synchronous")).scalar() == 3  # EXTRA: FULL and more
-        assert (await connection.exec_driver_sql("PRAGMA foreign_keys")).scalar() == 1
+
+    async def look(writing: Writing) -> list[object]:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        return [(await writing.connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in pragmas]
+
+    assert await registry._transactions.write("ann", look) == ["wal", 3, 1]  # 3 is EXTRA: FULL and more
 
 
 def test_the_migrations_make_the_tables_that_the_code_expects(path: Path, url: str) -> None:
@@ -229,12 +245,40 @@ def test_the_migrations_make_the_tables_that_the_code_expects(path: Path, url: s
     command.check(config)
 
 
+def test_a_database_of_the_first_schema_keeps_all_it_has(path: Path, url: str) -> None:
+    """Its tenants become tenants, its versions stay what they were, live and numbered as before."""
+    config = Config(MIGRATIONS / "alembic.ini")
+    path.parent.mkdir()
+    config.set_main_option("sqlalchemy.url", url)
+    command.upgrade(config, "0001")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO adapters VALUES (1, 'acme', 'sst2', 7), (2, 'zenith', 'sst2', 1)")
+        rows = [(1, 5, "sha256:a"), (1, 7, "sha256:b"), (2, 1, "sha256:a")]
+        connection.executemany(
+            "INSERT INTO versions VALUES (?, ?, ?, 3, 'lora', '{}', '2026-11-01 12:00:00.000000')", rows
+        )
+        connection.commit()
+
+    async def look() -> None:
+        registry = await Registry.open(url)
+        moment = datetime(2026, 11, 1, 12, tzinfo=UTC)
+        expected = [("acme", 5, "sha256:a"), ("acme", 7, "sha256:b"), ("zenith", 1, "sha256:a")]
+        assert await registry.versions() == [
+            Version(tenant, "sst2", number, digest, 3, "lora", "{}", moment) for tenant, number, digest in expected
+        ]
+        assert [tenant.name for tenant in await registry.tenants()] == ["acme", "default", "zenith"]
+        assert (await publish(registry, b"next"))[0].number == 8
+        await registry.close()
+
+    asyncio.run(look())
+
+
 async def test_registries_can_be_opened_at_the_same_moment(tmp_path: Path) -> None:
     """Several openings of one new database, and of different ones, all succeed."""
     urls = [f"sqlite+aiosqlite:///{tmp_path}/{index % 2}.db" for index in range(6)]
     registries = await asyncio.gather(*(Registry.open(url) for url in urls))
     for registry in registries:
-        await publish(registry, b"one")
+        await publish(registry, b"one", tenant="default")
         await registry.close()
 
 
@@ -317,7 +361,9 @@ async def test_a_place_that_cannot_be_written_is_refused_in_one_line(place: str)
         "sqlite+aiosqlite://",
         "sqlite+aiosqlite:///:memory:",
         "sqlite+aiosqlite:///file:registry.db?mode=memory&uri=true",
-        "postgresql+asyncpg://localhost/peltier",
+        "postgresql://localhost/peltier",
+        "postgresql+asyncpg://localhost",
+        "postgresql+asyncpg://localhost/peltier?command_timeout=1",
     ],
 )
 async def test_another_kind_of_registry_is_refused(text: str) -> None:
@@ -330,9 +376,9 @@ async def test_a_database_damaged_while_open_is_one_clear_sentence(url: str, pat
     """A failure of the database names the file, and never shows the statement."""
     registry = await Registry.open(url)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE versions")
-    with pytest.raises(RegistryError, match=rf"^the registry '{path}' failed: no such table: versions$"):
-        await publish(registry, b"one")
+        connection.execute("DROP TABLE tenants")
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' failed: no such table: tenants$"):
+        await registry.tenants()
     await registry.close()
 
 

@@ -7,17 +7,24 @@ from alembic import context
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, make_url
 
-from peltier_adapters.database import create_engine, refuse_unknown_schema
-from peltier_adapters.tables import Base, UtcDateTime
+from peltier_adapters.registry.database import (
+    create_migrating_engine,
+    lock_schema,
+    refuse_broken_references,
+    refuse_unknown_schema,
+)
+from peltier_adapters.registry.tables import Base, UtcDateTime
 
 
 def run_migrations(connection: Connection) -> None:
+    lock_schema(connection)
     refuse_unknown_schema(connection, ScriptDirectory.from_config(context.config))
     context.configure(
         connection=connection, target_metadata=Base.metadata, render_as_batch=True, render_item=render_type
     )
     with context.begin_transaction():
         context.run_migrations()
+    refuse_broken_references(connection)
 
 
 def render_type(kind: str, item: object, _context: object) -> str | Literal[False]:
@@ -28,7 +35,7 @@ def render_type(kind: str, item: object, _context: object) -> str | Literal[Fals
 async def run_async_migrations() -> None:
     config = context.config
     url = config.attributes.get("url") or make_url(config.get_main_option("sqlalchemy.url", ""))
-    engine = create_engine(url).execution_options(begin="BEGIN IMMEDIATE")
+    engine = create_migrating_engine(url)
     try:
         async with engine.begin() as connection:
             await connection.run_sync(run_migrations)

@@ -1,0 +1,58 @@
+"""Publishing: new versions, under numbers that are never given out again."""
+
+from dataclasses import replace
+
+from sqlalchemy import insert, update
+
+from peltier_adapters.registry.claims import consume
+from peltier_adapters.registry.lookup import find_live_bytes
+from peltier_adapters.registry.records import Reservation, Version
+from peltier_adapters.registry.room import require_room_for_adapter, require_room_for_bytes
+from peltier_adapters.registry.tables import AdapterRow, VersionRow
+from peltier_adapters.registry.tenants import require_quotas
+from peltier_adapters.registry.transactions import Writing
+
+
+async def publish(writing: Writing, draft: Version, reservation: Reservation) -> tuple[Version, bool]:
+    """Gives the draft its number and makes it live, unless its bytes already are a live version."""
+    connection = writing.connection
+    quotas = await require_quotas(connection, draft.tenant)
+    await consume(connection, reservation)
+    existing = await find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
+    if existing is not None:
+        return existing, False
+    await require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
+    await require_room_for_bytes(connection, quotas, draft)
+    version = await _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
+    await writing.audit(version.tenant, "publish", f"{version.name}@{version.number}", digest=version.digest)
+    return version, True
+
+
+async def _insert(writing: Writing, draft: Version) -> Version:
+    adapter_id, number = await _next_number(writing, draft)
+    row = insert(VersionRow).values(
+        adapter_id=adapter_id,
+        number=number,
+        digest=draft.digest,
+        size_bytes=draft.size_bytes,
+        preset=draft.preset,
+        manifest=draft.manifest,
+        created_at=draft.created_at,
+        created_by=draft.created_by,
+    )
+    await writing.connection.execute(row)
+    return replace(draft, number=number)
+
+
+async def _next_number(writing: Writing, draft: Version) -> tuple[int, int]:
+    # Writers follow each other, so that nobody makes the row in between.
+    result = AdapterRow.id, AdapterRow.last_number
+    counted = update(AdapterRow).where(AdapterRow.tenant == draft.tenant, AdapterRow.name == draft.name)
+    counted = counted.values(last_number=AdapterRow.last_number + 1, revision=writing.revision)
+    row = (await writing.connection.execute(counted.returning(*result))).one_or_none()
+    if row is None:
+        first = insert(AdapterRow).values(
+            tenant=draft.tenant, name=draft.name, last_number=1, is_public=False, revision=writing.revision
+        )
+        row = (await writing.connection.execute(first.returning(*result))).one()
+    return row.id, row.last_number

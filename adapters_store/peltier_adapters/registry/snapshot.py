@@ -1,0 +1,52 @@
+"""What changed since a revision: how every replica's memory follows the registry."""
+
+from collections import defaultdict
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from peltier_adapters.registry.aliases import alias_of, select_aliases
+from peltier_adapters.registry.keys import key_of, select_keys
+from peltier_adapters.registry.lookup import select_versions, version_of
+from peltier_adapters.registry.records import AdapterRecord, Alias, Key, Snapshot, Tenant, Version
+from peltier_adapters.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
+from peltier_adapters.registry.tenants import select_tenants, tenant_of
+from peltier_adapters.registry.transactions import read_revision
+
+
+async def read_snapshot(connection: AsyncConnection, since: int) -> Snapshot:
+    """Everything stamped after `since`, whole, and the revision that it is of."""
+    revision = await read_revision(connection)
+    if revision == since:
+        return Snapshot(revision, (), ())
+    return Snapshot(revision, await _adapters(connection, since), await read_tenants(connection, since))
+
+
+async def read_tenants(connection: AsyncConnection, since: int = 0) -> tuple[Tenant, ...]:
+    """The tenants that changed after `since`, with all of their keys, by name."""
+    changed = TenantRow.revision > since
+    keys: dict[str, list[Key]] = defaultdict(list)
+    owned = select_keys().join(TenantRow, TenantRow.name == KeyRow.tenant).where(changed)
+    for row in await connection.execute(owned):
+        keys[row.tenant].append(key_of(row))
+    tenants = await connection.execute(select_tenants().where(changed))
+    return tuple(tenant_of(row, keys[row.name]) for row in tenants)
+
+
+async def _adapters(connection: AsyncConnection, since: int) -> tuple[AdapterRecord, ...]:
+    changed = AdapterRow.revision > since
+    versions: dict[tuple[str, str], list[Version]] = defaultdict(list)
+    ordered = select_versions().where(changed).order_by(VersionRow.adapter_id, VersionRow.number)
+    for row in await connection.execute(ordered):
+        versions[row.tenant, row.name].append(version_of(row))
+    aliases: dict[int, list[Alias]] = defaultdict(list)
+    named = select_aliases().join(AdapterRow, AdapterRow.id == AliasRow.adapter_id).where(changed)
+    for row in await connection.execute(named.order_by(AliasRow.alias)):
+        aliases[row.adapter_id].append(alias_of(row))
+    columns = select(AdapterRow.__table__).where(changed).order_by(AdapterRow.tenant, AdapterRow.name)
+    return tuple(
+        AdapterRecord(
+            row.tenant, row.name, row.is_public, tuple(versions[row.tenant, row.name]), tuple(aliases[row.id])
+        )
+        for row in await connection.execute(columns)
+    )

@@ -1,0 +1,195 @@
+"""The registry's tables. Each change here needs a migration, which `migrations/alembic.ini` says how to make."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    false,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+# SQLite numbers rows by itself only where the key is a plain INTEGER, which there has 64 bits.
+BigKey = BigInteger().with_variant(Integer, "sqlite")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment with its time zone, kept as UTC in a column that knows no time zones."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Base(DeclarativeBase):
+    """What the migrations are compared with; named constraints are what lets a later one drop them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(column_0_label)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class RevisionRow(Base):
+    """The one row that every writing transaction locks and counts up first."""
+
+    __tablename__ = "revision"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(BigInteger)
+
+
+class TenantRow(Base):
+    """A tenant and its quotas. `revision` is that of its last change, or of its keys'."""
+
+    __tablename__ = "tenants"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    revision: Mapped[int] = mapped_column(BigInteger, index=True)
+    requests_per_second: Mapped[float | None]
+    tokens_per_second: Mapped[float | None]
+    max_concurrent_requests: Mapped[int | None] = mapped_column(BigInteger)
+    max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    max_adapters: Mapped[int | None] = mapped_column(BigInteger)
+    weight: Mapped[float]
+
+
+class KeyRow(Base):
+    """An API key, expired and revoked ones too."""
+
+    __tablename__ = "keys"
+
+    prefix: Mapped[str] = mapped_column(Text, primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name), index=True)
+    digest: Mapped[str] = mapped_column(Text)
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    note: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+    expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class AdapterRow(Base):
+    """A tenant's name for an adapter. It outlives its versions, because `last_number` may never be given out again.
+
+    `revision` is that of its last change, or of its versions' or aliases'.
+    """
+
+    __tablename__ = "adapters"
+    __table_args__ = (UniqueConstraint("tenant", "name"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(ForeignKey(TenantRow.name))
+    name: Mapped[str] = mapped_column(Text)
+    last_number: Mapped[int]
+    is_public: Mapped[bool] = mapped_column(server_default=false())
+    revision: Mapped[int] = mapped_column(BigInteger, index=True, server_default="1")
+
+
+class VersionRow(Base):
+    """One version, live or deleted; a purged one has no row."""
+
+    __tablename__ = "versions"
+
+    adapter_id: Mapped[int] = mapped_column(ForeignKey(AdapterRow.id), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    digest: Mapped[str] = mapped_column(Text, index=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    preset: Mapped[str] = mapped_column(Text)
+    manifest: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text, server_default="")
+    deprecated_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    deprecation: Mapped[str | None] = mapped_column(Text)
+    deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+Index(
+    "uq_versions_live",
+    VersionRow.adapter_id,
+    VersionRow.digest,
+    unique=True,
+    sqlite_where=VersionRow.deleted_at.is_(None),
+    postgresql_where=VersionRow.deleted_at.is_(None),
+)
+
+
+class AliasRow(Base):
+    """One state that an alias was ever in; no split: it was deleted. `previous_id` is where a rollback goes."""
+
+    __tablename__ = "aliases"
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    adapter_id: Mapped[int] = mapped_column(ForeignKey(AdapterRow.id))
+    alias: Mapped[str] = mapped_column(Text)
+    split: Mapped[dict[str, float] | None] = mapped_column(JSON(none_as_null=True))
+    previous_id: Mapped[int | None] = mapped_column(ForeignKey("aliases.id"), type_=BigKey)
+    is_current: Mapped[bool]
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(Text)
+
+
+Index("ix_aliases_history", AliasRow.adapter_id, AliasRow.alias, AliasRow.id)
+Index(
+    "uq_aliases_current",
+    AliasRow.adapter_id,
+    AliasRow.alias,
+    unique=True,
+    sqlite_where=AliasRow.is_current,
+    postgresql_where=AliasRow.is_current,
+)
+
+
+class AuditRow(Base):
+    """Who did what; written in the transaction that did it and never changed."""
+
+    __tablename__ = "audit"
+
+    id: Mapped[int] = mapped_column(BigKey, primary_key=True)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    tenant: Mapped[str] = mapped_column(Text, index=True)
+    actor: Mapped[str] = mapped_column(Text)
+    action: Mapped[str] = mapped_column(Text)
+    subject: Mapped[str] = mapped_column(Text)
+    detail: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class ReservationRow(Base):
+    """An upload that is on its way: its bytes are not to be collected."""
+
+    __tablename__ = "reservations"
+
+    token: Mapped[str] = mapped_column(Text, primary_key=True)
+    digest: Mapped[str] = mapped_column(Text, index=True)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class CollectionRow(Base):
+    """A blob that a collector is deleting: nobody is to store it meanwhile."""
+
+    __tablename__ = "collections"
+
+    digest: Mapped[str] = mapped_column(Text, primary_key=True)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -1,0 +1,107 @@
+"""How the registry reads and writes: whole transactions, one writer at a time.
+
+Every writing transaction first counts the revision up. The lock on that one row is held until the commit, so that
+writers follow each other on PostgreSQL as they do on SQLite, revisions become visible in their order, and whoever has
+seen revision 7 has seen everything that was ever stamped 7 or less.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from peltier_adapters.registry.database import FAILURES, describe, reason
+from peltier_adapters.registry.errors import RegistryError
+from peltier_adapters.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Writing:
+    """One writing transaction: who writes, when, and the revision that stamps what it changes."""
+
+    connection: AsyncConnection
+    actor: str
+    at: datetime
+    revision: int
+
+    async def stamp_adapter(self, adapter_id: int) -> None:
+        """Makes replicas read this adapter anew."""
+        stamped = update(AdapterRow).where(AdapterRow.id == adapter_id).values(revision=self.revision)
+        await self.connection.execute(stamped)
+
+    async def stamp_tenant(self, tenant: str) -> None:
+        """Makes replicas read this tenant and its keys anew."""
+        await self.connection.execute(update(TenantRow).where(TenantRow.name == tenant).values(revision=self.revision))
+
+    async def audit(self, tenant: str, action: str, subject: str, **detail: object) -> None:
+        """Records who did what, in the same transaction that does it."""
+        await self.connection.execute(
+            insert(AuditRow).values(
+                at=self.at, tenant=tenant, actor=self.actor, action=action, subject=subject, detail=detail
+            )
+        )
+
+
+class Transactions:
+    """Runs work in transactions. What fails in the database is a RegistryError of one sentence."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._writers = engine.execution_options(begin="BEGIN IMMEDIATE")
+        # A reader's statements must all see the same moment, as they do in SQLite by themselves.
+        postgresql = engine.dialect.name == "postgresql"
+        self._readers = engine.execution_options(isolation_level="REPEATABLE READ") if postgresql else engine
+        # SQLite has one writer and wakes those that wait in no order; tasks of this process queue up fairly instead.
+        self._turn = asyncio.Lock()
+        self._unfinished: set[asyncio.Task[object]] = set()
+
+    async def close(self) -> None:
+        """Finishes what has begun and closes every connection."""
+        await asyncio.gather(*self._unfinished, return_exceptions=True)
+        await self._engine.dispose()
+
+    async def read(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
+        """Runs `work` on one consistent state of the database."""
+        return await self._finish(self._read(work))
+
+    async def write(self, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
+        """Runs `work` alone, with a new revision; an exception in it leaves everything as it was."""
+        return await self._finish(self._write(actor, work))
+
+    async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
+        # A caller may be cancelled, a transaction may not: SQLite's thread would go on with the statement, and the
+        # abandoned connection could keep the database locked.
+        task = asyncio.create_task(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return await asyncio.shield(task)
+
+    async def _read(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
+        async with self._transaction(self._readers) as connection:
+            return await work(connection)
+
+    async def _write(self, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
+        async with self._turn, self._transaction(self._writers) as connection:
+            counted = update(RevisionRow).values(number=RevisionRow.number + 1).returning(RevisionRow.number)
+            revision = (await connection.execute(counted)).scalar_one()
+            return await work(Writing(connection, actor, datetime.now(UTC), revision))
+
+    @asynccontextmanager
+    async def _transaction(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with engine.begin() as connection:
+                yield connection
+        except FAILURES as error:
+            raise RegistryError(f"the registry {describe(engine.url)} failed: {reason(error)}") from error
+
+
+async def read_revision(connection: AsyncConnection) -> int:
+    """The number of the last writing transaction that this connection sees."""
+    return (await connection.execute(select(RevisionRow.number))).scalar_one()
