@@ -54,7 +54,7 @@ _RULES = {
     "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
     "region": (re.compile(".+"), "given"),
     "skip_signature": (re.compile("true|false"), "true or false"),
-    "timeout": (re.compile("[1-9][0-9]{0,3}"), "a whole number of seconds from 1 to 9999"),
+    "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
     "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
 }
 

@@ -3,10 +3,11 @@
 import asyncio
 import hashlib
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
 
@@ -22,6 +23,8 @@ _FOLDER = "sha256"
 _NOTES = "notes"
 _PROBE = "create-only-probe"
 _PAGE = 1000
+# What obstore calls a file that it is still writing.
+_REMAINS = re.compile(r"[0-9a-f]{64}#[0-9]+")
 # How S3, Google and Azure name what is wrong, in their XML.
 _CODE = re.compile(r"<Code>([^<]+)</Code>")
 
@@ -112,6 +115,16 @@ class Blobs:
                     if _DIGEST.fullmatch(digest):
                         yield StoredBlob(digest, entry["size"], entry["last_modified"])
 
+    async def sweep(self, age: timedelta) -> int:
+        """Removes what puts that broke off at least `age` ago left in a directory; returns how many files.
+
+        In a bucket nothing is visible of a put that broke off.
+        """
+        if self._root is None:
+            return 0
+        with _plainly(f"the blob store {self._name!r} cannot be swept"):
+            return await asyncio.to_thread(_sweep, self._root / _FOLDER, time.time() - age.total_seconds())
+
     async def note(self, name: str) -> None:
         """Leaves a note for everyone who opens this store."""
         with _plainly(f"the note {name!r} cannot be stored"):
@@ -159,6 +172,14 @@ def _key(digest: str) -> str:
     if match is None:
         raise BlobError(f"the digest {digest!r} is not 'sha256:' and 64 lower-case hexadecimal digits")
     return f"{_FOLDER}/{match[1]}"
+
+
+def _sweep(directory: Path, before: float) -> int:
+    remains = [path for path in directory.iterdir() if _REMAINS.fullmatch(path.name)]
+    old = [path for path in remains if path.stat().st_mtime < before]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
 
 
 @contextmanager

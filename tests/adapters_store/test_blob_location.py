@@ -46,7 +46,7 @@ def test_a_prefix_is_part_of_the_name_and_options_are_not() -> None:
     assert location.store.prefix == "a b/c"
 
 
-@pytest.mark.parametrize("timeout", ["", "0", "1.5", "-3", "99999", "soon"])
+@pytest.mark.parametrize("timeout", ["", "0", "1.5", "-3", "600", "soon"])
 def test_a_timeout_that_is_no_time_is_refused(timeout: str) -> None:
     """The sentence names the option, the value and the rule."""
     with pytest.raises(BlobError, match=rf"option timeout='{timeout}', which must be a whole number of seconds"):
