@@ -5,39 +5,55 @@ import contextlib
 from collections.abc import AsyncIterator
 from importlib.metadata import version as release_of
 
-from fastapi import FastAPI, Security
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
 
 from peltier_server.auth import Guard
+from peltier_server.credentials import Credentials
+from peltier_server.door import Door, create_door
 from peltier_server.errors import install_handlers
+from peltier_server.keyring import Keyring
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
+from peltier_server.rates import Rates
 from peltier_server.routes import adapters, openai, operations, predict
+from peltier_server.routes.closed import refuse_open_routes
+from peltier_server.secret import load_secret
 from peltier_server.service import Service
 from peltier_server.settings import Settings
+from peltier_server.turnstile import Turnstile
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 # What the parts of a multipart body need besides the artifact.
 _FORM_BYTES = 64 * 1024
-# Guard checks the key; this is how OpenAPI shows that there is one.
-_BEARER = Security(HTTPBearer(auto_error=False, description="The server's API key, where it has one."))
+_ROUTERS = (
+    predict.router,
+    openai.router,
+    adapters.router,
+    adapters.changes,
+    operations.router,
+    operations.measures,
+    operations.probes,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
     """An app that loads in the background once it is started: `/health` answers at once, `/ready` when it is."""
-    lifecycle, metrics = Lifecycle(), Metrics()
+    lifecycle, metrics, keyring = Lifecycle(), Metrics(), Keyring()
+    door = create_door(settings, keyring)
+    turnstile = Turnstile(Rates(settings.rate_store), keyring.quotas)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(settings, lifecycle, metrics))
+        loading = asyncio.create_task(_load(settings, lifecycle, metrics, door))
         yield
         lifecycle.drain()
         loading.cancel()
         service = (await asyncio.gather(loading, return_exceptions=True))[0]
         if isinstance(service, Service):
             await service.close()
+        await turnstile.rates.close()
 
     app = FastAPI(
         title="Peltier",
@@ -47,23 +63,22 @@ def create_app(settings: Settings) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     app.state.lifecycle, app.state.metrics = lifecycle, metrics
+    app.state.keyring, app.state.turnstile = keyring, turnstile
     install_handlers(app)
     # The last one added is the outermost.
-    app.add_middleware(Guard, admin_key=settings.admin_key.get_secret_value() if settings.admin_key else None)
+    app.add_middleware(Guard, door=door)
     app.add_middleware(Observer, metrics=metrics)
-    closed = [_BEARER]
-    app.include_router(predict.router, dependencies=closed, max_body_size=settings.max_body_bytes)
-    app.include_router(openai.router, dependencies=closed, max_body_size=settings.max_body_bytes)
-    app.include_router(adapters.router, dependencies=closed, max_body_size=settings.max_body_bytes)
-    app.include_router(adapters.uploads, dependencies=closed, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
-    app.include_router(operations.router, dependencies=closed, max_body_size=settings.max_body_bytes)
-    app.include_router(operations.probes, max_body_size=settings.max_body_bytes)
+    for router in _ROUTERS:
+        app.include_router(router, max_body_size=settings.max_body_bytes)
+    app.include_router(adapters.uploads, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
+    refuse_open_routes(app)
     return app
 
 
-async def _load(settings: Settings, lifecycle: Lifecycle, metrics: Metrics) -> Service | None:
+async def _load(settings: Settings, lifecycle: Lifecycle, metrics: Metrics, door: Door) -> Service | None:
     try:
-        service = await Service.open(settings, metrics)
+        door.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
+        service = await Service.open(settings, metrics, door)
     except Exception as failure:
         lifecycle.fail(failure)
         return None

@@ -16,8 +16,12 @@ def serve(  # noqa: PLR0913 - one flag each
     ] = None,
     registry: Annotated[str | None, typer.Option(help="sqlite+aiosqlite:///PATH; default in the store.")] = None,
     publish: Annotated[Path | None, typer.Option(help="Directory of artifacts to publish at the first start.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to bind; other than loopback wants an admin key.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind; other than loopback wants a key.")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 chooses a free one; default 8000.")] = None,
+    insecure: Annotated[
+        bool | None, typer.Option("--insecure", help="Let anyone in from anywhere while there is no key.")
+    ] = None,
+    rate_store: Annotated[str | None, typer.Option(help="memory://, or redis://… that replicas share.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default auto.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the backbone; default all.")] = None,
@@ -33,7 +37,8 @@ def serve(  # noqa: PLR0913 - one flag each
     """Serve one backbone and any mix of adapters over HTTP.
 
     Every setting is also a PELTIER_* variable and a key of the TOML file; flags come first, then variables, then the
-    file. PELTIER_ADMIN_KEY guards every route but /health and /ready.
+    file. Once there is a key, from `peltier keys create` or in PELTIER_ADMIN_KEY, every route but /health and /ready
+    wants one. PELTIER_SECRET is what keys are kept under: replicas share it.
     """
     flags = {name: value for name, value in locals().items() if value is not None}
     settings = load_settings(flags)

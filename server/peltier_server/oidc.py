@@ -36,6 +36,10 @@ class Tokens:
         self._provider = provider
         self._keys = KeySet(provider.jwks_url)
 
+    def reads(self, text: str) -> bool:
+        """Whether `text` has the form of a token, whatever it may say."""
+        return _TOKEN.fullmatch(text) is not None
+
     async def caller(self, token: str) -> Caller:
         """Whom the token speaks for; the tenant is the one it claims, and need not exist.
 
@@ -69,8 +73,3 @@ class Tokens:
         words = granted.split() if isinstance(granted, str) else granted if isinstance(granted, list) else ()
         scopes = frozenset(scope for scope in ALL_SCOPES if scope in words)
         return Caller(tenant, scopes, f"oidc:{claims['sub']}")
-
-
-def is_token(text: str) -> bool:
-    """Whether `text` has the form of a token, whatever it may say."""
-    return _TOKEN.fullmatch(text) is not None

@@ -7,16 +7,27 @@ from pathlib import Path
 
 from peltier_adapters.durable import make_directory, sync
 
-from peltier_server.settings import SettingsError
+from peltier_server.settings import Settings, SettingsError
 
 _NUM_BYTES = 32
+_SQLITE = "sqlite+aiosqlite:///"
 
 
-def load_secret(path: Path) -> bytes:
-    """The secret in the file at `path`, which is made if there is none: at random, durably, for its owner's eyes only.
+def load_secret(settings: Settings) -> bytes:
+    """The secret of the settings, or else the one in the file `secret` beside the SQLite registry.
 
-    Processes that start together agree on one. Raises `SettingsError` for a file that cannot be made, read or used.
+    A file that is missing is made: at random, durably, for its owner's eyes only; processes that start together agree
+    on one. Raises `SettingsError` for a file that cannot be made, read or used, and where a registry that replicas
+    share has no secret that they share.
     """
+    if settings.secret is not None:
+        return settings.secret.get_secret_value().encode()
+    if not settings.registry.startswith(_SQLITE):
+        raise SettingsError(
+            "the registry is a server that replicas share, and so must be the secret under which it holds keys: "
+            "set PELTIER_SECRET, the same for all of them"
+        )
+    path = Path(settings.registry.removeprefix(_SQLITE)).parent / "secret"
     try:
         if not path.exists():
             _create(path)

@@ -13,6 +13,7 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_server.batcher import Batcher
 from peltier_server.caller import TENANT
 from peltier_server.catalog import Catalog
+from peltier_server.door import Door
 from peltier_server.examples import publish_examples
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
@@ -53,11 +54,12 @@ class Service:
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
 
     @classmethod
-    async def open(cls, settings: Settings, metrics: Metrics) -> Self:
-        """Loads the backbone, opens the store, starts the runner, publishes the examples."""
+    async def open(cls, settings: Settings, metrics: Metrics, door: Door) -> Self:
+        """Loads the backbone, opens the store and the door, starts the runner, publishes the examples."""
         async with AsyncExitStack() as opened:
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
+            door.apply(await registry.snapshot())
             blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
             catalog = Catalog.of(version for version in await registry.versions() if version.tenant == TENANT)
             logger.info("loading backbone %s", settings.backbone)

@@ -22,6 +22,8 @@ _PREFIX = "PELTIER_"
 # The client commands read these two from the same environment.
 _OF_THE_CLIENT = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
 _MIB = 1024 * 1024
+_MIN_SECRET_LEN = 32
+_SECRETS = frozenset({"admin_key", "secret"})
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -47,7 +49,15 @@ class Settings(BaseSettings):
     publish: Path | None = None
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    insecure: bool = False
     admin_key: SecretStr | None = None
+    secret: Annotated[SecretStr, Field(min_length=_MIN_SECRET_LEN)] | None = None
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_jwks_url: str | None = None
+    oidc_tenant_claim: str = "tenant"
+    oidc_scope_claim: str = "scope"
+    rate_store: Annotated[str, Field(pattern=r"^(memory://|rediss?://.+)$")] = "memory://"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
     threads: Annotated[int, Field(ge=0)] = 0
@@ -82,13 +92,17 @@ class Settings(BaseSettings):
         """Where the bytes of artifacts are: below the store's directory, or at its URL."""
         return StoreLocation.of(self.store, self.registry).blobs
 
+    @property
+    def is_private(self) -> bool:
+        """Only this machine can reach the server."""
+        return _is_loopback(self.host)
+
     @model_validator(mode="after")
-    def _stay_private(self) -> Self:
-        if self.admin_key is None and not _is_loopback(self.host):
-            raise ValueError(
-                f"host {self.host!r} is open to the network and PELTIER_ADMIN_KEY is not set: "
-                "set it, or bind to 127.0.0.1"
-            )
+    def _name_the_whole_provider(self) -> Self:
+        given = {name: getattr(self, name) for name in ("oidc_issuer", "oidc_audience", "oidc_jwks_url")}
+        missing = [name for name, value in given.items() if value is None]
+        if missing and len(missing) < len(given):
+            raise ValueError(f"an identity provider needs {', '.join(given)}; there is no {' and no '.join(missing)}")
         return self
 
     @classmethod
@@ -136,7 +150,8 @@ def _sentence(location: tuple[int | str, ...], problem: Mapping[str, Any]) -> st
     name = ".".join(map(str, location))
     if problem["type"] == "extra_forbidden":
         return f"setting {name!r} is unknown; there are {', '.join(sorted(Settings.model_fields))}"
-    return f"setting {name!r} is {problem['input']!r}: {problem['msg']}"
+    shown = "" if name in _SECRETS else f" is {problem['input']!r}"
+    return f"setting {name!r}{shown}: {problem['msg']}"
 
 
 def _best_device() -> str:

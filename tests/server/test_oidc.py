@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from peltier_client.errors import Unauthorized, Unavailable
 from peltier_server import jwks
-from peltier_server.oidc import Provider, Tokens, is_token
+from peltier_server.oidc import Provider, Tokens
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
@@ -189,5 +189,6 @@ async def test_known_keys_outlive_an_outage(idp: IdentityProvider, monkeypatch: 
 
 def test_what_looks_like_a_token(idp: IdentityProvider) -> None:
     """Keys do not."""
-    assert is_token(idp.token())
-    assert not is_token("plt_abcdefgh_xyz")
+    tokens = Tokens(idp.provider())
+    assert tokens.reads(idp.token())
+    assert not tokens.reads("plt_abcdefgh_xyz")

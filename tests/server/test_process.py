@@ -107,5 +107,5 @@ def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) ->
     assert missing.process.wait(60) == 1
     assert open_to_all.process.wait(60) == 1
     assert re.search(r"^error: .*nothing", missing.log, re.MULTILINE)
-    assert "PELTIER_ADMIN_KEY is not set" in open_to_all.log
+    assert "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY" in open_to_all.log
     assert "Traceback" not in missing.log + open_to_all.log

@@ -95,17 +95,24 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         load_settings({"config": config})
 
 
-@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.1", "example.org"])
-def test_without_a_key_only_loopback_is_bound(host: str) -> None:
-    """An open server does not face the network."""
-    with pytest.raises(SettingsError, match="PELTIER_ADMIN_KEY is not set"):
-        load_settings({"host": host})
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
-def test_loopback_needs_no_key(host: str) -> None:
+def test_loopback_is_private(host: str) -> None:
     """The embedded default works without any key."""
-    assert load_settings({"host": host}).admin_key is None
+    settings = load_settings({"host": host})
+    assert settings.is_private
+    assert settings.admin_key is None
+
+
+@pytest.mark.parametrize("host", [EVERYWHERE, "::", "192.168.1.1", "example.org"])
+def test_every_other_host_is_not(host: str) -> None:
+    """Whether there is a key for it is in the registry."""
+    assert not load_settings({"host": host}).is_private
+
+
+def test_an_identity_provider_is_named_whole() -> None:
+    """Half of one would let nobody in, or too many."""
+    with pytest.raises(SettingsError, match="there is no oidc_audience and no oidc_jwks_url"):
+        load_settings({"oidc_issuer": "https://id.example"})
 
 
 def test_a_key_opens_the_network_and_stays_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,5 +127,4 @@ def test_a_key_opens_the_network_and_stays_secret(monkeypatch: pytest.MonkeyPatc
 def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compose files pass an unset variable on as an empty one."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "")
-    with pytest.raises(SettingsError, match="PELTIER_ADMIN_KEY is not set"):
-        load_settings({"host": EVERYWHERE})
+    assert load_settings({}).admin_key is None

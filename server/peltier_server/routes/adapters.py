@@ -7,9 +7,11 @@ from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
     Draining,
+    Forbidden,
     InvalidInput,
     NotReady,
     QueueFull,
+    QuotaExceeded,
     TooLarge,
     Unauthorized,
     VersionNotFound,
@@ -18,9 +20,10 @@ from peltier_client.protocol import Adapter, AdapterPage, AdapterVersion, Versio
 from pydantic import BaseModel, ConfigDict
 
 from peltier_server.errors import describe_errors
+from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted
 
-_SHARED = (Unauthorized, InvalidInput, NotReady, Draining)
+_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _MAX_PAGE = 1000
 # The largest integer that SQLite and JavaScript both hold would do; versions stay far below.
 _MAX_VERSION = 999_999_999
@@ -30,9 +33,11 @@ Cursor = Annotated[str, Query(max_length=64, description="`next_cursor` of the p
 Containing = Annotated[str, Query(alias="q", max_length=64, description="Only names that contain this.")]
 VersionNumber = Annotated[int, Path(ge=1, le=_MAX_VERSION)]
 
-router = APIRouter(prefix="/v1/adapters", tags=["adapters"])
+# Who predicts may look, who publishes may change.
+router = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("predict")])
+changes = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("publish")])
 # Its bodies are artifacts, so it has a limit of its own.
-uploads = APIRouter(prefix="/v1/adapters", tags=["adapters"])
+uploads = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("publish")])
 
 
 class UploadForm(BaseModel):
@@ -106,7 +111,7 @@ async def download(
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-@router.delete(
+@changes.delete(
     "/{name}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, AdapterNotFound)
 )
 async def delete_adapter(name: str, service: Accepted) -> None:
@@ -114,7 +119,7 @@ async def delete_adapter(name: str, service: Accepted) -> None:
     await service.publisher.withdraw(name)
 
 
-@router.delete(
+@changes.delete(
     "/{name}/versions/{version}",
     status_code=204,
     response_class=Response,

@@ -11,10 +11,12 @@ from peltier_client.errors import (
     AdapterNotFound,
     DeadlinePassed,
     Draining,
+    Forbidden,
     InferenceFailed,
     InvalidInput,
     NotReady,
     QueueFull,
+    QuotaExceeded,
     TooLarge,
     Unauthorized,
     VersionNotFound,
@@ -35,9 +37,10 @@ from peltier_server.openai_protocol import (
     StreamOptions,
     openai_error,
 )
+from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, From, begin, unless_gone
 
-_SHARED = (Unauthorized, NotReady, Draining)
+_SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
 _OF_COMPLETIONS = (*_OF_ONE_MODEL, TooLarge, InferenceFailed, QueueFull, DeadlinePassed)
 _PAGE = 1000
@@ -46,7 +49,7 @@ _STREAMED: dict[str, Any] = {
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependencies=[needs("predict")])
 
 
 @router.post(

@@ -7,13 +7,15 @@ from fastapi import APIRouter, Request, Response
 from peltier_adapters.manifest import Manifest
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import DTYPES, Backbone
-from peltier_client.errors import Draining, NotReady, Unauthorized
+from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
 from peltier_server.metrics import Metrics
+from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, AnyTime
 
+_SHARED = (Unauthorized, Forbidden, QuotaExceeded)
 _LIMITS = (
     "max_batch_tokens",
     "max_batch_rows",
@@ -27,7 +29,9 @@ _LIMITS = (
     "host_bytes",
 )
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("predict")])
+# Metrics name every tenant.
+measures = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("admin")])
 # What orchestrators ask, who have no key.
 probes = APIRouter(tags=["operations"])
 
@@ -45,7 +49,7 @@ async def ready(lifecycle: AnyTime) -> ReadyResponse:
     return ReadyResponse()
 
 
-@router.get("/info", responses=describe_errors(Unauthorized, NotReady, Draining))
+@router.get("/info", responses=describe_errors(*_SHARED, NotReady, Draining))
 async def info(service: Accepted) -> InfoResponse:
     """Release, backbone, kernels, limits."""
     return InfoResponse(
@@ -57,7 +61,7 @@ async def info(service: Accepted) -> InfoResponse:
     )
 
 
-@router.get("/metrics", response_class=Response, responses=describe_errors(Unauthorized))
+@measures.get("/metrics", response_class=Response, responses=describe_errors(Unauthorized, Forbidden))
 async def metrics(request: Request) -> Response:
     """Prometheus' page."""
     kept: Metrics = request.app.state.metrics
@@ -65,7 +69,7 @@ async def metrics(request: Request) -> Response:
     return Response(page, headers={"content-type": content_type})
 
 
-@router.get("/v1/schema/artifact", response_class=Response, responses=describe_errors(Unauthorized))
+@router.get("/v1/schema/artifact", response_class=Response, responses=describe_errors(*_SHARED))
 async def artifact_schema() -> Response:
     """The JSON schema of an artifact's manifest."""
     return Response(_SCHEMA, media_type="application/schema+json")

@@ -11,11 +11,13 @@ from peltier_client.errors import (
     DeadlinePassed,
     Draining,
     ErrorBody,
+    Forbidden,
     InferenceFailed,
     InvalidInput,
     NotReady,
     PeltierError,
     QueueFull,
+    QuotaExceeded,
     ServerError,
     TooLarge,
     Unauthorized,
@@ -35,12 +37,13 @@ from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.predictor import Predictor
+from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, begin, get_origin, unless_gone
 from peltier_server.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
 
-_SHARED = (Unauthorized, TooLarge, InvalidInput, NotReady, Draining)
+_SHARED = (Unauthorized, Forbidden, TooLarge, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, DeadlinePassed)
 
 _STREAMED: dict[str, Any] = {
@@ -48,7 +51,7 @@ _STREAMED: dict[str, Any] = {
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 
-router = APIRouter(prefix="/v1", tags=["predict"])
+router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
 
 
 @router.post(

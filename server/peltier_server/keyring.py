@@ -1,0 +1,100 @@
+"""Tenants and their keys in memory, as the registry has them: no request waits for the database to be let in."""
+
+import time
+from dataclasses import dataclass
+from typing import cast
+
+from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
+from peltier_client.errors import Unauthorized
+
+from peltier_server.caller import Caller, Scope
+from peltier_server.credentials import Credentials, prefix_of
+
+_NO_QUOTAS = Quotas()
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A key, ready to be asked for at every request."""
+
+    key: Key
+    caller: Caller
+    expires_at: float | None
+
+    @classmethod
+    def of(cls, key: Key) -> "_Held":
+        scopes = frozenset(cast(Scope, scope) for scope in key.scopes)
+        expires_at = None if key.expires_at is None else key.expires_at.timestamp()
+        return cls(key, Caller(key.tenant, scopes, f"key:{key.prefix}"), expires_at)
+
+
+class Keyring:
+    """Every tenant and key, once it is unlocked. `apply` is how it follows the registry; belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, Tenant] = {}
+        self._keys: dict[str, _Held] = {}
+        self._revision = -1
+        self._credentials: Credentials | None = None
+        self._nobody = ""
+
+    def unlock(self, credentials: Credentials) -> None:
+        """From now on keys can be made and compared."""
+        self._credentials = credentials
+        # What a key is compared with that no key has the prefix of, so that both take as long.
+        self._nobody = credentials.issue().digest
+
+    @property
+    def credentials(self) -> Credentials:
+        """What makes keys."""
+        assert self._credentials is not None, "nobody is let in before the keyring is unlocked"
+        return self._credentials
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Takes over the tenants that have changed, each with all of its keys; one from before is left alone."""
+        if snapshot.revision < self._revision:
+            return
+        self._revision = snapshot.revision
+        for tenant in snapshot.tenants:
+            self._tenants[tenant.name] = tenant
+            # Keys are never deleted and never change hands: what was revoked stays, as such.
+            self._keys.update((key.prefix, _Held.of(key)) for key in tenant.keys)
+
+    @property
+    def is_known(self) -> bool:
+        """The registry has been read."""
+        return self._revision >= 0
+
+    @property
+    def is_empty(self) -> bool:
+        """No key has ever been made. One that was revoked or has expired still closes the door."""
+        return not self._keys
+
+    def caller(self, text: str) -> Caller:
+        """Whose key this is. Raises `Unauthorized`; only who holds a key is told that it was once a right one."""
+        held = self._keys.get(prefix_of(text) or "")
+        same = self.credentials.matches(text, held.key.digest if held is not None else self._nobody)
+        if held is None or not same:
+            raise Unauthorized("the API key is not one of this server's")
+        if held.key.revoked_at is not None:
+            raise Unauthorized(f"the API key {held.key.prefix} was revoked")
+        if held.expires_at is not None and held.expires_at <= time.time():
+            raise Unauthorized(f"the API key {held.key.prefix} expired")
+        return held.caller
+
+    def has_tenant(self, name: str) -> bool:
+        """Whether there is such a tenant."""
+        return name in self._tenants
+
+    def quotas(self, tenant: str) -> Quotas:
+        """What the tenant may use."""
+        known = self._tenants.get(tenant)
+        return _NO_QUOTAS if known is None else known.quotas
+
+    def tenants(self) -> list[Tenant]:
+        """Every tenant in order of name."""
+        return [self._tenants[name] for name in sorted(self._tenants)]
+
+    def keys(self) -> list[Key]:
+        """Every key, also those that open nothing any more, oldest first."""
+        return sorted((held.key for held in self._keys.values()), key=lambda key: (key.created_at, key.prefix))

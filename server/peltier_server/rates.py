@@ -1,0 +1,130 @@
+"""How much of its rates each tenant has used: in sliding windows, in memory or, for several replicas, in Redis."""
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeVar
+
+from limits import RateLimitItem, RateLimitItemPerSecond
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import ConfigurationError
+
+from peltier_server.settings import SettingsError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Unit = Literal["requests", "tokens"]
+
+# The shortest one in which the rate is a whole number is taken.
+_WINDOWS_SECONDS = (1, 10, 100, 1000)
+_TIMEOUT_SECONDS = 0.5
+# While the shared store does not answer, it is not asked again for so long.
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Rate:
+    """At most `amount` units in any `seconds`."""
+
+    unit: Unit
+    amount: int
+    seconds: int
+
+    @classmethod
+    def of(cls, unit: Unit, per_second: float) -> "Rate":
+        """The rate in whole units: 2.5 a second are 25 in 10 seconds. Below one in 1000 seconds it is that."""
+        whole = (seconds for seconds in _WINDOWS_SECONDS if _is_whole(per_second * seconds))
+        seconds = next(whole, _WINDOWS_SECONDS[-1])
+        return cls(unit, max(1, round(per_second * seconds)), seconds)
+
+    def __str__(self) -> str:
+        return f"{self.amount} {self.unit} in {self.seconds} s"
+
+    @cached_property
+    def item(self) -> RateLimitItem:
+        """The same for the library, which counts each of them apart."""
+        return RateLimitItemPerSecond(self.amount, self.seconds, namespace=self.unit)
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left of a rate now, and in how many seconds there will be more."""
+
+    rate: Rate
+    amount: int
+    reset_seconds: float
+
+    @property
+    def share(self) -> float:
+        """1 is all of it, 0 nothing."""
+        return self.amount / self.rate.amount
+
+
+class Rates:
+    """Counts what tenants take. `url` is memory:// for one replica, or redis://… where several count together.
+
+    While Redis does not answer, each replica counts for itself: that neither stops tenants nor sets them free.
+    """
+
+    def __init__(self, url: str = "memory://") -> None:
+        self._own = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._shared = None if url == "memory://" else _RedisLimiter(url)
+        self._away_until = -math.inf
+
+    async def take(self, rate: Rate, tenant: str, cost: int = 1) -> bool:
+        """Takes `cost` units, or returns False and takes none."""
+        return await self._ask(lambda limiter: limiter.hit(rate.item, tenant, cost=cost))
+
+    async def give_back(self, rate: Rate, tenant: str, cost: int = 1) -> None:
+        """Undoes a `take`."""
+        await self._ask(lambda limiter: limiter.hit(rate.item, tenant, cost=-cost))
+
+    async def left(self, rate: Rate, tenant: str) -> Left:
+        """What the tenant may still take."""
+        reset_time, remaining = await self._ask(lambda limiter: limiter.get_window_stats(rate.item, tenant))
+        return Left(rate, min(remaining, rate.amount), max(0.0, reset_time - time.time()))
+
+    async def close(self) -> None:
+        """Closes the connections to Redis."""
+        if self._shared is not None:
+            await self._shared.close()
+
+    async def _ask(self, question: Callable[[SlidingWindowCounterRateLimiter], Awaitable[T]]) -> T:
+        if self._shared is not None and time.monotonic() >= self._away_until:
+            try:
+                return await question(self._shared)
+            except self._shared.failures as error:
+                self._away_until = time.monotonic() + _PAUSE_SECONDS
+                logger.warning("the rate store does not answer, so this replica counts for itself: %s", error)
+        return await question(self._own)
+
+
+class _RedisLimiter(SlidingWindowCounterRateLimiter):
+    def __init__(self, url: str) -> None:
+        try:
+            self._redis = RedisStorage(
+                f"async+{url}",
+                implementation="redispy",
+                key_prefix="peltier",
+                socket_timeout=_TIMEOUT_SECONDS,
+                socket_connect_timeout=_TIMEOUT_SECONDS,
+            )
+        except ConfigurationError:
+            raise SettingsError(f'rate_store {url!r} needs redis: pip install "peltier[redis]"') from None
+        except ValueError as error:
+            raise SettingsError(f"setting 'rate_store' is {url!r}: {error}") from None
+        super().__init__(self._redis)
+        known = self._redis.base_exceptions
+        self.failures: tuple[type[Exception], ...] = (*(known if isinstance(known, tuple) else (known,)), OSError)
+
+    async def close(self) -> None:
+        await self._redis.bridge.get_connection().aclose()  # type: ignore[attr-defined]
+
+
+def _is_whole(value: float) -> bool:
+    return value >= 1 and math.isclose(value, round(value), rel_tol=1e-9)

@@ -1,0 +1,86 @@
+"""Routes that are closed: each names the scope that it needs, and asks for it before a byte of the body is read."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from fastapi import FastAPI, Security, params
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from peltier_client.errors import Forbidden, QuotaExceeded
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
+
+from peltier_server.auth import OPEN_PATHS
+from peltier_server.caller import Caller, Scope
+from peltier_server.errors import error_response
+from peltier_server.turnstile import Turnstile
+
+# The guard has checked the key by then; this is how OpenAPI shows that there is one.
+_BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
+# What the framework itself adds: any key may read them.
+_OWN_PAGES = frozenset({"openapi", "swagger_ui_html", "swagger_ui_redirect", "redoc_html"})
+
+
+def needs(scope: Scope) -> Any:
+    """For the `dependencies` of a closed route or its router: the key must have `scope`."""
+    return Security(_BEARER, scopes=[scope])
+
+
+class Closed(APIRoute):
+    """A route that answers only callers with the scopes that it needs, and nobody where it names none.
+
+    Whoever uses adapters is also held to the tenant's quotas. Who may set quotas is not, or could lock themselves out.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.scopes = frozenset(_scopes(self.dependencies))
+
+    async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
+        """Lets the request in, or answers in the route's place."""
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        caller: Caller = scope["state"]["caller"]
+        if not self.scopes:
+            raise Forbidden("this route names no scope, so no key opens it")
+        for needed in self.scopes:
+            caller.require(needed)
+        if "admin" in self.scopes:
+            await super().handle(scope, receive, send)
+            return
+        turnstile: Turnstile = scope["app"].state.turnstile
+        visit = turnstile.visit(caller.tenant)
+        send = visit.tell(send)
+        try:
+            async with visit:
+                await super().handle(scope, receive, send)
+        except QuotaExceeded as error:
+            # On entering; what the route itself raises is answered within it.
+            await error_response(error, scope["path"])(scope, receive, send)
+
+
+def refuse_open_routes(app: FastAPI) -> None:
+    """Raises `RuntimeError` unless every route of the app is closed, a probe, or one of the framework's own pages."""
+    for route in _routes(app.routes):
+        name, path = getattr(route, "name", ""), getattr(route, "path", "")
+        is_closed = isinstance(route, Closed) and bool(route.scopes)
+        if not (is_closed or path in OPEN_PATHS or name in _OWN_PAGES):
+            raise RuntimeError(f"route {path or route!r} names no scope; give it dependencies=[needs(…)]")
+
+
+def _scopes(dependencies: Iterable[params.Depends]) -> Iterable[Scope]:
+    for dependency in dependencies:
+        if isinstance(dependency, params.Security):
+            yield from cast("Iterable[Scope]", dependency.scopes or ())
+
+
+def _routes(routes: Iterable[BaseRoute]) -> Iterable[BaseRoute]:
+    for route in routes:
+        # A router that was included, and whose routes the framework does not copy.
+        included = getattr(route, "original_router", None)
+        if included is None:
+            yield route
+        else:
+            yield from _routes(included.routes)
