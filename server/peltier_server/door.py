@@ -59,7 +59,7 @@ class Door:
             return OPERATOR
         is_open = self._may_be_open and self.keyring.is_empty
         if not is_open and not self._may_be_right(text):
-            raise Unauthorized("this server wants an API key in the header 'authorization: Bearer <key>'")
+            raise Unauthorized("this server wants its API key in the header 'authorization: Bearer <key>'")
         if not self.keyring.is_known:
             raise NotReady("the server is still loading", retry_after=_RETRY_AFTER_SECONDS)
         if is_open:

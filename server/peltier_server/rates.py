@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Literal, TypeVar
 
 from limits import RateLimitItem, RateLimitItemPerSecond
@@ -87,7 +88,11 @@ class Rates:
     async def left(self, rate: Rate, tenant: str) -> Left:
         """What the tenant may still take."""
         reset_time, remaining = await self._ask(lambda limiter: limiter.get_window_stats(rate.item, tenant))
-        return Left(rate, min(remaining, rate.amount), max(0.0, reset_time - time.time()))
+        seconds = reset_time - time.time()
+        if seconds <= 0 and remaining < rate.amount:
+            # In its first moment a window looks as if it were over.
+            seconds = float(rate.seconds)
+        return Left(rate, min(remaining, rate.amount), max(0.0, seconds))
 
     async def close(self) -> None:
         """Closes the connections to Redis."""
@@ -114,9 +119,9 @@ class _RedisLimiter(SlidingWindowCounterRateLimiter):
                 socket_timeout=_TIMEOUT_SECONDS,
                 socket_connect_timeout=_TIMEOUT_SECONDS,
             )
-        except ConfigurationError:
-            raise SettingsError(f'rate_store {url!r} needs redis: pip install "peltier[redis]"') from None
-        except ValueError as error:
+        except (ConfigurationError, ValueError) as error:
+            if find_spec("redis") is None:
+                raise SettingsError(f'rate_store {url!r} needs redis: pip install "peltier[redis]"') from None
             raise SettingsError(f"setting 'rate_store' is {url!r}: {error}") from None
         super().__init__(self._redis)
         known = self._redis.base_exceptions

@@ -69,7 +69,7 @@ async def test_the_first_key_shuts_it_at_once() -> None:
     door, issued = make_door(), CREDENTIALS.issue()
     door.apply(snapshot_of())
     door.apply(snapshot_of(key_of(issued), revision=2))
-    with pytest.raises(Unauthorized, match="wants an API key"):
+    with pytest.raises(Unauthorized, match="wants its API key"):
         await who(door, None)
     assert await who(door, issued.text) == Caller("a", frozenset({"predict"}), f"key:{issued.prefix}")
 
