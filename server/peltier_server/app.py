@@ -17,7 +17,7 @@ from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
 from peltier_server.rates import Rates
-from peltier_server.routes import adapters, openai, operations, predict
+from peltier_server.routes import adapters, aliases, audit, openai, operations, predict
 from peltier_server.routes.closed import refuse_open_routes
 from peltier_server.secret import load_secret
 from peltier_server.service import Service
@@ -32,6 +32,9 @@ _ROUTERS = (
     openai.router,
     adapters.router,
     adapters.changes,
+    aliases.router,
+    aliases.changes,
+    audit.router,
     operations.router,
     operations.measures,
     operations.probes,

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from peltier_adapters.blobs import BlobError
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError
 from peltier_adapters.registry import (
     AdapterUnknown,
@@ -16,6 +17,7 @@ from peltier_adapters.registry import (
     NotRegistered,
     QuotaReached,
     RegistryConflict,
+    RegistryError,
     VersionUnknown,
 )
 from peltier_backbone.errors import BackboneError
@@ -43,9 +45,10 @@ from peltier_server.openai_protocol import OpenAIErrorBody, openai_error, openai
 
 logger = logging.getLogger(__name__)
 
-_METHODS = ("GET", "POST", "PUT", "DELETE")
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
+_RETRY_AFTER_SECONDS = 1.0
 # Children before their parents.
 _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (AdapterUnknown, AdapterNotFound),
@@ -98,7 +101,7 @@ def to_wire(error: Exception) -> PeltierError:
         case HTTPException():
             return _from_http(error)
         case AdapterError():
-            return _from_registry(error)
+            return _from_store(error)
         case _:
             return _failure()
 
@@ -130,7 +133,7 @@ async def _handle(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return _method_not_allowed(request)
     wire = to_wire(error)
-    if isinstance(wire, ServerError):
+    if isinstance(wire, ServerError | Unavailable) and not isinstance(error, PeltierError):
         logger.error("request %s failed", request.state.request_id, exc_info=error)
     return error_response(wire, request.url.path)
 
@@ -148,9 +151,17 @@ async def _hang_up(request: Request, error: Exception) -> Response:
     return Response(status_code=ClientGone.status)
 
 
-def _from_registry(error: AdapterError) -> PeltierError:
+def _from_store(error: AdapterError) -> PeltierError:
     kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
-    return _failure() if kind is None else kind(str(error))
+    if kind is not None:
+        return kind(str(error), retry_after=_RETRY_AFTER_SECONDS if kind is Unavailable else None)
+    if isinstance(error, RegistryError | BlobError):
+        # What exactly fails is the operator's business, and may name what callers have no right to see.
+        return Unavailable(
+            "the server's store fails just now; its log has the reason under this request's x-request-id",
+            retry_after=_RETRY_AFTER_SECONDS,
+        )
+    return _failure()
 
 
 def _failure() -> ServerError:

@@ -8,12 +8,14 @@ from peltier_adapters.blobs import Blobs
 from peltier_adapters.errors import AdapterError
 from peltier_client.errors import PeltierError
 
-from peltier_server.publisher import Publisher
+from peltier_server.caller import TENANT, Caller
+from peltier_server.publisher import Place, Publisher
 from peltier_server.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
 _PUBLISHED = "examples-published"
+_ITSELF = Caller(TENANT, frozenset({"publish"}), "server")
 
 
 async def publish_examples(directory: Path, blobs: Blobs, publisher: Publisher) -> None:
@@ -37,9 +39,9 @@ def _artifacts(directory: Path) -> list[Path]:
 
 async def _publish(path: Path, publisher: Publisher) -> bool:
     try:
-        entry, _ = await publisher.publish(await asyncio.to_thread(path.read_bytes))
+        entry, _ = await publisher.publish(await asyncio.to_thread(path.read_bytes), Place(_ITSELF))
     except (PeltierError, AdapterError, OSError) as error:
         logger.warning("example %s is not published: %s", path, error)
         return False
-    logger.info("published example %s as version %d", entry.version.name, entry.version.number)
+    logger.info("published example %s as version %d", entry.version.name, entry.number)
     return True

@@ -23,8 +23,9 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput
 from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
 from peltier_server.batcher import Batcher
-from peltier_server.catalog import Catalog, Entry
+from peltier_server.catalog import Catalog
 from peltier_server.decoding import check_stream, choose_decoding, draws
+from peltier_server.entry import Entry
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.response import create_timings, create_usage, read_answers
@@ -150,13 +151,13 @@ class Predictor:
         num_tokens = sum(map(len, encoded))
         async with self._slots.lease(entry.digest) as lease:
             if request.stream is not None:
-                request.stream.open(Opening(entry.reference(), lease.tier, num_tokens))
+                request.stream.open(Opening(entry.reference, lease.tier, num_tokens))
             rows = [Row(one, lease.resident) for one in encoded]
             outcomes = await self._compute(rows, decoding, request)
         last = max(outcomes, key=lambda outcome: outcome.queue_seconds)
         response = PredictResponse(
             task=entry.version.name,
-            adapter=entry.reference(),
+            adapter=entry.reference,
             predictions=await self._read(task, outcomes, parameters),
             usage=create_usage(num_tokens, outcomes),
             timings_ms=create_timings(lease, last, time.monotonic() - started),
@@ -201,4 +202,4 @@ def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], tru
 
 
 def _named(entry: Entry) -> str:
-    return f"adapter {entry.version.name!r} version {entry.version.number}"
+    return f"adapter {entry.version.name!r} version {entry.number}"

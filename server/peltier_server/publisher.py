@@ -1,40 +1,57 @@
-"""How versions come and go: checked, proven, stored, recorded, live; deleted ones keep their bytes for a while."""
+"""How versions come: checked, proven, stored, recorded, live."""
 
 import asyncio
 import json
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
 from peltier_adapters.blobs import Blobs
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import golden_rows, judge_golden
-from peltier_adapters.registry import Registry
+from peltier_adapters.registry import Registry, RegistryError, Version
 from peltier_client.errors import ArtifactRefused, InferenceFailed
-from peltier_client.protocol import check_name
+from peltier_client.protocol import check_alias, check_name
 
 from peltier_server.batcher import Batcher
-from peltier_server.caller import TENANT
-from peltier_server.catalog import Catalog, Entry
+from peltier_server.caller import Caller
+from peltier_server.catalog import Catalog
+from peltier_server.entry import Entry
+from peltier_server.follower import Follower
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.slots import Slots
-
-# Who acts is known once callers have keys of their own.
-_ACTOR = "admin"
+from peltier_server.ticket import Terms
 
 
 @dataclass(frozen=True)
 class Store:
-    """Where versions are kept: the bytes, the record of them, and the record's image in memory."""
+    """Where versions are kept: the bytes, the record of them, the record's image in memory, and what keeps it one."""
 
     blobs: Blobs
     registry: Registry
     catalog: Catalog
+    follower: Follower
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose an upload becomes, under which name (None: its manifest's), and the alias that is to mean it at once."""
+
+    owner: Caller
+    name: str | None = None
+    alias: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name)
+        if self.alias is not None:
+            check_alias(self.alias)
 
 
 class Publisher:
-    """Makes artifacts live and takes them back. What a method has returned from survives a crash."""
+    """Makes artifacts live. What it has returned survives a crash."""
 
     def __init__(
         self,
@@ -49,44 +66,39 @@ class Publisher:
         self._slots = slots
         self._batcher = batcher
         self._metrics = metrics
-        # The catalog follows the registry in its order.
-        self._turn = asyncio.Lock()
 
-    async def publish(self, data: bytes, name: str | None = None) -> tuple[Entry, bool]:
-        """Makes `data` a version of `name` (of the manifest's name without it); returns it, and whether it is new.
+    async def publish(self, data: bytes, place: Place) -> tuple[Entry, bool]:
+        """Makes `data` a version of an adapter; returns it, and whether it is new.
 
         Raises `ArtifactRefused` with every reason; then nothing is stored.
         """
         try:
-            entry, created = await self._publish(data, name)
+            entry, created = await self._publish(data, place)
         except ArtifactError as error:
             self._metrics.uploads.labels("refused").inc()
             raise ArtifactRefused(f"the artifact is refused: {error}", error.reasons) from error
         self._metrics.uploads.labels("created" if created else "existing").inc()
         return entry, created
 
-    async def withdraw(self, name: str, number: int | None = None) -> None:
-        """Deletes one version, or all; rows in flight still finish. Raises `NotFound` where there is none."""
-        await asyncio.shield(self._withdraw(name, number))
-
-    async def _publish(self, data: bytes, name: str | None) -> tuple[Entry, bool]:
-        if name is not None:
-            check_name(name)
+    async def _publish(self, data: bytes, place: Place) -> tuple[Entry, bool]:
         artifact = await self._loader.parse(data)
-        name = name or artifact.manifest.name
-        existing = self._store.catalog.find(name, artifact.digest)
-        if existing is not None:
-            return existing, False
-        await self._prove(artifact)
-        # A caller who hangs up now must not leave a version that is recorded and not in the catalog.
-        return await asyncio.shield(self._commit(artifact, data, name))
+        place = replace(place, name=place.name or artifact.manifest.name)
+        if not self._is_proven(artifact.digest, place):
+            await self._prove(artifact, place.owner.tenant)
+        # A caller who hangs up now must not leave bytes that are reserved and not recorded.
+        version, created = await asyncio.shield(self._commit(artifact, data, place))
+        return Entry(version, artifact.manifest), created
 
-    async def _prove(self, artifact: Artifact) -> None:
+    def _is_proven(self, digest: str, place: Place) -> bool:
+        published = self._store.catalog.find(place.owner.tenant, place.name or "")
+        return published is not None and digest in {entry.digest for entry in published.entries.values()}
+
+    async def _prove(self, artifact: Artifact, tenant: str) -> None:
         """Re-runs the golden examples as ordinary rows; an ArtifactError says how they differ."""
         try:
             async with self._slots.lease(artifact.digest, artifact) as lease:
                 rows = await asyncio.to_thread(golden_rows, self._loader.backbone, lease.resident)
-                outputs = [outcome.output for outcome in await self._batcher.compute(rows)]
+                outputs = [outcome.output for outcome in await self._batcher.compute(rows, Terms(tenant))]
                 reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
                 if reasons:
                     raise ArtifactError(reasons)
@@ -97,40 +109,30 @@ class Publisher:
             self._forget(artifact.digest)
             raise
 
-    async def _commit(self, artifact: Artifact, data: bytes, name: str) -> tuple[Entry, bool]:
-        async with self._turn:
-            reservation = await self._store.registry.reserve(artifact.digest)
-            try:
-                await self._store.blobs.put(data)
-                version, created = await self._store.registry.publish(
-                    TENANT,
-                    name,
-                    reservation,
-                    size_bytes=len(data),
-                    preset=artifact.manifest.preset,
-                    # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
-                    manifest=json.dumps(artifact.manifest.model_dump(mode="json")),
-                    actor=_ACTOR,
-                )
-            except BaseException:
-                await self._store.registry.release(reservation)
-                raise
-            entry = Entry(version, artifact.manifest)
-            self._store.catalog.add(entry)
-        return entry, created
-
-    async def _withdraw(self, name: str, number: int | None) -> None:
-        catalog, registry = self._store.catalog, self._store.registry
-        async with self._turn:
-            entries = catalog.versions(name) if number is None else [catalog.version(name, number)]
-            if number is None:
-                await registry.delete_adapter(TENANT, name, actor=_ACTOR)
-            else:
-                await registry.delete_version(TENANT, name, number, actor=_ACTOR)
-            for entry in entries:
-                catalog.remove(name, entry.version.number)
-            for digest in {entry.digest for entry in entries}:
-                self._forget(digest)
+    async def _commit(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
+        registry, owner, name = self._store.registry, place.owner, place.name or artifact.manifest.name
+        reservation = await registry.reserve(artifact.digest)
+        try:
+            await self._store.blobs.put(data)
+            version, created = await registry.publish(
+                owner.tenant,
+                name,
+                reservation,
+                size_bytes=len(data),
+                preset=artifact.manifest.preset,
+                # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
+                manifest=json.dumps(artifact.manifest.model_dump(mode="json")),
+                actor=owner.actor,
+            )
+        except BaseException:
+            # It ends by itself, so a registry that does not answer must not hide why the upload failed.
+            with suppress(RegistryError):
+                await registry.release(reservation)
+            raise
+        if place.alias is not None:
+            await registry.set_alias(owner.tenant, name, place.alias, {version.number: 1.0}, actor=owner.actor)
+        await self._store.follower.show_own()
+        return version, created
 
     def _forget(self, digest: str) -> None:
         if not self._store.catalog.holds(digest):

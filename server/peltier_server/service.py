@@ -11,10 +11,11 @@ from peltier_adapters.registry import Registry
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_server.batcher import Batcher
-from peltier_server.caller import TENANT
 from peltier_server.catalog import Catalog
+from peltier_server.curator import Curator
 from peltier_server.door import Door
 from peltier_server.examples import publish_examples
+from peltier_server.follower import Follower
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
@@ -52,6 +53,7 @@ class Service:
         limits = Limits(settings.max_inputs, settings.max_new_tokens)
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
+        self.curator = Curator(store)
 
     @classmethod
     async def open(cls, settings: Settings, metrics: Metrics, door: Door) -> Self:
@@ -59,16 +61,18 @@ class Service:
         async with AsyncExitStack() as opened:
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
-            door.apply(await registry.snapshot())
             blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
-            catalog = Catalog.of(version for version in await registry.versions() if version.tenant == TENANT)
+            catalog = Catalog()
+            follower = Follower(registry, catalog, [door])
+            await follower.catch_up()
             logger.info("loading backbone %s", settings.backbone)
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
             _warn_of_strangers(catalog, backbone)
-            service = cls(settings, backbone, Store(blobs, registry, catalog), metrics)
+            service = cls(settings, backbone, Store(blobs, registry, catalog, follower), metrics)
             service._runner.start()
+            follower.start(service.slots)
             opened.push_async_callback(service._stop)
             if settings.publish is not None:
                 await publish_examples(settings.publish, blobs, service.publisher)
@@ -81,6 +85,7 @@ class Service:
         await self.store.registry.close()
 
     async def _stop(self) -> None:
+        await self.store.follower.close()
         self.batcher.close()
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
         await self.slots.close()

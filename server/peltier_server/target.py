@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from peltier_client.protocol import TaskReference
 
-from peltier_server.catalog import Entry
+from peltier_server.entry import Entry
 from peltier_server.origin import Origin
 
 

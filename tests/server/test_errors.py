@@ -4,6 +4,7 @@ import pytest
 from fastapi.exceptions import RequestValidationError
 from peltier_adapters.blobs import BlobError
 from peltier_adapters.errors import ArtifactError, InputError
+from peltier_adapters.registry import RegistryConflict, RegistryError
 from peltier_client.errors import PeltierError, QueueFull, Unauthorized, error_classes
 from peltier_server.errors import describe_errors, error_response, to_wire
 
@@ -21,7 +22,9 @@ def test_every_error_keeps_its_code_and_status(cls: type[PeltierError]) -> None:
     [
         (ArtifactError(["one", "two"]), "artifact_refused"),
         (InputError("no"), "invalid_input"),
-        (BlobError("the disk is gone: /secret/path"), "internal_error"),
+        (BlobError("the disk is gone: /secret/path"), "unavailable"),
+        (RegistryError("the registry '/secret/path' failed: disk I/O error"), "unavailable"),
+        (RegistryConflict("no"), "conflict"),
     ],
 )
 def test_errors_of_the_rooms_have_a_code(error: Exception, code: str) -> None:

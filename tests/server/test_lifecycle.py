@@ -83,6 +83,11 @@ async def test_a_restart_keeps_everything(
         assert (await running.upload(make_artifact(bert, name="b"))).json()["version"] == 2
 
 
+def names(running: Running) -> list[str]:
+    found = running.service.catalog.page("default", after="", containing="", limit=9)
+    return [published.name for published in found]
+
+
 async def test_examples_are_published_once(
     serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
@@ -92,10 +97,10 @@ async def test_examples_are_published_once(
     for name in ("a", "b"):
         (examples / f"{name}.safetensors").write_bytes(make_artifact(bert, name=name))
     async with serve(publish=examples) as running:
-        assert running.service.catalog.names(after="", containing="", limit=9) == ["a", "b"]
+        assert names(running) == ["a", "b"]
         await running.client.delete("/v1/adapters/a")
     async with serve(publish=examples) as running:
-        assert running.service.catalog.names(after="", containing="", limit=9) == ["b"]
+        assert names(running) == ["b"]
 
 
 async def test_a_refused_example_does_not_stop_the_server(

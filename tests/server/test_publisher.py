@@ -147,7 +147,7 @@ async def test_a_damaged_blob_fails_its_adapter_alone(
     async with serve() as running:
         for seed, name in enumerate("ab"):
             await running.upload(make_artifact(bert, name=name, seed=seed))
-        damaged = running.service.catalog.versions("a")[0].digest.removeprefix("sha256:")
+        damaged = running.service.catalog.get("default", "a").newest.digest.removeprefix("sha256:")
     path = tmp_path / "store" / "blobs" / "sha256" / damaged
     path.chmod(0o600)
     path.write_bytes(path.read_bytes()[:-1])

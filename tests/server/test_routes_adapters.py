@@ -43,9 +43,9 @@ async def test_a_form_with_unknown_or_missing_parts_is_refused(running: Running)
     """Silence about a part that is not understood would promise what does not happen."""
     post = running.client.post
     missing = await post("/v1/adapters", files={"wrong": b"x"})
-    unknown = await post("/v1/adapters", files={"file": b"x"}, data={"alias": "production"})
+    unknown = await post("/v1/adapters", files={"file": b"x"}, data={"tags": "production"})
     text = await post("/v1/adapters", data={"file": "just text"})
-    for answer, sentence in ((missing, "file is missing"), (unknown, "alias is unknown here"), (text, "file")):
+    for answer, sentence in ((missing, "file is missing"), (unknown, "tags is unknown here"), (text, "file")):
         assert answer.status_code == 422
         assert sentence in answer.json()["error"]["message"]
 
@@ -102,6 +102,62 @@ async def test_deleting_a_version_and_an_adapter(shelf: Running) -> None:
     assert (await shelf.predict("a", "bad")).json()["adapter"]["version"] == 1
     assert (await delete("/v1/adapters/a")).status_code == 204
     assert (await delete("/v1/adapters/a")).json()["error"]["code"] == "adapter_not_found"
+
+
+async def test_a_deleted_version_comes_back_as_it_was(shelf: Running) -> None:
+    """Under its number, with its bytes; what was never there does not, and what is there stays."""
+    before = (await shelf.client.get("/v1/adapters/a")).json()
+    await shelf.client.delete("/v1/adapters/a/versions/2")
+    back = await shelf.client.post("/v1/adapters/a/versions/2/undelete")
+    assert (back.status_code, back.json()) == (200, before["latest"])
+    assert (await shelf.client.get("/v1/adapters/a")).json() == before
+    assert (await shelf.predict("a", "bad")).json()["adapter"]["version"] == 2
+    assert (await shelf.client.post("/v1/adapters/a/versions/2/undelete")).status_code == 200
+    never = await shelf.client.post("/v1/adapters/a/versions/9/undelete")
+    assert (never.status_code, never.json()["error"]["code"]) == (404, "version_not_found")
+
+
+async def test_a_deleted_adapter_comes_back_version_by_version(shelf: Running) -> None:
+    """Until then its name is free, and what is uploaded under it gets a new number."""
+    await shelf.client.delete("/v1/adapters/a")
+    assert (await shelf.client.get("/v1/adapters/a")).status_code == 404
+    for number in (1, 2):
+        assert (await shelf.client.post(f"/v1/adapters/a/versions/{number}/undelete")).status_code == 200
+    assert (await shelf.client.get("/v1/adapters/a")).json()["num_versions"] == 2
+
+
+async def test_bytes_that_are_live_again_do_not_come_back_twice(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """The same bytes uploaded after a deletion are a new version, which then stands against the old one."""
+    data = make_artifact(bert, "bitfit", name="a")
+    await running.upload(data)
+    await running.client.delete("/v1/adapters/a")
+    assert (await running.upload(data)).json()["version"] == 2
+    answer = await running.client.post("/v1/adapters/a/versions/1/undelete")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_deprecated_version_still_answers_when_it_is_named(shelf: Running) -> None:
+    """A bare name means another one; the reason is in the lists, and can be taken back."""
+    url = "/v1/adapters/a/versions/2/deprecate"
+    answer = await shelf.client.post(url, json={"reason": "worse on questions"})
+    assert answer.json()["deprecation"] == "worse on questions"
+    assert (await shelf.predict("a", "bad")).json()["adapter"]["version"] == 1
+    assert (await shelf.predict("a@2", "bad")).headers["x-adapter-version"] == "2"
+    listed = (await shelf.client.get("/v1/adapters/a/versions")).json()["versions"]
+    assert [version.get("deprecation") for version in listed] == ["worse on questions", None]
+    assert "deprecation" not in (await shelf.client.post(url, json={"reason": None})).json()
+    assert (await shelf.predict("a", "bad")).json()["adapter"]["version"] == 2
+
+
+async def test_an_adapter_is_opened_and_closed(shelf: Running) -> None:
+    """Nothing but `public` can be changed."""
+    for public in (True, False):
+        assert (await shelf.client.patch("/v1/adapters/a", json={"public": public})).json()["public"] is public
+    for body in ({}, {"public": "yes"}, {"public": True, "name": "b"}):
+        assert (await shelf.client.patch("/v1/adapters/a", json=body)).status_code == 422
+    assert (await shelf.client.patch("/v1/adapters/nope", json={"public": True})).status_code == 404
 
 
 @pytest.mark.parametrize(

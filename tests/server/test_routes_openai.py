@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -270,6 +271,6 @@ async def test_models_come_in_pages(encoder: Running, monkeypatch: pytest.Monkey
     catalog = encoder.service.catalog
     names = [f"m{number:02}" for number in range(10)]
     for name in names:
-        monkeypatch.setitem(catalog._adapters, name, catalog._adapters["film"])
+        catalog.replace("default", name, replace(catalog.get("default", "film"), name=name))
     models = (await encoder.client.get("/v1/models")).json()["data"]
     assert [model["id"] for model in models] == ["film", *names]

@@ -35,7 +35,7 @@ async def test_openapi_and_its_page_are_there(running: Running) -> None:
 
 async def test_what_nobody_expected_is_a_500_without_a_traceback(running: Running, monkeypatch, caplog) -> None:
     """The caller gets the id under which the log has the reason."""
-    monkeypatch.setattr(running.service.catalog, "adapter", lambda name: 1 / 0)
+    monkeypatch.setattr(running.service.catalog, "get", lambda tenant, name: 1 / 0)
     answer = await running.client.get("/v1/adapters/a")
     assert answer.status_code == 500
     assert answer.json()["error"]["code"] == "internal_error"

@@ -180,7 +180,7 @@ async def test_a_mixed_request_has_one_result_each(loaded: Running) -> None:
 async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even what nobody expected is an error of its own part."""
     lease = loaded.service.slots.lease
-    bad = loaded.service.catalog.versions("stsb")[0].digest
+    bad = loaded.service.catalog.get("default", "stsb").newest.digest
     monkeypatch.setattr(loaded.service.slots, "lease", lambda digest: 1 / 0 if digest == bad else lease(digest))
     answer = await loaded.predict_mixed({"task": "stsb", "input": "bad"}, {"task": "sst2", "input": "bad"})
     first, second = answer.json()["results"]

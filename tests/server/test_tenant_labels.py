@@ -6,7 +6,14 @@ from peltier_server.tenant_labels import TenantLabels
 def test_tenant_labels_are_bounded_in_number() -> None:
     """Those who came first keep theirs, whoever comes later."""
     labels = TenantLabels(max_labels=2)
-    assert [labels.of(tenant) for tenant in ("a", "b", "c", "a", "d", "b")] == ["a", "b", "_others", "a", "_others", "b"]
+    assert [labels.of(tenant) for tenant in ("a", "b", "c", "a", "d", "b")] == [
+        "a",
+        "b",
+        "_others",
+        "a",
+        "_others",
+        "b",
+    ]
     assert set(labels.known) == {"a", "b", "_others"}
 
 

@@ -1,8 +1,19 @@
 """The wire protocol: every body that crosses HTTP, as a typed model shared by client and server."""
 
 from peltier_client.errors import ErrorBody, ErrorDetail
-from peltier_client.protocol.adapters import Adapter, AdapterPage, AdapterVersion, Digest, TaskSummary, VersionList
-from peltier_client.protocol.names import NAME_PATTERN, Name, TaskReference, check_name
+from peltier_client.protocol.adapters import (
+    Adapter,
+    AdapterChange,
+    AdapterPage,
+    AdapterVersion,
+    DeprecationRequest,
+    Digest,
+    TaskSummary,
+    VersionList,
+)
+from peltier_client.protocol.aliases import Alias, AliasList, AliasRequest, Split
+from peltier_client.protocol.audit import AuditPage, AuditRecord
+from peltier_client.protocol.names import MAX_VERSION, NAME_PATTERN, Name, TaskReference, check_alias, check_name
 from peltier_client.protocol.predict import (
     MAX_BEAMS,
     MAX_TEMPERATURE,
@@ -38,15 +49,23 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 __all__ = [
     "MAX_BEAMS",
     "MAX_TEMPERATURE",
+    "MAX_VERSION",
     "NAME_PATTERN",
     "Adapter",
+    "AdapterChange",
     "AdapterPage",
     "AdapterRef",
     "AdapterVersion",
+    "Alias",
+    "AliasList",
+    "AliasRequest",
     "AnyPrediction",
+    "AuditPage",
+    "AuditRecord",
     "BackboneInfo",
     "BatchInfo",
     "ClassificationPrediction",
+    "DeprecationRequest",
     "Digest",
     "ErrorBody",
     "ErrorDetail",
@@ -70,6 +89,7 @@ __all__ = [
     "RequestModel",
     "ResponseModel",
     "Seed",
+    "Split",
     "TaskReference",
     "TaskSummary",
     "Temperature",
@@ -80,5 +100,6 @@ __all__ = [
     "TopP",
     "Usage",
     "VersionList",
+    "check_alias",
     "check_name",
 ]

@@ -3,11 +3,16 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StrictBool, StringConstraints
 
-from peltier_client.protocol.wire import ResponseModel
+from peltier_client.protocol.aliases import Split
+from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class TaskSummary(ResponseModel):
@@ -20,7 +25,10 @@ class TaskSummary(ResponseModel):
 
 
 class AdapterVersion(ResponseModel):
-    """One immutable version of an adapter; `metrics` are those recorded by its training."""
+    """One immutable version of an adapter; `metrics` are those recorded by its training.
+
+    `created_by` is who uploaded it. `deprecation` says why not to use it any more, absent for most.
+    """
 
     tenant: str
     name: str
@@ -29,17 +37,36 @@ class AdapterVersion(ResponseModel):
     size_bytes: int
     preset: str
     created_at: datetime
+    created_by: str = ""
+    deprecation: Annotated[str | None, Field(exclude_if=_is_none)] = None
     task: TaskSummary
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
 class Adapter(ResponseModel):
-    """An adapter by name, with the newest of its versions."""
+    """An adapter by name, with the newest of its versions and what its aliases mean.
+
+    A `public` one can be used by other tenants, as `tenant:name`.
+    """
 
     tenant: str
     name: str
+    public: bool = False
     num_versions: int
     latest: AdapterVersion
+    aliases: dict[str, Split] = Field(default_factory=dict)
+
+
+class AdapterChange(RequestModel):
+    """What an adapter is to be."""
+
+    public: StrictBool
+
+
+class DeprecationRequest(RequestModel):
+    """Why a version is not to be used any more; null takes a deprecation back."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1000)] | None
 
 
 class AdapterPage(ResponseModel):

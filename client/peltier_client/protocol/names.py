@@ -11,8 +11,10 @@ from peltier_client.errors import InvalidInput
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 
-_NAME = re.compile(NAME_PATTERN)
 # Nine digits stay below every database's largest integer.
+MAX_VERSION = 999_999_999
+
+_NAME = re.compile(NAME_PATTERN)
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _SHOWN_CHARS = 80
 
@@ -25,6 +27,13 @@ def check_name(value: str, what: str = "name") -> str:
         f"{what} {_shown(value)} is not allowed: a name has 1 to 63 characters of a-z, 0-9, '.', '_' and '-' "
         "and begins with a letter or digit"
     )
+
+
+def check_alias(value: str) -> str:
+    """`value` if it can be an alias, else `InvalidInput`: a name that does not read as a version's number."""
+    if value.isdecimal():
+        raise InvalidInput(f"alias {_shown(value)} is not allowed: it would read as a version's number")
+    return check_name(value, "alias")
 
 
 @dataclass(frozen=True, slots=True)

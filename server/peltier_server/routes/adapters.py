@@ -1,4 +1,4 @@
-"""Adapters: upload, look, download, delete."""
+"""Adapters: upload, look, download, open to others, deprecate, delete and bring back."""
 
 from typing import Annotated
 
@@ -6,32 +6,43 @@ from fastapi import APIRouter, Form, Header, Path, Query, Response, UploadFile
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
+    Conflict,
     Draining,
     Forbidden,
     InvalidInput,
     NotReady,
     QueueFull,
     QuotaExceeded,
+    StorageFull,
     TooLarge,
     Unauthorized,
+    Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import Adapter, AdapterPage, AdapterVersion, VersionList
+from peltier_client.protocol import (
+    MAX_VERSION,
+    Adapter,
+    AdapterChange,
+    AdapterPage,
+    AdapterVersion,
+    DeprecationRequest,
+    VersionList,
+)
 from pydantic import BaseModel, ConfigDict
 
 from peltier_server.errors import describe_errors
+from peltier_server.publisher import Place
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted
+from peltier_server.routes.dependencies import Accepted, Asking
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
+_OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
 _MAX_PAGE = 1000
-# The largest integer that SQLite and JavaScript both hold would do; versions stay far below.
-_MAX_VERSION = 999_999_999
 
 Limit = Annotated[int, Query(ge=1, le=_MAX_PAGE, description="How many adapters at most.")]
 Cursor = Annotated[str, Query(max_length=64, description="`next_cursor` of the page before.")]
 Containing = Annotated[str, Query(alias="q", max_length=64, description="Only names that contain this.")]
-VersionNumber = Annotated[int, Path(ge=1, le=_MAX_VERSION)]
+VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 
 # Who predicts may look, who publishes may change.
 router = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("predict")])
@@ -41,12 +52,13 @@ uploads = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed
 
 
 class UploadForm(BaseModel):
-    """The parts of an upload: the artifact, and a name in place of its manifest's."""
+    """The parts of an upload: the artifact, a name in place of its manifest's, an alias that is to mean it at once."""
 
     model_config = ConfigDict(extra="forbid")
 
     file: UploadFile
     name: str | None = None
+    alias: str | None = None
 
 
 @uploads.post(
@@ -54,39 +66,51 @@ class UploadForm(BaseModel):
     status_code=201,
     responses={
         200: {"model": AdapterVersion, "description": "These bytes already are a version of this adapter."},
-        **describe_errors(*_SHARED, TooLarge, ArtifactRefused, QueueFull),
+        **describe_errors(*_SHARED, TooLarge, ArtifactRefused, QueueFull, Unavailable, StorageFull),
     },
 )
 async def upload(
-    form: Annotated[UploadForm, Form(media_type="multipart/form-data")], response: Response, service: Accepted
+    form: Annotated[UploadForm, Form(media_type="multipart/form-data")],
+    response: Response,
+    caller: Asking,
+    service: Accepted,
 ) -> AdapterVersion:
     """Publish an artifact as the next version; it goes live only if this server reproduces its golden examples."""
-    entry, created = await service.publisher.publish(await form.file.read(), form.name)
+    place = Place(caller, form.name, form.alias)
+    entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
-    return entry.on_the_wire()
+    return entry.on_the_wire
 
 
 @router.get("", responses=describe_errors(*_SHARED))
 async def list_adapters(
-    service: Accepted, limit: Limit = 100, cursor: Cursor = "", containing: Containing = ""
+    caller: Asking, service: Accepted, limit: Limit = 100, cursor: Cursor = "", containing: Containing = ""
 ) -> AdapterPage:
-    """Adapters in order of name, a page at a time."""
-    names = service.catalog.names(after=cursor, containing=containing, limit=limit + 1)
-    page = [service.catalog.adapter(name) for name in names[:limit]]
-    return AdapterPage(adapters=page, next_cursor=page[-1].name if len(names) > limit else None)
+    """The caller's adapters in order of name, a page at a time."""
+    found = service.catalog.page(caller.tenant, after=cursor, containing=containing, limit=limit + 1)
+    page = [published.on_the_wire() for published in found[:limit]]
+    return AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None)
 
 
 @router.get("/{name}", responses=describe_errors(*_SHARED, AdapterNotFound))
-async def get_adapter(name: str, service: Accepted) -> Adapter:
-    """One adapter with its newest version."""
-    return service.catalog.adapter(name)
+async def get_adapter(name: str, caller: Asking, service: Accepted) -> Adapter:
+    """One adapter with its newest version and its aliases."""
+    return service.catalog.get(caller.tenant, name).on_the_wire()
+
+
+@changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
+async def change_adapter(name: str, body: AdapterChange, caller: Asking, service: Accepted) -> Adapter:
+    """Open an adapter to other tenants, which then call it `tenant:name`, or close it."""
+    await service.curator.set_public(caller, name, public=body.public)
+    return service.catalog.get(caller.tenant, name).on_the_wire()
 
 
 @router.get("/{name}/versions", responses=describe_errors(*_SHARED, AdapterNotFound))
-async def list_versions(name: str, service: Accepted) -> VersionList:
+async def list_versions(name: str, caller: Asking, service: Accepted) -> VersionList:
     """Every live version, newest first."""
-    return VersionList(versions=[entry.on_the_wire() for entry in service.catalog.versions(name)])
+    published = service.catalog.get(caller.tenant, name)
+    return VersionList(versions=[entry.on_the_wire for entry in published.versions()])
 
 
 @router.get(
@@ -99,10 +123,14 @@ async def list_versions(name: str, service: Accepted) -> VersionList:
     },
 )
 async def download(
-    name: str, version: VersionNumber, service: Accepted, if_none_match: Annotated[str | None, Header()] = None
+    name: str,
+    version: VersionNumber,
+    caller: Asking,
+    service: Accepted,
+    if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The artifact, bit by bit as it was uploaded."""
-    digest = service.catalog.version(name, version).digest
+    digest = service.catalog.get(caller.tenant, name).version(version).digest
     headers = {"etag": f'"{digest}"', "x-adapter-version": str(version), "x-adapter-digest": digest}
     if if_none_match is not None and (if_none_match.strip() == "*" or headers["etag"] in if_none_match):
         return Response(status_code=304, headers=headers)
@@ -111,20 +139,35 @@ async def download(
     return Response(data, headers=headers, media_type="application/octet-stream")
 
 
-@changes.delete(
-    "/{name}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, AdapterNotFound)
-)
-async def delete_adapter(name: str, service: Accepted) -> None:
-    """Delete every version; requests in flight still get their answers."""
-    await service.publisher.withdraw(name)
+@changes.delete("/{name}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
+async def delete_adapter(name: str, caller: Asking, service: Accepted) -> None:
+    """Delete every version and alias; requests in flight still get their answers, and each version can be undeleted."""
+    await service.curator.delete(caller, name)
 
 
 @changes.delete(
     "/{name}/versions/{version}",
     status_code=204,
     response_class=Response,
-    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound),
+    responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict),
 )
-async def delete_version(name: str, version: VersionNumber, service: Accepted) -> None:
-    """Delete one version; its number is never given out again."""
-    await service.publisher.withdraw(name, version)
+async def delete_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> None:
+    """Delete one version that no alias names. It can be undeleted; its number is never given out again."""
+    await service.curator.delete(caller, name, version)
+
+
+@changes.post(
+    "/{name}/versions/{version}/undelete",
+    responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict, StorageFull),
+)
+async def undelete_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> AdapterVersion:
+    """Bring a deleted version back as it was, within its grace period."""
+    return (await service.curator.undelete(caller, name, version)).on_the_wire
+
+
+@changes.post("/{name}/versions/{version}/deprecate", responses=describe_errors(*_OF_CHANGES, VersionNotFound))
+async def deprecate_version(
+    name: str, version: VersionNumber, body: DeprecationRequest, caller: Asking, service: Accepted
+) -> AdapterVersion:
+    """Advise against a version. It still answers when it is named; a bare name means another one where there is one."""
+    return (await service.curator.deprecate(caller, name, version, body.reason)).on_the_wire

@@ -23,6 +23,7 @@ from peltier_client.errors import (
 )
 from peltier_client.protocol import AdapterVersion
 
+from peltier_server.caller import Caller
 from peltier_server.completer import complete, stream_completion
 from peltier_server.cut_text import CutText
 from peltier_server.errors import describe_openai_errors
@@ -37,8 +38,10 @@ from peltier_server.openai_protocol import (
     StreamOptions,
     openai_error,
 )
+from peltier_server.published import Published
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, From, begin, unless_gone
+from peltier_server.routes.dependencies import Accepted, Asking, From, begin, unless_gone
+from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
@@ -73,11 +76,11 @@ async def create_completion(
 
 
 @router.get("/models", responses=describe_openai_errors(*_SHARED))
-async def list_models(service: Accepted) -> ModelList:
-    """Every adapter, on T5 or not, in order of name."""
+async def list_models(caller: Asking, service: Accepted) -> ModelList:
+    """Every adapter of the caller, on T5 or not, in order of name."""
     models: list[Model] = []
-    while page := service.catalog.names(after=models[-1].id if models else "", containing="", limit=_PAGE):
-        models += [_model(name, service.catalog.adapter(name).latest) for name in page]
+    while page := _page(service, caller, models[-1].id if models else ""):
+        models += [_model(published.name, published.newest.on_the_wire) for published in page]
         # Between two pages others have their turn.
         await asyncio.sleep(0)
     return ModelList(data=models)
@@ -86,7 +89,7 @@ async def list_models(service: Accepted) -> ModelList:
 @router.get("/models/{model}", responses=describe_openai_errors(*_OF_ONE_MODEL))
 async def get_model(model: str, origin: From, service: Accepted) -> Model:
     """One adapter, or one version of it (`name@3`)."""
-    return _model(model, service.predictor.aim(origin, model).entry.on_the_wire())
+    return _model(model, service.predictor.aim(origin, model).entry.on_the_wire)
 
 
 async def _events(
@@ -98,6 +101,10 @@ async def _events(
     if options is not None and options.include_usage:
         yield event(make(choices=[], usage=CompletionUsage.of(*text.num_tokens)))
     yield DONE
+
+
+def _page(service: Service, caller: Caller, after: str) -> list[Published]:
+    return service.catalog.page(caller.tenant, after=after, containing="", limit=_PAGE)
 
 
 def _model(name: str, version: AdapterVersion) -> Model:

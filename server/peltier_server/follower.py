@@ -1,0 +1,110 @@
+"""How this replica's memory follows the registry, whoever writes to it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Protocol
+
+from peltier_adapters.registry import Registry, RegistryError, Snapshot
+
+from peltier_server.catalog import Catalog
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.25
+
+
+class Image(Protocol):
+    """Something else in memory that follows the registry."""
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Takes over what has changed."""
+
+
+class Retiring(Protocol):
+    """Where adapters are kept by their digest."""
+
+    def retire(self, digest: str) -> None:
+        """No version has these bytes any more."""
+
+
+class Follower:
+    """Brings into memory what any replica has written, within a quarter of a second and what reading it takes.
+
+    A registry that fails is asked again until it answers; meanwhile everything is served as it was last known.
+    """
+
+    def __init__(self, registry: Registry, catalog: Catalog, images: Iterable[Image] = ()) -> None:
+        self.revision = 0
+        self._registry = registry
+        self._catalog = catalog
+        self._images = tuple(images)
+        self._retiring: Retiring | None = None
+        self._turn = asyncio.Lock()
+        self._read_at = 0.0
+        self._polling: asyncio.Task[None] | None = None
+        self._failing = False
+
+    def start(self, retiring: Retiring) -> None:
+        """From now on changes are followed by themselves, and bytes that no version has any more are retired."""
+        self._retiring = retiring
+        self._polling = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        """Follows no longer."""
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.gather(self._polling, return_exceptions=True)
+
+    async def catch_up(self) -> None:
+        """Returns once everything is in memory that was committed before the call; raises RegistryError."""
+        asked_at = time.monotonic()
+        async with self._turn:
+            # Of many who wait here together, the first reads for all.
+            if self._read_at <= asked_at:
+                await self._read()
+
+    async def show_own(self) -> None:
+        """`catch_up` after a write of this replica, which stands even if the registry cannot be read just now."""
+        try:
+            await self.catch_up()
+        except RegistryError as error:
+            self._fail(error)
+
+    async def _read(self) -> None:
+        read_at = time.monotonic()
+        snapshot = await self._registry.snapshot(self.revision)
+        # Before the adapters, because among them are the keys that are no longer to open any.
+        for image in self._images:
+            image.apply(snapshot)
+        for record in snapshot.adapters:
+            for digest in self._catalog.apply(record):
+                self._retire(digest)
+            # Manifests may have to be read, and there may be thousands: requests have their turn in between.
+            await asyncio.sleep(0)
+        self.revision = snapshot.revision
+        self._read_at = read_at
+        if self._failing:
+            logger.info("the registry answers again")
+            self._failing = False
+
+    def _retire(self, digest: str) -> None:
+        if self._retiring is not None and not self._catalog.holds(digest):
+            self._retiring.retire(digest)
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            try:
+                await self.catch_up()
+            except RegistryError as error:
+                self._fail(error)
+            except Exception:
+                # Nothing else would notice if this ended.
+                logger.exception("what changed in the registry could not be taken over; it is tried again")
+
+    def _fail(self, error: RegistryError) -> None:
+        if not self._failing:
+            logger.warning("the registry does not answer, so what was last known is served: %s", error)
+        self._failing = True

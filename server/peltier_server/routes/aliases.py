@@ -1,0 +1,64 @@
+"""Aliases: what names of versions mean, moved in one step and back."""
+
+from fastapi import APIRouter, Response
+from peltier_adapters.registry import Alias as Recorded
+from peltier_client.errors import (
+    AdapterNotFound,
+    Conflict,
+    Draining,
+    Forbidden,
+    InvalidInput,
+    NotReady,
+    QuotaExceeded,
+    Unauthorized,
+    Unavailable,
+    VersionNotFound,
+)
+from peltier_client.protocol import Alias, AliasList, AliasRequest, check_alias
+
+from peltier_server.errors import describe_errors
+from peltier_server.routes.closed import Closed, needs
+from peltier_server.routes.dependencies import Accepted, Asking
+
+_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
+_OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
+
+_PREFIX = "/v1/adapters/{name}/aliases"
+
+# Who predicts may look, who publishes may change.
+router = APIRouter(prefix=_PREFIX, tags=["aliases"], route_class=Closed, dependencies=[needs("predict")])
+changes = APIRouter(prefix=_PREFIX, tags=["aliases"], route_class=Closed, dependencies=[needs("publish")])
+
+
+@router.get("", responses=describe_errors(*_SHARED))
+async def list_aliases(name: str, caller: Asking, service: Accepted) -> AliasList:
+    """Every alias of an adapter, in order of name."""
+    published = service.catalog.get(caller.tenant, name)
+    return AliasList(aliases=[_on_the_wire(alias) for _, alias in sorted(published.aliases.items())])
+
+
+@changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES))
+async def set_alias(name: str, alias: str, body: AliasRequest, caller: Asking, service: Accepted) -> Alias:
+    """Make an alias mean a version, or several with the share of requests that each gets, in one step.
+
+    Every request that arrives after the answer follows it; those under way keep the version that they began with.
+    """
+    return _on_the_wire(await service.curator.set_alias(caller, name, check_alias(alias), body.split))
+
+
+@changes.post("/{alias}/rollback", responses=describe_errors(*_OF_CHANGES, Conflict))
+async def rollback_alias(name: str, alias: str, caller: Asking, service: Accepted) -> Alias:
+    """Make an alias mean what it meant before; again, and it goes one more step back."""
+    return _on_the_wire(await service.curator.roll_back(caller, name, check_alias(alias)))
+
+
+@changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
+async def delete_alias(name: str, alias: str, caller: Asking, service: Accepted) -> None:
+    """Make an alias mean nothing; a rollback brings it back."""
+    await service.curator.delete_alias(caller, name, check_alias(alias))
+
+
+def _on_the_wire(alias: Recorded) -> Alias:
+    return Alias(
+        alias=alias.alias, versions=dict(alias.split), created_at=alias.created_at, created_by=alias.created_by
+    )

@@ -1,0 +1,155 @@
+"""Several replicas on one registry."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from peltier_adapters.registry import RegistryError
+from peltier_backbone.load import Backbone
+
+from tests.server.conftest import Running, Serve
+
+WITHIN_SECONDS = 1.0
+
+
+@pytest.fixture
+async def replicas(serve: Serve) -> AsyncIterator[tuple[Running, Running]]:
+    """Two servers that share a database and the bytes, and nothing else."""
+    async with serve() as one, serve() as two:
+        yield one, two
+
+
+async def soon(running: Running, task: str, status: int = 200, version: int | None = None) -> None:
+    """Returns once a prediction ends with `status` and by `version`; fails after a second."""
+    begun = time.monotonic()
+    while True:
+        answer = await running.predict(task, "bad")
+        seen = answer.json()["adapter"]["version"] if answer.status_code == 200 else None
+        if (answer.status_code, seen) == (status, version):
+            return
+        assert time.monotonic() - begun < WITHIN_SECONDS, answer.text
+        await asyncio.sleep(0.02)
+
+
+async def test_what_one_replica_writes_the_other_serves_within_a_second(
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Uploads, aliases, deletions and their undoing; the writer itself at once."""
+    one, two = replicas
+    for seed in (0, 1):
+        assert (await one.upload(make_artifact(bert, "bitfit", name="a", seed=seed))).status_code == 201
+    await soon(two, "a", version=2)
+    assert await two.scores("a", "bad") == pytest.approx(await one.scores("a", "bad"), abs=1e-6)
+    assert (await two.client.put("/v1/adapters/a/aliases/production", json={"version": 1})).status_code == 200
+    assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 1
+    await soon(one, "a", version=1)
+    assert (await one.client.post("/v1/adapters/a/aliases/production/rollback")).status_code == 409
+    assert (await one.client.delete("/v1/adapters/a/aliases/production")).status_code == 204
+    await soon(two, "a", version=2)
+    assert (await two.client.delete("/v1/adapters/a/versions/2")).status_code == 204
+    assert (await two.predict("a@2", "bad")).status_code == 404
+    await soon(one, "a@2", status=404)
+    assert (await one.client.post("/v1/adapters/a/versions/2/undelete")).status_code == 200
+    await soon(two, "a@2", version=2)
+    assert (await two.client.delete("/v1/adapters/a")).status_code == 204
+    await soon(one, "a", status=404)
+
+
+async def test_a_replica_decides_by_the_registry_and_not_by_what_it_remembers(
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """An upload of bytes that another replica has deleted a moment ago is a new version, not the deleted one."""
+    one, two = replicas
+    data = make_artifact(bert, "bitfit", name="a")
+    await one.upload(data)
+    await soon(two, "a", version=1)
+    await one.client.delete("/v1/adapters/a")
+    again = await two.upload(data)
+    assert (again.status_code, again.json()["version"]) == (201, 2)
+    assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 2
+
+
+async def test_uploads_on_both_replicas_get_numbers_of_their_own(
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Nobody overwrites anybody, and both come to the same list."""
+    artifacts = [make_artifact(bert, "bitfit", name="a", seed=seed) for seed in range(6)]
+    answers = await asyncio.gather(*(replicas[n % 2].upload(data) for n, data in enumerate(artifacts)))
+    assert sorted(answer.json()["version"] for answer in answers) == [1, 2, 3, 4, 5, 6]
+    await asyncio.sleep(WITHIN_SECONDS)
+    lists = [(await replica.client.get("/v1/adapters/a/versions")).json() for replica in replicas]
+    assert lists[0] == lists[1]
+    assert len(lists[0]["versions"]) == 6
+
+
+async def test_a_registry_that_fails_is_followed_again_once_it_answers(
+    replicas: tuple[Running, Running],
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Meanwhile what is known is served, and the log says so once."""
+    one, two = replicas
+    await one.upload(make_artifact(bert, "bitfit", name="a"))
+    await soon(two, "a", version=1)
+
+    async def fail(since: int = 0) -> None:
+        raise RegistryError("the registry 'x' failed: no route to it")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(two.service.store.registry, "snapshot", fail)
+        assert (await one.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
+        await asyncio.sleep(0.6)
+        assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 1
+    await soon(two, "a", version=2)
+    assert caplog.text.count("what was last known is served") == 1
+
+
+async def test_a_write_stands_even_if_it_cannot_be_read_back(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller is told of it, and it is served as soon as the registry answers again."""
+
+    async def fail(since: int = 0) -> None:
+        raise RegistryError("the registry 'x' failed: no route to it")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(running.service.store.registry, "snapshot", fail)
+        assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
+    await soon(running, "a", version=1)
+
+
+async def test_a_surprise_does_not_end_the_following(
+    running: Running,
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What nobody expected is logged, and tried again."""
+    follower = running.service.store.follower
+    with monkeypatch.context() as broken:
+        broken.setattr(follower._registry, "snapshot", lambda since: 1 / 0)
+        await asyncio.sleep(0.6)
+    assert "it is tried again" in caplog.text
+    assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
+
+
+async def test_bytes_that_cannot_be_read_yet_are_an_error_of_that_version_alone(
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path
+) -> None:
+    """A replica may see a version before its own view of the store has the bytes; then it says so and recovers."""
+    one, two = replicas
+    version = (await one.upload(make_artifact(bert, "bitfit", name="a"))).json()
+    blob = tmp_path / "store" / "blobs" / "sha256" / version["digest"].removeprefix("sha256:")
+    hidden = blob.rename(tmp_path / "hidden")
+    await asyncio.sleep(0.5)
+    answer = await two.predict("a", "bad")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
+    assert "adapter 'a' version 1 cannot be loaded" in answer.json()["error"]["message"]
+    download = await two.client.get("/v1/adapters/a/versions/1/artifact")
+    assert (download.status_code, download.json()["error"]["code"]) == (503, "unavailable")
+    hidden.rename(blob)
+    await soon(two, "a", version=1)
