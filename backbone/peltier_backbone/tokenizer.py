@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.packing import Encoded
 
+_SHORT_CHARS = 4096
 _PADS = ("[PAD]", "<pad>")
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
 
@@ -28,8 +30,8 @@ class Tokenizer:
 
     def encode(self, text: str, pair: str | None = None, *, max_tokens: int | None = None) -> Encoded:
         """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first."""
-        first = self._fast.encode(text, add_special_tokens=False)
-        second = None if pair is None else self._fast.encode(pair, add_special_tokens=False)
+        first = self._read(text)
+        second = None if pair is None else self._read(pair)
         if max_tokens is not None:
             room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
             lengths = _longest_first(len(first), len(second) if second else 0, room)
@@ -47,7 +49,13 @@ class Tokenizer:
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Token ids of a text without special tokens: what a decoder shall write."""
-        return tuple(self._fast.encode(text, add_special_tokens=False).ids)
+        return tuple(self._read(text).ids)
+
+    def _read(self, text: str) -> Encoding:
+        if len(text) <= _SHORT_CHARS:
+            return self._fast.encode(text, add_special_tokens=False)
+        # Unlike `encode` it lets other threads run, for as many seconds as the text has megabytes, and skips offsets.
+        return self._fast.encode_batch_fast([text], add_special_tokens=False)[0]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids; special tokens are left out."""

@@ -8,6 +8,7 @@ PeltierError
     - AdapterNotFound     404 adapter_not_found
     - VersionNotFound     404 version_not_found
   x MethodNotAllowed      405 method_not_allowed
+  x TooSlow               408 too_slow
   x Conflict              409 conflict
   x TooLarge              413 too_large
   x InvalidInput          422 invalid_input
@@ -119,6 +120,13 @@ class MethodNotAllowed(PeltierError):
 
     code = "method_not_allowed"
     status = 405
+
+
+class TooSlow(PeltierError):
+    """The body stood still, or came more slowly than the server waits for."""
+
+    code = "too_slow"
+    status = 408
 
 
 class Conflict(PeltierError):

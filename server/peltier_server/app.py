@@ -12,10 +12,12 @@ from peltier_server.auth import Guard
 from peltier_server.credentials import Credentials
 from peltier_server.door import Door, create_door
 from peltier_server.errors import install_handlers
+from peltier_server.intake import Intake
 from peltier_server.keyring import Keyring
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
+from peltier_server.pace import Pace
 from peltier_server.rates import Rates
 from peltier_server.routes import adapters, aliases, audit, openai, operations, predict
 from peltier_server.routes.closed import refuse_open_routes
@@ -27,6 +29,8 @@ from peltier_server.turnstile import Turnstile
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 # What the parts of a multipart body need besides the artifact.
 _FORM_BYTES = 64 * 1024
+# While it is proved an artifact is in memory four times: as it came, as tensors, on the device, on its way to disk.
+_READ_AT_ONCE = 2
 _ROUTERS = (
     predict.router,
     openai.router,
@@ -67,10 +71,13 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.lifecycle, app.state.metrics = lifecycle, metrics
     app.state.keyring, app.state.turnstile = keyring, turnstile
+    app.state.intake = Intake(_READ_AT_ONCE * settings.max_artifact_bytes, settings.stall_seconds)
+    app.state.max_inputs = settings.max_inputs
     install_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(Guard, door=door)
     app.add_middleware(Observer, metrics=metrics)
+    app.add_middleware(Pace, stall_seconds=settings.stall_seconds)
     for router in _ROUTERS:
         app.include_router(router, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.uploads, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)

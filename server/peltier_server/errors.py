@@ -67,6 +67,14 @@ class ClientGone(Exception):
     status = 499
 
 
+class RefusedBody(HTTPException):
+    """A body refused while it is read; the framework hides any other exception there behind a 400."""
+
+    def __init__(self, error: PeltierError) -> None:
+        super().__init__(error.status, error.message)
+        self.error = error
+
+
 def install_handlers(app: FastAPI) -> None:
     """Makes every error of a route an answer of the contract."""
     for kind in (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException):
@@ -98,6 +106,8 @@ def to_wire(error: Exception) -> PeltierError:
             return InvalidInput(str(error))
         case RequestValidationError():
             return _from_validation(error)
+        case RefusedBody():
+            return error.error
         case HTTPException():
             return _from_http(error)
         case AdapterError():

@@ -9,6 +9,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from peltier_server.connection import connection_class
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.settings import Settings, SettingsError
 
@@ -70,7 +71,15 @@ def run(app: FastAPI, settings: Settings) -> None:
     with _listen(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"http://{host}:{listener.getsockname()[1]}"
-        config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, backlog=_BACKLOG)
+        config = uvicorn.Config(
+            app,
+            http=connection_class(settings.stall_seconds),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=_BACKLOG,
+        )
         DrainingServer(config, lifecycle, settings.drain_seconds, url).run(sockets=[listener])
     if lifecycle.failure is not None:
         raise lifecycle.failure

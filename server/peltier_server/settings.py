@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     max_artifact_bytes: Count = 64 * _MIB
     device_bytes: Count = 1024 * _MIB
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
+    stall_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
 
     @model_validator(mode="before")

@@ -15,6 +15,7 @@ from peltier_client.errors import (
     QuotaExceeded,
     StorageFull,
     TooLarge,
+    TooSlow,
     Unauthorized,
     Unavailable,
     VersionNotFound,
@@ -32,8 +33,9 @@ from pydantic import BaseModel, ConfigDict
 
 from peltier_server.errors import describe_errors
 from peltier_server.publisher import Place
+from peltier_server.routes.bodies import UploadRoute
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking
+from peltier_server.routes.dependencies import Accepted, Asking, Uploads
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
@@ -47,8 +49,15 @@ VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 # Who predicts may look, who publishes may change.
 router = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("predict")])
 changes = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("publish")])
-# Its bodies are artifacts, so it has a limit of its own.
-uploads = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("publish")])
+# Its bodies are artifacts, so it has a limit of its own. The other parts are names: a caller may say in which charset,
+# and some take a second to decode sixty kilobytes.
+uploads = APIRouter(
+    prefix="/v1/adapters",
+    tags=["adapters"],
+    route_class=UploadRoute,
+    dependencies=[needs("publish")],
+    form_limits={"max_files": 1, "max_fields": 8, "max_part_size": 4096},
+)
 
 
 class UploadForm(BaseModel):
@@ -66,7 +75,7 @@ class UploadForm(BaseModel):
     status_code=201,
     responses={
         200: {"model": AdapterVersion, "description": "These bytes already are a version of this adapter."},
-        **describe_errors(*_SHARED, TooLarge, ArtifactRefused, QueueFull, Unavailable, StorageFull),
+        **describe_errors(*_SHARED, TooLarge, TooSlow, ArtifactRefused, QueueFull, Unavailable, StorageFull),
     },
 )
 async def upload(
@@ -74,10 +83,12 @@ async def upload(
     response: Response,
     caller: Asking,
     service: Accepted,
+    intake: Uploads,
 ) -> AdapterVersion:
     """Publish an artifact as the next version; it goes live only if this server reproduces its golden examples."""
     place = Place(caller, form.name, form.alias)
-    entry, created = await service.publisher.publish(await form.file.read(), place)
+    async with intake.read(form.file.size or 0):
+        entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
     return entry.on_the_wire

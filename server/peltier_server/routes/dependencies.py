@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 
 from peltier_server.caller import Caller
 from peltier_server.errors import ClientGone
+from peltier_server.intake import Intake
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening
@@ -41,6 +42,13 @@ def get_origin(request: Request) -> Origin:
     return Origin(request.state.caller, request.state.request_id)
 
 
+def get_intake(request: Request) -> Intake:
+    """Where uploads wait for their turn."""
+    intake: Intake = request.app.state.intake
+    return intake
+
+
+Uploads = Annotated[Intake, Depends(get_intake)]
 AnyTime = Annotated[Lifecycle, Depends(get_lifecycle)]
 Accepted = Annotated[Service, Depends(accept)]
 Asking = Annotated[Caller, Depends(get_caller)]

@@ -1,0 +1,85 @@
+"""How slowly a body may come, and what becomes of one that nobody reads."""
+
+import asyncio
+import contextlib
+import time
+
+from peltier_client.errors import TooSlow
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from peltier_server.errors import RefusedBody
+
+# Slower than any network that carries an artifact of megabytes; a text of a few kilobytes never gets to feel it.
+MIN_BYTES_PER_SECOND = 16 * 1024
+_MAX_LINGER_SECONDS = 2.0
+
+
+class Pace:
+    """Answers 408 to a body that stands still for `stall_seconds` in all, or comes more slowly than 16 KiB/s.
+
+    A caller who sends on after the answer is read for two seconds more, so that the answer reaches it, and then cut
+    off: the server would else read an endless body for ever.
+    """
+
+    def __init__(self, app: ASGIApp, stall_seconds: float) -> None:
+        self._app = app
+        self._stall_seconds = stall_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes on requests without a body as they are."""
+        if scope["type"] != "http" or not _has_body(Headers(scope=scope)):
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive, send, self._stall_seconds)
+        await self._app(scope, body.receive, body.send)
+
+
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+class _Body:
+    """One request's body. `left` is how many seconds may still be waited for it; bytes that arrive earn more."""
+
+    def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
+        self._receive = receive
+        self._send = send
+        self._stall_seconds = self._left = stall_seconds
+        self._ended = False
+
+    async def receive(self) -> Message:
+        if self._ended:
+            return await self._receive()
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._left):
+                message = await self._receive()
+        except TimeoutError:
+            raise RefusedBody(TooSlow(self._sentence)) from None
+        earned = len(message.get("body", b"")) / MIN_BYTES_PER_SECOND
+        self._left = min(self._stall_seconds, self._left - (time.monotonic() - started) + earned)
+        self._ended = not message.get("more_body", False)
+        return message
+
+    @property
+    def _sentence(self) -> str:
+        return (
+            f"the request body stood still for {self._stall_seconds:g} s or came more slowly than "
+            f"{MIN_BYTES_PER_SECOND} bytes a second"
+        )
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and not self._ended:
+            MutableHeaders(scope=message)["connection"] = "close"
+        if message["type"] == "http.response.body" and not self._ended and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            await self._linger()
+            message = {"type": "http.response.body", "body": b"", "more_body": False}
+        await self._send(message)
+
+    async def _linger(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_LINGER_SECONDS):
+                while not self._ended:
+                    self._ended = not (await self._receive()).get("more_body", False)

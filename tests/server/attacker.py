@@ -1,0 +1,144 @@
+"""What tests of hostile requests share: raw sockets, a process whose memory is watched, and a caller beside them."""
+
+import contextlib
+import re
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+_PAUSE_SECONDS = 0.01
+TEXT = "the plot was not very good , and the actor is dull"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server process to attack; `demo` is the task it serves."""
+
+    pid: int
+    url: str
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return host, int(port)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it has in memory now."""
+        return self._status("VmRSS")
+
+    @contextlib.contextmanager
+    def bounded(self, max_bytes: int) -> Iterator[None]:
+        """Fails if the process has ever had this much more in memory than before."""
+        before = self.memory_bytes
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        yield
+        grown = self._status("VmHWM") - before
+        print(f"memory grew by {grown / 2**20:.0f} MiB")  # for `pytest -s`: docs/reliability.md quotes it
+        assert grown <= max_bytes, f"memory grew by {grown / 2**20:.0f} MiB"
+
+    def connect(self, timeout_seconds: float = 20) -> socket.socket:
+        """A connection to it."""
+        return socket.create_connection(self.address, timeout=timeout_seconds)
+
+    def say(self, request: bytes, timeout_seconds: float = 20) -> tuple[int, float]:
+        """Sends bytes on a new connection and listens to its end: the status (0 without an answer), the seconds."""
+        started = time.monotonic()
+        with self.connect(timeout_seconds) as connection, contextlib.suppress(ConnectionError):
+            connection.sendall(request)
+            return status_of(listen(connection)), time.monotonic() - started
+        return 0, time.monotonic() - started
+
+    def _status(self, name: str) -> int:
+        match = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{self.pid}/status").read_text(), re.MULTILINE)
+        assert match is not None
+        return 1024 * int(match[1])
+
+
+def listen(connection: socket.socket) -> bytes:
+    """Everything until the server closes, which may be abrupt."""
+    heard = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(65536):
+            heard += piece
+    return heard
+
+
+def status_of(answer: bytes) -> int:
+    """The status of the first answer; 0 where there is none."""
+    match = re.match(rb"HTTP/1\.1 (\d{3}) ", answer)
+    return int(match[1]) if match else 0
+
+
+def post(path: str, body: bytes, *headers: str, length: object = None) -> bytes:
+    """A request of JSON as bytes; `length` is what it claims, where that is a lie."""
+    claims = len(body) if length is None else length
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "host: a",
+        "content-type: application/json",
+        f"content-length: {claims}",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def send_for_ever(connection: socket.socket, piece: bytes, max_seconds: float) -> float:
+    """Sends `piece` again and again until the connection breaks; returns the seconds it took, or fails."""
+    started = time.monotonic()
+    while time.monotonic() - started < max_seconds:
+        try:
+            connection.sendall(piece)
+        except OSError:
+            return time.monotonic() - started
+    raise AssertionError(f"the server still listens after {max_seconds} s")
+
+
+@dataclass
+class Bystander:
+    """Someone who predicts all the while, over one connection, and always wants the same answer."""
+
+    url: str
+    seconds: list[float] = field(default_factory=list)
+    answers: set[str] = field(default_factory=set)
+
+    def call(self, client: httpx2.Client) -> None:
+        """One prediction."""
+        started = time.monotonic()
+        answer = client.post("/v1/tasks/demo/predict", json={"inputs": TEXT})
+        self.seconds.append(time.monotonic() - started)
+        label = answer.json()["predictions"][0]["label"] if answer.status_code == 200 else answer.text
+        self.answers.add(label)
+
+    @property
+    def median_seconds(self) -> float:
+        """Of all calls."""
+        return statistics.median(self.seconds)
+
+
+@contextlib.contextmanager
+def bystander(target: Target) -> Iterator[Bystander]:
+    """A `Bystander` who calls before the block, while it runs, and after it."""
+    watch, ended = Bystander(target.url), threading.Event()
+    with httpx2.Client(base_url=target.url, timeout=60) as client:
+
+        def call() -> None:
+            while not ended.wait(_PAUSE_SECONDS):
+                watch.call(client)
+            watch.call(client)
+
+        watch.call(client)
+        thread = threading.Thread(target=call)
+        thread.start()
+        try:
+            yield watch
+        finally:
+            ended.set()
+            thread.join()

@@ -1,0 +1,252 @@
+"""Requests of an attacker, over a real socket to a real process: each ends, and nobody else notices much."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_server.intake import MAX_RECEIVED_AT_ONCE
+
+from tests.server.attacker import Target, bystander, listen, post, send_for_ever, status_of
+from tests.server.test_process import Server
+
+_MIB = 1024 * 1024
+STALL_SECONDS = 1.0
+MAX_ARTIFACT_BYTES = 8 * _MIB
+# An attack is over when the server has waited, has lingered for two seconds, and a busy machine has had its share.
+MAX_SECONDS = STALL_SECONDS + 2.0 + 5.0
+# An undisturbed prediction takes 6 ms here; measured beside an attack: 5 to 30 ms, the longest one 0.7 s.
+MAX_MEDIAN_SECONDS = 0.5
+MAX_ANSWER_SECONDS = 5.0
+PREDICT = "/v1/tasks/demo/predict"
+
+
+@pytest.fixture(scope="module")
+def target(
+    bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
+    """A process of `peltier serve` that waits a second for those who stand still."""
+    directory = tmp_path_factory.mktemp("hostile")
+    flags = ("--backbone", str(bert_directory), "--store", str(directory / "store"))
+    limits = {"PELTIER_STALL_SECONDS": str(STALL_SECONDS), "PELTIER_MAX_ARTIFACT_BYTES": str(MAX_ARTIFACT_BYTES)}
+    server = Server(directory / "log", *flags, **limits).wait_until_ready()
+    try:
+        assert server.upload(make_artifact(bert)).status_code == 201
+        yield Target(server.process.pid, server.url)
+        assert "Traceback" not in server.log
+    finally:
+        server.end()
+
+
+@pytest.fixture(autouse=True)
+def _undisturbed(target: Target) -> Iterator[None]:
+    """Whatever a test does, another caller gets the same answers before, meanwhile and after."""
+    with bystander(target) as watch:
+        yield
+    assert len(watch.answers) == 1, watch.answers
+    print(f"median {1000 * watch.median_seconds:.1f} ms, longest {1000 * max(watch.seconds):.0f} ms")
+    assert watch.median_seconds < MAX_MEDIAN_SECONDS
+    assert max(watch.seconds) < MAX_ANSWER_SECONDS
+
+
+def test_a_head_that_never_ends_is_cut_off(target: Target) -> None:
+    """Two hundred connections that send a byte now and then, and some that send nothing, are closed in time."""
+    started = time.monotonic()
+    connections = [target.connect() for _ in range(200)]
+    for number, connection in enumerate(connections):
+        connection.sendall(b"" if number % 4 == 0 else b"GET /health HTTP/1.1\r\nhost: ")
+    for _ in range(3):
+        time.sleep(0.2)
+        for connection in connections[1::4]:
+            connection.sendall(b"a")
+    for connection in connections:
+        assert listen(connection) == b""
+        connection.close()
+    assert time.monotonic() - started < MAX_SECONDS
+
+
+@pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\nx: ", b"GET /", b""], ids=["header", "address", "nothing"])
+def test_a_head_of_any_size_takes_no_memory(target: Target, start: bytes) -> None:
+    """One endless header, address or method is cut off after 64 KiB."""
+    with target.bounded(16 * _MIB), target.connect() as connection:
+        connection.sendall(start)
+        send_for_ever(connection, b"a" * 65536, MAX_SECONDS)
+
+
+def test_a_hundred_thousand_headers_are_refused(target: Target) -> None:
+    """Together they are larger than a head may be."""
+    with target.bounded(16 * _MIB):
+        status, _ = target.say(b"GET /health HTTP/1.1\r\n" + b"x: y\r\n" * 100_000 + b"\r\n")
+    assert status in (0, 400)
+
+
+def test_requests_in_a_pipeline_are_not_collected(target: Target) -> None:
+    """Thousands in one piece, whose sender reads no answer, do not wait in memory."""
+    with target.bounded(32 * _MIB), target.connect() as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n" * 20_000)
+        listen(connection)
+
+
+@pytest.mark.parametrize("path", [PREDICT, "/v1/predict", "/v1/completions", "/v1/adapters"])
+def test_a_body_that_stops_is_answered(target: Target, path: str) -> None:
+    """Half a body, and then nothing: 408 once the server has waited."""
+    request = post(path, b'{"inputs": ', length=1000)
+    if path == "/v1/adapters":
+        request = _form(_part(b"file", b"a", file=True))[:-10]
+    status, seconds = target.say(request)
+    assert status == 408
+    assert STALL_SECONDS * 0.9 < seconds < MAX_SECONDS
+
+
+def test_a_body_that_trickles_is_answered(target: Target) -> None:
+    """A byte every tenth of a second never stands still, and is too slow all the same."""
+    started = time.monotonic()
+    with target.connect() as connection:
+        connection.sendall(post(PREDICT, b"", length=100_000))
+        connection.settimeout(0.1)
+        answer = b""
+        while not answer and time.monotonic() - started < MAX_SECONDS:
+            connection.sendall(b" ")
+            try:
+                answer = connection.recv(65536)
+            except TimeoutError:
+                continue
+    assert status_of(answer) == 408
+
+
+@pytest.mark.parametrize("path", [PREDICT, "/v1/adapters", "/v1/nothing", "/health", "/info"])
+def test_a_chunked_body_without_end_is_cut_off(target: Target, path: str) -> None:
+    """Whether the route reads its body or not."""
+    kind = "multipart/form-data; boundary=b" if path == "/v1/adapters" else "application/json"
+    head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunk = b"10000\r\n" + b"a" * 65536 + b"\r\n"
+    with target.bounded(MAX_ARTIFACT_BYTES + 32 * _MIB), target.connect() as connection:
+        connection.sendall(head.encode())
+        send_for_ever(connection, chunk, MAX_SECONDS + 5)
+
+
+LIES = {
+    "too long by five": (post(PREDICT, b'{"inputs": "a"}', length=20), 408),
+    "too short by five": (post(PREDICT, b'{"inputs": "bad"}', length=12), 400),
+    "negative": (post(PREDICT, b"{}", length=-1), 400),
+    "no number": (post(PREDICT, b"{}", length="two"), 400),
+    "two to the 64": (post(PREDICT, b"{}", length=2**64), 400),
+    "a terabyte": (post(PREDICT, b"{}", length=2**40), 413),
+    "twice": (post(PREDICT, b"{}", "content-length: 7"), 400),
+    "and chunked": (post(PREDICT, b"0\r\n\r\n", "transfer-encoding: chunked"), 400),
+    "chunk of 2 to the 64": (
+        post(PREDICT, b"10000000000000000\r\n").replace(b"content-length: 19", b"transfer-encoding: chunked"),
+        400,
+    ),
+    "not HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10, 400),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_about_the_length_is_answered(target: Target, lie: str) -> None:
+    """And never waited for longer than for anyone else."""
+    request, wanted = LIES[lie]
+    status, seconds = target.say(request)
+    assert status == wanted
+    assert seconds < MAX_SECONDS
+
+
+def _form(*parts: bytes) -> bytes:
+    body = b"".join(b"--b\r\n" + part + b"\r\n" for part in parts) + b"--b--\r\n"
+    head = f"POST /v1/adapters HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {len(body)}\r\n"
+    return head.encode() + b"content-type: multipart/form-data; boundary=b\r\n\r\n" + body
+
+
+def _part(name: bytes, value: bytes, file: bool = False) -> bytes:
+    filename = b'; filename="a"' if file else b""
+    return b'content-disposition: form-data; name="' + name + b'"' + filename + b"\r\n\r\n" + value
+
+
+FORMS = {
+    "10000 fields": _form(*[_part(b"name", b"a")] * 10_000),
+    "10000 files": _form(*[_part(b"file", b"a", file=True)] * 10_000),
+    "two files": _form(*[_part(b"file", b"a", file=True)] * 2),
+    "name of 4 MB": _form(_part(b"n" * 4_000_000, b"a")),
+    "field of 7 MB": _form(_part(b"name", b"a" * 7_000_000)),
+    "header of 4 MB": _form(b"x: " + b"y" * 4_000_000 + b"\r\n" + _part(b"name", b"a")),
+    "100000 headers": _form(b"x: y\r\n" * 100_000 + _part(b"name", b"a")),
+    "no name": _form(b"content-disposition: form-data\r\n\r\na"),
+    "nothing": _form(),
+    "only dashes": _form(b"-" * 1_000_000),
+    "slow charset": _form(_part(b"name", b"a-" + b"9" * 60_000)).replace(
+        b"boundary=b", b"boundary=b; charset=punycode"
+    ),
+    "odd charset": _form(_part(b"name", b"\xff" * 1000)).replace(b"boundary=b", b"boundary=b; charset=undefined"),
+    "no boundary": _form(_part(b"name", b"a")).replace(b"; boundary=b", b""),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_hostile_form_is_refused(target: Target, form: str) -> None:
+    """Parts, names and headers without number or size."""
+    with target.bounded(32 * _MIB):
+        status, seconds = target.say(FORMS[form])
+    assert status in (400, 413, 422), status
+    assert seconds < MAX_SECONDS
+
+
+BODIES = {
+    "deep lists": (b"[" * 60_000 + b"]" * 60_000, {400}),
+    "deep objects": (b'{"inputs": ' + b'{"a":' * 20_000 + b"1" + b"}" * 20_000 + b"}", {400}),
+    "deep and unfinished": (b'{"inputs": ' + b"[" * 2_000_000, {413}),
+    "empty lists": (b'{"requests": [' + b"[]," * 600_000 + b"[]]}", {413}),
+    "empty lists below the limit": (b'{"requests": [' + b"[]," * 32_000 + b"[]]}", {422}),
+    "unknown keys": (b'{"inputs": "a", %s}' % b", ".join(b'"k%d": 1' % n for n in range(30_000)), {422}),
+    "numbers": (b'{"inputs": [' + b"1," * 60_000 + b"1]}", {422}),
+    "1e400": (b'{"inputs": "bad", "parameters": {"timeout_ms": 1e400}}', {422}),
+    "a number of a million digits": (b'{"inputs": ' + b"9" * 1_000_000 + b"}", {400}),
+    "NaN": (b'{"inputs": NaN}', {400, 422}),
+    "a lone surrogate": (b'{"inputs": "\\ud800"}', {422}),
+    "a lone surrogate as key": (b'{"inputs": "a", "\\ud800": 1}', {422}),
+    "NUL": (b'{"inputs": "good\\u0000film"}', {200}),
+    "NUL itself": (b'{"inputs": "good\x00film"}', {400}),
+    "a text of 2 MB": (json.dumps({"inputs": "good film " * 190_000}).encode(), {200}),
+    "a word of 2 MB": (json.dumps({"inputs": "g" * 1_900_000}).encode(), {200}),
+    "combining marks": (json.dumps({"inputs": "e" + "\u0301" * 300_000}).encode(), {200}),
+    "1024 inputs": (json.dumps({"inputs": ["good"] * 1024}).encode(), {200}),
+    "1025 inputs": (json.dumps({"inputs": ["good"] * 1025}).encode(), {422}),
+    "UTF-16": ('{"inputs": "bad"}'.encode("utf-16"), {200, 400}),
+    "quotes": (b'"' * 2_000_000, {413}),
+    "nothing": (b"", {422}),
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_hostile_json_is_answered(target: Target, body: str) -> None:
+    """With what it deserves, in bounded time and memory."""
+    content, wanted = BODIES[body]
+    path = "/v1/predict" if b'"requests"' in content else PREDICT
+    # Tokenizing takes ninety bytes a byte of text, for two texts at once; the mistakes of 65,536 tokens take 80 MiB.
+    with target.bounded(256 * _MIB):
+        status, seconds = target.say(post(path, content, "connection: close"), 60)
+    assert status in wanted
+    assert seconds < 30
+
+
+def test_uploads_at_once_take_the_memory_of_two(target: Target) -> None:
+    """Forty files of the largest size at the same time: two are in memory, of 32 more a few megabytes each."""
+    data = b"\x10" + bytes(7) + b"{" + b"x" * (MAX_ARTIFACT_BYTES - 9)
+    statuses: list[int] = []
+
+    def upload() -> None:
+        answer = httpx2.post(f"{target.url}/v1/adapters", files={"file": ("a", data)}, timeout=60)
+        statuses.append(answer.status_code)
+
+    threads = [threading.Thread(target=upload) for _ in range(40)]
+    with target.bounded(2 * 4 * MAX_ARTIFACT_BYTES + MAX_RECEIVED_AT_ONCE * 3 * _MIB):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert set(statuses) <= {422, 503}
+    assert statuses.count(422) > 0

@@ -1,0 +1,63 @@
+"""Uploads in turn."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from peltier_client.errors import QueueFull
+from peltier_server.intake import MAX_RECEIVED_AT_ONCE, Intake
+
+
+async def test_so_many_are_received_and_no_more() -> None:
+    """The next one is told to come later, and is served once another has gone."""
+    intake = Intake(100, patience_seconds=0.01)
+    async with AsyncExitStack() as stack:
+        for _ in range(MAX_RECEIVED_AT_ONCE):
+            await stack.enter_async_context(intake.receive())
+        with pytest.raises(QueueFull) as caught:
+            async with intake.receive():
+                pass
+        assert caught.value.retry_after == 1.0
+    async with intake.receive():
+        pass
+
+
+async def test_bytes_in_memory_never_exceed_the_limit() -> None:
+    """Small ones side by side, a large one alone, and none is overtaken for ever."""
+    intake, now, most, done = Intake(100, patience_seconds=1), 0, 0, []
+
+    async def read(size: int) -> None:
+        nonlocal now, most
+        async with intake.read(size):
+            now, most = now + size, max(most, now + size)
+            await asyncio.sleep(0.001)
+            now -= size
+            done.append(size)
+
+    await asyncio.gather(*(read(size) for size in (40, 40, 90, 10, 10, 60, 100, 5)))
+    assert sorted(done) == [5, 10, 10, 40, 40, 60, 90, 100]
+    assert 80 <= most <= 100
+
+
+async def test_what_is_larger_than_all_room_has_it_alone() -> None:
+    """It waits for the others, and is not stuck."""
+    intake = Intake(100, patience_seconds=1)
+    async with asyncio.timeout(1), intake.read(1000):
+        pass
+
+
+async def test_a_caller_who_gives_up_frees_its_place() -> None:
+    """In the middle of a turn, and in the middle of waiting for one."""
+    intake = Intake(100, patience_seconds=1)
+
+    async def stay() -> None:
+        async with intake.receive(), intake.read(80):
+            await asyncio.sleep(60)
+
+    tasks = [asyncio.create_task(stay()) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    async with asyncio.timeout(1), intake.read(100):
+        pass
