@@ -1,0 +1,44 @@
+"""Callers with artifacts of their own, and servers over one store."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from peltier_adapters.artifact import read_artifact
+from peltier_backbone.load import Backbone
+
+from tests.crash.publisher import Publisher, Specimen
+from tests.server_process import Server
+
+_NUM_PUBLISHERS = 4
+_NUM_SPECIMENS = 24
+_PRESETS = ("compacter", "lora", "adamix")
+
+
+@pytest.fixture(scope="session")
+def specimens(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[Specimen]:
+    """Artifacts that all answer differently."""
+    made = [make_artifact(bert, _PRESETS[seed % 3], seed=seed) for seed in range(_NUM_SPECIMENS)]
+    parsed = [(data, read_artifact(data, bert)) for data in made]
+    return [Specimen(data, artifact.digest, artifact.manifest.golden[1]) for data, artifact in parsed]
+
+
+@pytest.fixture
+def publishers(specimens: list[Specimen]) -> list[Publisher]:
+    """Each with an adapter of its own; they share the artifacts, so they share blobs."""
+    return [Publisher(f"adapter-{number}", specimens, seed=number) for number in range(_NUM_PUBLISHERS)]
+
+
+@pytest.fixture
+def start(bert_directory: Path, tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """`start(*flags, **environment)`: a ready server; without other flags over the same store as the one before."""
+    servers: list[Server] = []
+
+    def make(*flags: str, **environment: str) -> Server:
+        common = ("--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
+        servers.append(Server(tmp_path / f"log{len(servers)}", *common, *flags, **environment))
+        return servers[-1].wait_until_ready()
+
+    yield make
+    for server in servers:
+        server.end()

@@ -1,0 +1,84 @@
+"""A TCP proxy on loopback that can cut what runs through it, or swallow it in silence."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal
+
+Mode = Literal["open", "cut", "silent"]
+_CHUNK_BYTES = 65536
+
+
+class FaultProxy:
+    """Forwards every connection to `host`:`port` in a thread of its own. `port` of the proxy is where callers go."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.port = 0
+        self._target = (host, port)
+        self._mode: Mode = "open"
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="fault proxy")
+
+    def set_mode(self, mode: Mode) -> None:
+        """`open` forwards; `cut` breaks what is connected and whoever comes; `silent` keeps all waiting."""
+        asyncio.run_coroutine_threadsafe(self._set_mode(mode), self._loop).result()
+
+    @contextmanager
+    def running(self) -> Iterator["FaultProxy"]:
+        """Listens until the block ends."""
+        self._thread.start()
+        self._listening.wait()
+        try:
+            yield self
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.port = server.sockets[0].getsockname()[1]
+        self._flows.set()
+        self._listening.set()
+        self._loop.run_forever()
+        server.close()
+        self._loop.run_until_complete(self._set_mode("cut"))
+        self._loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(self._loop)))
+        self._loop.close()
+
+    async def _set_mode(self, mode: Mode) -> None:
+        self._mode = mode
+        if mode == "cut":
+            self._break_all()
+        if mode == "silent":
+            self._flows.clear()
+        else:
+            self._flows.set()
+
+    def _break_all(self) -> None:
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._mode == "cut":
+            writer.transport.abort()
+            return
+        with suppress(OSError):
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            self._writers |= {writer, far_writer}
+            await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))
+        writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK_BYTES):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort() if self._mode == "cut" else writer.close()
+        self._writers.discard(writer)
