@@ -29,7 +29,7 @@ from peltier_client.errors import (
     UnexpectedAnswer,
     VersionNotFound,
 )
-from peltier_client.protocol import Adapter, AdapterVersion, InfoResponse, TaskReference
+from peltier_client.protocol import Adapter, AdapterVersion, Alias, AuditRecord, InfoResponse, TaskReference
 from peltier_client.results import Prediction, Predictions
 from peltier_client.streams import AsyncTextStream, TextStream
 
@@ -37,9 +37,11 @@ __all__ = [
     "Adapter",
     "AdapterNotFound",
     "AdapterVersion",
+    "Alias",
     "ArtifactRefused",
     "AsyncClient",
     "AsyncTextStream",
+    "AuditRecord",
     "BadRequest",
     "Client",
     "Conflict",

@@ -1,6 +1,6 @@
 """The client for asynchronous code."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -9,11 +9,12 @@ from typing import Self, TypeVar, Unpack
 import httpx2
 import stamina
 
-from peltier_client import requests
+from peltier_client import management, requests
 from peltier_client.errors import PeltierError
+from peltier_client.exchange import Request
 from peltier_client.files import write_whole
-from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, TextTuple
-from peltier_client.requests import PredictOptions, Request
+from peltier_client.protocol import Adapter, AdapterVersion, Alias, AuditRecord, HealthResponse, InfoResponse, TextTuple
+from peltier_client.requests import PredictOptions
 from peltier_client.results import Predictions
 from peltier_client.streams import AsyncTextStream, Opened
 from peltier_client.text_reader import TextReader
@@ -68,9 +69,14 @@ class AsyncClient:
         """For each (task, input) its predictions, a list of one, or the error that befell it; in the order given."""
         return await self._send(requests.predict_many(items, options))
 
-    async def upload(self, artifact: str | PathLike[str] | bytes, name: str | None = None) -> AdapterVersion:
-        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are."""
-        return await self._send(requests.upload(artifact, name))
+    async def upload(
+        self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
+    ) -> AdapterVersion:
+        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are.
+
+        With `alias` that alias means the version from then on.
+        """
+        return await self._send(requests.upload(artifact, name, alias))
 
     async def adapters(self) -> AsyncIterator[Adapter]:
         """Every adapter in order of name, fetched page by page."""
@@ -97,7 +103,46 @@ class AsyncClient:
 
     async def delete(self, task: str) -> None:
         """Delete an adapter (`name`) or one version of it (`name@3`)."""
-        await self._send(requests.delete(task))
+        await self._send(management.delete(task))
+
+    async def undelete(self, task: str) -> AdapterVersion:
+        """Bring a deleted version (`name@3`) back as it was."""
+        return await self._send(management.undelete(task))
+
+    async def deprecate(self, task: str, reason: str | None) -> AdapterVersion:
+        """Advise against a version (`name@3`), which still answers when it is named; no reason takes that back."""
+        return await self._send(management.deprecate(task, reason))
+
+    async def set_public(self, name: str, public: bool) -> Adapter:
+        """Let other tenants use an adapter as `tenant:name`, or no longer."""
+        return await self._send(management.set_public(name, public))
+
+    async def aliases(self, name: str) -> list[Alias]:
+        """Every alias of an adapter, in order of name."""
+        return await self._send(management.aliases(name))
+
+    async def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
+        """Make an alias mean a version, or several as `{3: 0.9, 4: 0.1}` with the share of requests that each gets."""
+        return await self._send(management.set_alias(name, alias, version))
+
+    async def rollback_alias(self, name: str, alias: str) -> Alias:
+        """Make an alias mean what it meant before. Sent once: again would go one more step back."""
+        return await self._send(management.rollback_alias(name, alias))
+
+    async def delete_alias(self, name: str, alias: str) -> None:
+        """Make an alias mean nothing."""
+        await self._send(management.delete_alias(name, alias))
+
+    async def audit(self, tenant: str | None = None) -> AsyncIterator[AuditRecord]:
+        """Who did what, newest first, fetched page by page; for keys that may administer the server."""
+        cursor: str | None = None
+        while True:
+            page = await self._send(management.audit(cursor, tenant))
+            for record in page.records:
+                yield record
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     async def info(self) -> InfoResponse:
         """What the server runs."""

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from peltier_client import commands
+from peltier_client import commands, management_commands
 from peltier_client.plugins import plugin_commands
 
 
@@ -36,6 +36,11 @@ def create_command() -> TyperGroup:
     app.command("upload", rich_help_panel=panel)(commands.upload)
     app.command("list", rich_help_panel=panel)(commands.list_adapters)
     app.command("delete", rich_help_panel=panel)(commands.delete)
+    app.command("undelete", rich_help_panel=panel)(management_commands.undelete)
+    app.command("alias", rich_help_panel=panel)(management_commands.alias)
+    app.command("rollback", rich_help_panel=panel)(management_commands.rollback)
+    app.command("deprecate", rich_help_panel=panel)(management_commands.deprecate)
+    app.command("audit", rich_help_panel=panel)(management_commands.audit)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for command in plugin_commands():

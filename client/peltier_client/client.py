@@ -1,6 +1,6 @@
 """The client for ordinary code."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -9,11 +9,12 @@ from typing import Self, TypeVar, Unpack
 import httpx2
 import stamina
 
-from peltier_client import requests
+from peltier_client import management, requests
 from peltier_client.errors import PeltierError
+from peltier_client.exchange import Request
 from peltier_client.files import write_whole
-from peltier_client.protocol import Adapter, AdapterVersion, HealthResponse, InfoResponse, TextTuple
-from peltier_client.requests import PredictOptions, Request
+from peltier_client.protocol import Adapter, AdapterVersion, Alias, AuditRecord, HealthResponse, InfoResponse, TextTuple
+from peltier_client.requests import PredictOptions
 from peltier_client.results import Predictions
 from peltier_client.streams import Opened, TextStream
 from peltier_client.text_reader import TextReader
@@ -70,9 +71,14 @@ class Client:
         """For each (task, input) its predictions, a list of one, or the error that befell it; in the order given."""
         return self._send(requests.predict_many(items, options))
 
-    def upload(self, artifact: str | PathLike[str] | bytes, name: str | None = None) -> AdapterVersion:
-        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are."""
-        return self._send(requests.upload(artifact, name))
+    def upload(
+        self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
+    ) -> AdapterVersion:
+        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are.
+
+        With `alias` that alias means the version from then on.
+        """
+        return self._send(requests.upload(artifact, name, alias))
 
     def adapters(self) -> Iterator[Adapter]:
         """Every adapter in order of name, fetched page by page."""
@@ -98,7 +104,45 @@ class Client:
 
     def delete(self, task: str) -> None:
         """Delete an adapter (`name`) or one version of it (`name@3`)."""
-        self._send(requests.delete(task))
+        self._send(management.delete(task))
+
+    def undelete(self, task: str) -> AdapterVersion:
+        """Bring a deleted version (`name@3`) back as it was."""
+        return self._send(management.undelete(task))
+
+    def deprecate(self, task: str, reason: str | None) -> AdapterVersion:
+        """Advise against a version (`name@3`), which still answers when it is named; no reason takes that back."""
+        return self._send(management.deprecate(task, reason))
+
+    def set_public(self, name: str, public: bool) -> Adapter:
+        """Let other tenants use an adapter as `tenant:name`, or no longer."""
+        return self._send(management.set_public(name, public))
+
+    def aliases(self, name: str) -> list[Alias]:
+        """Every alias of an adapter, in order of name."""
+        return self._send(management.aliases(name))
+
+    def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
+        """Make an alias mean a version, or several as `{3: 0.9, 4: 0.1}` with the share of requests that each gets."""
+        return self._send(management.set_alias(name, alias, version))
+
+    def rollback_alias(self, name: str, alias: str) -> Alias:
+        """Make an alias mean what it meant before. Sent once: again would go one more step back."""
+        return self._send(management.rollback_alias(name, alias))
+
+    def delete_alias(self, name: str, alias: str) -> None:
+        """Make an alias mean nothing."""
+        self._send(management.delete_alias(name, alias))
+
+    def audit(self, tenant: str | None = None) -> Iterator[AuditRecord]:
+        """Who did what, newest first, fetched page by page; for keys that may administer the server."""
+        cursor: str | None = None
+        while True:
+            page = self._send(management.audit(cursor, tenant))
+            yield from page.records
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     def info(self) -> InfoResponse:
         """What the server runs."""

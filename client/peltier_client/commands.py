@@ -1,51 +1,31 @@
 """The commands that talk to a server: upload, list, predict, delete."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import BaseModel
 
+from peltier_client.arguments import ApiKey, Json, Task, Url, checked, print_json
 from peltier_client.client import Client
-from peltier_client.errors import InvalidInput
-from peltier_client.protocol import MAX_BEAMS, MAX_TEMPERATURE, Adapter, TaskReference, TextTuple, check_name
+from peltier_client.protocol import MAX_BEAMS, MAX_TEMPERATURE, Adapter, TextTuple, check_alias, check_name
 from peltier_client.requests import PredictOptions
 from peltier_client.tables import print_adapters, print_predictions, print_texts
-from peltier_client.transport import DEFAULT_URL, check_api_key, check_url
+from peltier_client.transport import DEFAULT_URL
 
-
-def _checked(check: Callable[[str], object]) -> Callable[[str | None], str | None]:
-    """A rule of the protocol as a rule of the command line: breaking it is wrong usage."""
-
-    def callback(value: str | None) -> str | None:
-        try:
-            if value is not None:
-                check(value)
-        except InvalidInput as error:
-            raise typer.BadParameter(str(error)) from error
-        return value
-
-    return callback
-
-
-Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="The server.", callback=_checked(check_url))]
-ApiKey = Annotated[
-    str | None,
-    typer.Option(envvar="PELTIER_API_KEY", help="The key to show to the server.", callback=_checked(check_api_key)),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Task = Annotated[
-    str, typer.Argument(metavar="TASK", help="name, name@3 or name@alias.", callback=_checked(TaskReference.parse))
-]
 Artifact = Annotated[
     Path, typer.Argument(metavar="F.safetensors", help="The artifact.", exists=True, dir_okay=False, readable=True)
 ]
 Name = Annotated[
     str | None,
     typer.Option(
-        metavar="TASK", help="The name to publish under, if not the manifest's.", callback=_checked(check_name)
+        metavar="TASK", help="The name to publish under, if not the manifest's.", callback=checked(check_name)
     ),
+]
+AtOnce = Annotated[
+    str | None,
+    typer.Option(metavar="ALIAS", help="An alias that is to mean it at once.", callback=checked(check_alias)),
 ]
 Texts = Annotated[list[str], typer.Argument(metavar="TEXT", help="One or more texts.")]
 Pairs = Annotated[
@@ -76,14 +56,19 @@ class Deleted(BaseModel):
     deleted: str
 
 
-def upload(
-    file: Artifact, name: Name = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+def upload(  # noqa: PLR0913 - each is a word of the command line
+    file: Artifact,
+    name: Name = None,
+    alias: AtOnce = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
 ) -> None:
     """Publish an artifact."""
     with Client(url, api_key) as client:
-        version = client.upload(file, name)
+        version = client.upload(file, name, alias)
     if json:
-        _print_json(version)
+        print_json(version)
     else:
         typer.echo(f"published {version.name} version {version.version} ({version.preset}, {version.digest})")
 
@@ -93,7 +78,7 @@ def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = F
     with Client(url, api_key) as client:
         adapters = list(client.adapters())
     if json:
-        _print_json(AdapterList(adapters=adapters))
+        print_json(AdapterList(adapters=adapters))
     elif adapters:
         print_adapters(adapters)
     else:
@@ -130,7 +115,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
             return
         predictions = client.predict(task, inputs, **options)
     if json:
-        _print_json(predictions.body)
+        print_json(predictions.body)
     elif any(prediction.text is not None for prediction in predictions):
         print_texts(predictions)
     else:
@@ -142,7 +127,7 @@ def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Jso
     with Client(url, api_key) as client:
         client.delete(task)
     if json:
-        _print_json(Deleted(deleted=task))
+        print_json(Deleted(deleted=task))
     else:
         typer.echo(f"deleted {task}")
 
@@ -171,7 +156,3 @@ def _print_streams(
         for piece in client.stream(task, one, **options):
             typer.echo(piece, nl=False)
         typer.echo()
-
-
-def _print_json(document: BaseModel) -> None:
-    typer.echo(document.model_dump_json(exclude_none=True))

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from peltier_client.protocol import Adapter
+from peltier_client.protocol import Adapter, AuditRecord
 from peltier_client.results import Prediction, Predictions
 
 
@@ -18,6 +18,17 @@ def print_adapters(adapters: Iterable[Adapter]) -> None:
         published = f"{latest.created_at.astimezone():%Y-%m-%d %H:%M}"
         columns = (adapter.name, str(latest.version), latest.preset, latest.task.type, str(len(latest.task.labels)))
         table.add_row(*columns, _size(latest.size_bytes), published)
+    Console().print(table)
+
+
+def print_audit(records: Iterable[AuditRecord]) -> None:
+    """One line per record."""
+    table = Table("at", "tenant", "who", "did", "to", "detail")
+    for record in records:
+        detail = ", ".join(f"{key}: {value}" for key, value in record.detail.items())
+        at = f"{record.at.astimezone():%Y-%m-%d %H:%M:%S}"
+        # Text, because reasons are what people write, not rich's markup.
+        table.add_row(at, record.tenant, record.actor, record.action, record.subject, Text(detail))
     Console().print(table)
 
 

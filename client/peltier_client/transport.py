@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from peltier_client.errors import ConnectionFailed, InvalidInput, PeltierError, QuotaExceeded, TimedOut, Unavailable
-from peltier_client.requests import Request
+from peltier_client.exchange import Request
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_TIMEOUT_SECONDS = 30.0

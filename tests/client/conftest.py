@@ -33,6 +33,11 @@ def adapter(name: str) -> dict[str, Any]:
     return {"tenant": "default", "name": name, "num_versions": 1, "latest": {**VERSION, "name": name}}
 
 
+def alias(versions: dict[str, float]) -> dict[str, Any]:
+    """The alias live of sst2."""
+    return {"alias": "live", "versions": versions, "created_at": "2026-11-21T00:00:00Z", "created_by": "key:abcdefgh"}
+
+
 def answer_for(task: str, num_inputs: int) -> dict[str, Any]:
     """The contract's prediction body."""
     prediction: dict[str, Any] = {"label": "positive", "score": 0.98, "scores": {"negative": 0.02, "positive": 0.98}}
@@ -125,7 +130,7 @@ class LittleServer:
                 self.end_headers()
                 self.wfile.write(content)
 
-            do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - http.server's names
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815 - http.server's names
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -153,7 +158,18 @@ def contract_answer(request: Received) -> Answer:
         return Answer(200, {"results": [one_result(item["task"]) for item in json.loads(request.body)["requests"]]})
     if path == "/v1/adapters" and request.method == "GET":
         return list_page(request.path)
+    if request.method == "PUT" and path == "/v1/adapters/sst2/aliases/live":
+        asked = json.loads(request.body)
+        return Answer(200, alias(asked.get("versions") or {str(asked["version"]): 1.0}))
+    if path == "/v1/audit":
+        return audit_page(request.path)
     fixed = {
+        "GET /v1/adapters/sst2/aliases": Answer(200, {"aliases": [alias({"1": 1.0})]}),
+        "POST /v1/adapters/sst2/aliases/live/rollback": Answer(200, alias({"1": 0.9, "2": 0.1})),
+        "DELETE /v1/adapters/sst2/aliases/live": Answer(204),
+        "POST /v1/adapters/sst2/versions/1/undelete": Answer(200, VERSION),
+        "POST /v1/adapters/sst2/versions/1/deprecate": Answer(200, {**VERSION, "deprecation": "old"}),
+        "PATCH /v1/adapters/sst2": Answer(200, {**adapter("sst2"), "public": True}),
         "POST /v1/adapters": Answer(201, VERSION),
         "GET /v1/adapters/sst2": Answer(200, adapter("sst2")),
         "GET /v1/adapters/sst2/versions": Answer(200, {"versions": [VERSION]}),
@@ -179,6 +195,15 @@ def list_page(path: str) -> Answer:
     if "cursor=next" in path:
         return Answer(200, {"adapters": [adapter("stsb")], "next_cursor": None})
     return Answer(200, {"adapters": [adapter("nli"), adapter("sst2")], "next_cursor": "next"})
+
+
+def audit_page(path: str) -> Answer:
+    """Two pages of the audit log, newest first."""
+    at = "2026-11-21T00:00:00Z"
+    record = {"at": at, "tenant": "default", "actor": "key:abcdefgh", "action": "publish", "subject": "sst2@1"}
+    ids, cursor = ([1], None) if "cursor=2" in path else ([3, 2], "2")
+    records = [{**record, "id": number, "detail": {"note": "[x]"}} for number in ids]
+    return Answer(200, {"records": records, "next_cursor": cursor})
 
 
 INFO = {

@@ -31,6 +31,14 @@ async def test_the_calls_of_a_day(client: AsyncClient, tmp_path: Path) -> None:
     assert (await client.adapter("sst2")).num_versions == 1
     assert len(await client.versions("sst2")) == 1
     assert (await client.predict("sst2", ["a gem of a film"]))[0].label == "positive"
+    assert (await client.set_alias("sst2", "live", {1: 0.9, 2: 0.1})).versions == {1: 0.9, 2: 0.1}
+    assert [alias.alias for alias in await client.aliases("sst2")] == ["live"]
+    assert (await client.rollback_alias("sst2", "live")).versions == {1: 0.9, 2: 0.1}
+    await client.delete_alias("sst2", "live")
+    assert (await client.deprecate("sst2@1", "old")).deprecation == "old"
+    assert (await client.undelete("sst2@1")).version == 1
+    assert (await client.set_public("sst2", True)).public
+    assert [record.id async for record in client.audit()] == [3, 2, 1]
     assert (await client.download("sst2", 1, tmp_path / "a")).read_bytes() == b"artifact"
     await client.delete("sst2@1")
     assert await client.ready()

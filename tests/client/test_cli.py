@@ -134,6 +134,29 @@ def test_every_command_speaks_json(peltier: Peltier, tmp_path: Path) -> None:
     assert json.loads(peltier("delete", "sst2", "--json").out) == {"deleted": "sst2"}
 
 
+def test_which_version_answers_is_said(peltier: Peltier, server: Any) -> None:
+    """Each command says what now is; a rollback names the shares."""
+    assert peltier("alias", "sst2", "live", "1").out == "sst2@live means version 1\n"
+    assert peltier("alias", "sst2", "live", "1=0.9,2=0.1").out == "sst2@live means version 1 (0.9), version 2 (0.1)\n"
+    assert json.loads(server.received[-1].body) == {"versions": {"1": 0.9, "2": 0.1}}
+    assert peltier("rollback", "sst2", "live").out == "sst2@live means version 1 (0.9), version 2 (0.1)\n"
+    assert peltier("deprecate", "sst2@1", "worse [than] 2").out == "sst2@1 is deprecated\n"
+    assert peltier("deprecate", "sst2@1", "--undo").out == "sst2@1 is no longer deprecated\n"
+    assert peltier("undelete", "sst2@1").out.startswith("sst2 version 1 is back (compacter, sha256:")
+    shown = peltier("audit", "--limit", "3", "--tenant", "default").out
+    assert shown.count("publish") == 3
+    assert "note: [x]" in shown
+
+
+def test_those_commands_speak_json_too(peltier: Peltier) -> None:
+    """One document each."""
+    assert json.loads(peltier("alias", "sst2", "live", "1", "--json").out)["versions"] == {"1": 1.0}
+    assert json.loads(peltier("rollback", "sst2", "live", "--json").out)["alias"] == "live"
+    assert json.loads(peltier("deprecate", "sst2@1", "old", "--json").out)["deprecation"] == "old"
+    assert json.loads(peltier("undelete", "sst2@1", "--json").out)["version"] == 1
+    assert [one["id"] for one in json.loads(peltier("audit", "--limit", "2", "--json").out)["records"]] == [3, 2]
+
+
 def test_an_empty_server_says_what_next(peltier: Peltier, server: Any, answer: Any) -> None:
     """An empty list is a sentence, not an empty table."""
     server.planned.append(answer(200, {"adapters": [], "next_cursor": None}))
@@ -173,6 +196,13 @@ def test_no_server(server: Any) -> None:
         ("predict", "sst2", "text", "--temperature", "3"),
         ("upload", "does-not-exist.safetensors"),
         ("delete", "sst2@0"),
+        ("alias", "sst2@1", "live", "1"),
+        ("alias", "sst2", "12", "1"),
+        ("alias", "sst2", "live", "newest"),
+        ("alias", "sst2", "live", "1=0.9;2=0.1"),
+        ("deprecate", "sst2@1"),
+        ("deprecate", "sst2@1", "old", "--undo"),
+        ("audit", "--limit", "0"),
         ("list", "--url", "localhost:8000"),
         ("list", "--api-key", "plt secret"),
         ("nonsense",),
@@ -213,7 +243,8 @@ def test_help_lists_everything_and_loads_nothing() -> None:
         "atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules)))); main()"
     )
     done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True)
-    for name in ("predict", "upload", "list", "delete", *plugins.KNOWN):
+    ours = ("predict", "upload", "list", "delete", "undelete", "alias", "rollback", "deprecate", "audit")
+    for name in (*ours, *plugins.KNOWN):
         assert f" {name} " in done.stdout
     assert all(known.help in done.stdout for known in plugins.KNOWN.values())
     assert "loaded: []" in done.stdout

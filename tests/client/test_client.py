@@ -131,6 +131,19 @@ def test_delete_an_adapter_or_a_version(client: Client, server: Any) -> None:
     assert [request.path for request in server.received] == ["/v1/adapters/sst2/versions/1", "/v1/adapters/sst2"]
 
 
+def test_which_version_answers_is_changed(client: Client) -> None:
+    """By aliases, deprecation and undeletion, and the record of it is read page by page."""
+    assert client.upload(b"artifact", alias="live").version == 1
+    assert client.set_alias("sst2", "live", 1).versions == {1: 1.0}
+    assert [(alias.alias, alias.created_by) for alias in client.aliases("sst2")] == [("live", "key:abcdefgh")]
+    assert client.rollback_alias("sst2", "live").versions == {1: 0.9, 2: 0.1}
+    client.delete_alias("sst2", "live")
+    assert client.deprecate("sst2@1", "old").deprecation == "old"
+    assert client.undelete("sst2@1").version == 1
+    assert client.set_public("sst2", True).public
+    assert [record.id for record in client.audit(tenant="default")] == [3, 2, 1]
+
+
 def test_the_server_about_itself(client: Client) -> None:
     """Info, readiness and health are typed."""
     assert client.info().backbone.hidden_size == 384

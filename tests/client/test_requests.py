@@ -57,13 +57,6 @@ def test_a_mixed_body() -> None:
     )
 
 
-@pytest.mark.parametrize("task", ["sst2@production", "other:sst2", "../x", "sst2@0"])
-def test_what_cannot_be_deleted(task: str) -> None:
-    """Only an own adapter or a numbered version can be deleted."""
-    with pytest.raises(InvalidInput):
-        requests.delete(task)
-
-
 @pytest.mark.parametrize("name", ["", "../x", "a b", "sst2@1", "A"])
 def test_names_are_checked_before_they_are_addresses(name: str) -> None:
     """No name can leave its place in the path."""

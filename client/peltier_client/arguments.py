@@ -1,0 +1,44 @@
+"""The words that several commands share, and what they print for machines."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import TaskReference, check_name
+from peltier_client.transport import check_api_key, check_url
+
+
+def checked(check: Callable[[str], object]) -> Callable[[str | None], str | None]:
+    """A rule of the protocol as a rule of the command line: breaking it is wrong usage."""
+
+    def callback(value: str | None) -> str | None:
+        try:
+            if value is not None:
+                check(value)
+        except InvalidInput as error:
+            raise typer.BadParameter(str(error)) from error
+        return value
+
+    return callback
+
+
+Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="The server.", callback=checked(check_url))]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(envvar="PELTIER_API_KEY", help="The key to show to the server.", callback=checked(check_api_key)),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Task = Annotated[
+    str, typer.Argument(metavar="TASK", help="name, name@3 or name@alias.", callback=checked(TaskReference.parse))
+]
+OwnAdapter = Annotated[
+    str, typer.Argument(metavar="TASK", help="The name of an adapter.", callback=checked(check_name))
+]
+
+
+def print_json(document: BaseModel) -> None:
+    """One document on stdout."""
+    typer.echo(document.model_dump_json(exclude_none=True))

@@ -1,0 +1,109 @@
+"""The commands that decide which version answers, and show who decided: alias, rollback, deprecate, undelete, audit."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from peltier_client.arguments import ApiKey, Json, OwnAdapter, Task, Url, checked, print_json
+from peltier_client.client import Client
+from peltier_client.protocol import Alias, AuditRecord, check_alias, check_name
+from peltier_client.tables import print_audit
+from peltier_client.transport import DEFAULT_URL
+
+AliasName = Annotated[str, typer.Argument(metavar="ALIAS", help="Such as production.", callback=checked(check_alias))]
+Versions = Annotated[str, typer.Argument(metavar="VERSION", help="A version, 3, or shares of several, 3=0.9,4=0.1.")]
+Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Why it is not to be used any more.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Advise against it no longer.")]
+Limit = Annotated[int, typer.Option(min=1, help="How many records at most.")]
+OfTenant = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Only what concerns this tenant.", callback=checked(check_name))
+]
+
+
+class AuditList(BaseModel):
+    """What `peltier audit --json` prints."""
+
+    records: list[AuditRecord]
+
+
+def alias(  # noqa: PLR0913 - each is a word of the command line
+    task: OwnAdapter,
+    alias: AliasName,
+    version: Versions,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Let an alias mean a version, or split its requests over several."""
+    split = _read_split(version)
+    with Client(url, api_key) as client:
+        _show(task, client.set_alias(task, alias, split), json=json)
+
+
+def rollback(
+    task: OwnAdapter, alias: AliasName, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
+    """Let an alias mean what it meant before."""
+    with Client(url, api_key) as client:
+        _show(task, client.rollback_alias(task, alias), json=json)
+
+
+def deprecate(  # noqa: PLR0913 - each is a word of the command line
+    task: Task,
+    reason: Reason = None,
+    undo: Undo = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Advise against a version (TASK@3)."""
+    if undo == bool(reason):
+        raise typer.BadParameter("either a REASON or --undo is wanted")
+    with Client(url, api_key) as client:
+        version = client.deprecate(task, reason)
+    if json:
+        print_json(version)
+    else:
+        typer.echo(f"{task} is {'no longer ' if undo else ''}deprecated")
+
+
+def undelete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Bring a deleted version (TASK@3) back."""
+    with Client(url, api_key) as client:
+        version = client.undelete(task)
+    if json:
+        print_json(version)
+    else:
+        typer.echo(f"{version.name} version {version.version} is back ({version.preset}, {version.digest})")
+
+
+def audit(
+    limit: Limit = 50, tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
+) -> None:
+    """Show who did what, newest first."""
+    with Client(url, api_key) as client:
+        records = list(islice(client.audit(tenant), limit))
+    if json:
+        print_json(AuditList(records=records))
+    else:
+        print_audit(records)
+
+
+def _read_split(text: str) -> int | dict[int, float]:
+    try:
+        if text.isdecimal():
+            return int(text)
+        return {int(number): float(share) for number, share in (part.split("=") for part in text.split(","))}
+    except ValueError:
+        raise typer.BadParameter(f"VERSION {text!r} is neither a version, as 3, nor shares, as 3=0.9,4=0.1") from None
+
+
+def _show(task: str, alias: Alias, *, json: bool) -> None:
+    if json:
+        print_json(alias)
+        return
+    meaning = ", ".join(f"version {number} ({share:.4g})" for number, share in alias.versions.items())
+    single = next(iter(alias.versions)) if len(alias.versions) == 1 else None
+    typer.echo(f"{task}@{alias.alias} means {meaning if single is None else f'version {single}'}")
