@@ -25,7 +25,9 @@ FAILURES = (SQLAlchemyError, OSError)
 _BUSY_SECONDS = 30
 _CONNECT_SECONDS = 10
 # Longer than any statement here takes; without it a database that has vanished would be waited for without end.
-_STATEMENT_SECONDS = 60
+_STATEMENT_SECONDS = 30
+# Shorter than that: a writer that hangs or has vanished keeps the others waiting, and they shall not give up before it.
+_IDLE_SECONDS = 15.0
 _SQLITE, _POSTGRESQL = "sqlite+aiosqlite", "postgresql+asyncpg"
 # The two parts of a connection that have no place of their own in a URL.
 _POSTGRESQL_OPTIONS = frozenset({"ssl", "host"})
@@ -68,7 +70,15 @@ def create_engine(url: URL) -> AsyncEngine:
     PostgreSQL knows no such thing and takes no notice; there a row's lock does it.
     """
     if url.drivername == _POSTGRESQL:
-        arguments = {"timeout": _CONNECT_SECONDS, "command_timeout": _STATEMENT_SECONDS}
+        arguments = {
+            "timeout": _CONNECT_SECONDS,
+            "command_timeout": _STATEMENT_SECONDS,
+            "server_settings": {
+                "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
+                # A server may be set to acknowledge sooner, and a commit here acknowledges an upload.
+                "synchronous_commit": "on",
+            },
+        }
         try:
             return create_async_engine(url, pool_pre_ping=True, connect_args=arguments)
         except ModuleNotFoundError as error:
@@ -141,7 +151,7 @@ def reason(error: Exception) -> str:
     """What the operating system or the database says of it, in one line, without the statement."""
     said = str(error.orig if isinstance(error, DBAPIError) else error)
     # The driver's adapter puts the class of the error before what the server said.
-    return re.sub(r"^<class '[^']*'>: ", "", said).partition("\n")[0] or type(error).__name__
+    return re.sub(r"^<class '[^']*'>: ", "", said).partition("\n")[0] or "it does not answer in time"
 
 
 def _is_busy(error: Exception) -> bool:

@@ -28,7 +28,7 @@ async def require_room_for_bytes(connection: AsyncConnection, quotas: Quotas, dr
         return
     mine = select(AdapterRow.id).where(AdapterRow.tenant == draft.tenant)
     blobs = select(VersionRow.digest, VersionRow.size_bytes).where(VersionRow.adapter_id.in_(mine)).distinct()
-    stored = dict((await connection.execute(blobs)).tuples().all())
+    stored = {row.digest: row.size_bytes for row in await connection.execute(blobs)}
     num_bytes = sum(stored.values())
     if draft.digest not in stored and num_bytes + draft.size_bytes > quotas.max_stored_bytes:
         raise QuotaReached(

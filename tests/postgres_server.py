@@ -1,0 +1,114 @@
+"""A PostgreSQL server of one's own on loopback, which can be stopped and started again.
+
+It runs as the user `postgres` where the tests run as root, because it refuses to be root's.
+"""
+
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_START_SECONDS = 60
+# Each costs time, and what a test writes need not survive the machine.
+_FAST = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB")
+
+
+class PostgresServer:
+    """One server with its own directory; `url` names a database of it for the registry."""
+
+    def __init__(self, programs: Path, directory: Path, port: int, user: str | None) -> None:
+        self.port = port
+        self._programs = programs
+        self._directory = directory
+        self._identity: dict[str, Any] = {"user": user, "group": user, "cwd": directory}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._names = (f"test_{number}" for number in itertools.count())
+
+    def url(self, database: str) -> str:
+        """The registry URL of a database."""
+        return f"postgresql+asyncpg://postgres@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self, template: str = "template0") -> str:
+        """Makes a database like `template` and returns its name."""
+        name = next(self._names)
+        self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-T", template, name)
+        return name
+
+    def execute(self, database: str, statement: str) -> None:
+        """Runs one statement of SQL in a database."""
+        self._run("psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-d", database, "-c", statement)
+
+    def start(self) -> None:
+        """Returns once it answers."""
+        settings = (f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self._directory}")
+        options = [part for setting in (*settings, *_FAST) for part in ("-c", setting)]
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", self._directory / "data", *options],
+                stdout=log,
+                stderr=log,
+                **self._identity,
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            assert self._process.poll() is None, (self._directory / "log").read_text()
+            assert time.monotonic() < deadline, "PostgreSQL does not answer"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Breaks every connection and ends, as a crash does."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        command = [self._programs / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command).returncode == 0
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [self._programs / program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, **self._identity)
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def run_postgres() -> Iterator[PostgresServer]:
+    """A started server, gone with all its databases afterwards."""
+    programs = _find_programs()
+    user = "postgres" if os.geteuid() == 0 else None
+    # Not one of pytest's directories, which other users cannot enter.
+    with tempfile.TemporaryDirectory(prefix="peltier-postgres-") as name:
+        directory = Path(name)
+        if user is not None:
+            shutil.chown(directory, user)
+        server = PostgresServer(programs, directory, _free_port(), user)
+        server._run("initdb", "-D", str(directory / "data"), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync")
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def _find_programs() -> Path:
+    # Debian keeps the programs of each version in a folder of its own, outside of the path.
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "")]
+    if not found[-1].is_file():
+        raise RuntimeError("PostgreSQL is not installed: apt-get install postgresql")
+    return found[-1].parent
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
