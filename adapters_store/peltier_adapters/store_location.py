@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Self
 
 from peltier_adapters.blob_location import BlobError, is_remote, local_path
+from peltier_adapters.registry.database import database_url
 
 
 @dataclass(frozen=True)
@@ -30,3 +31,10 @@ class StoreLocation:
                 "postgresql+asyncpg://USER@HOST/DATABASE or sqlite+aiosqlite:///PATH"
             )
         return cls(str(store), registry)
+
+    def existing(self) -> Self:
+        """This location; raises BlobError where its registry is to be in a file that there is not yet."""
+        file = database_url(self.registry)
+        if file.get_backend_name() == "sqlite" and not Path(file.database or "").is_file():
+            raise BlobError(f"there is no store: the registry {file.database!r} does not exist")
+        return self

@@ -37,11 +37,12 @@ KNOWN = {
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),
     "presets": Known("List the presets with their parameter counts.", "adapters"),
     "import": Known("Turn an adapter that others saved into an artifact.", "adapters"),
+    "store": Known("Back up, restore, check and tidy what a server has stored.", "adapters"),
 }
 
 
 class PluginCommand(TyperCommand):
-    """A command known by name, whose module is imported when it is run or asked for its own help."""
+    """A command, or group of them, known by name: its module is imported when it is run or asked for its own help."""
 
     def __init__(self, entry_point: EntryPoint) -> None:
         known = KNOWN.get(entry_point.name)
@@ -57,9 +58,11 @@ class PluginCommand(TyperCommand):
     def _load(self) -> Any:
         name = self._entry_point.name
         with _explained(name, self._extra):
-            function = self._entry_point.load()
+            loaded = self._entry_point.load()
+        if isinstance(loaded, typer.Typer):
+            return typer.main.get_command(loaded)
         app = typer.Typer(add_completion=False)
-        app.command(name)(_explained(name, self._extra)(function))
+        app.command(name)(_explained(name, self._extra)(loaded))
         return typer.main.get_command(app)
 
 

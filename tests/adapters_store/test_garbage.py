@@ -30,7 +30,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
 
 
 class Slow(Blobs):
-    """A store that takes its time before it puts, and longer before it deletes, so that whatever can come between does."""
+    """A store that waits before it puts and longer before it deletes, so that whatever can come between does."""
 
     async def put(self, data: bytes) -> str:
         await asyncio.sleep(random.random() * 0.02)

@@ -1,15 +1,16 @@
 """The registry: one front door to tenants, keys, adapters, versions and aliases."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Self
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from peltier_adapters.registry import aliases, claims, deletion, keys, marks, tenants
 from peltier_adapters.registry.audit import read_audit
 from peltier_adapters.registry.database import create_engine, database_url, upgrade
+from peltier_adapters.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
 from peltier_adapters.registry.lookup import read_digests, read_live
 from peltier_adapters.registry.publishing import publish
 from peltier_adapters.registry.records import (
@@ -239,3 +240,33 @@ class Registry:
     async def collected(self, digests: Iterable[str]) -> None:
         """The blobs of these are deleted, or the caller has given up on them: they can be stored again."""
         await self._transactions.write(_NOBODY, lambda writing: claims.collected(writing, digests))
+
+    # Everything at once, for backups.
+
+    async def dump(self, take: Callable[[Line], object]) -> None:
+        """Gives every row of one moment to `take`: tenants, keys, adapters, versions, aliases and the audit log."""
+
+        async def work(connection: AsyncConnection) -> None:
+            async for line in read_lines(connection):
+                take(line)
+
+        await self._transactions.read(work)
+
+    async def require_empty(self) -> None:
+        """Raises RegistryConflict where this registry holds anything but the tenant that every one begins with."""
+        await self._transactions.read(require_empty)
+
+    async def restore(self, lines: Iterable[Line], ready: Callable[[], Awaitable[None]]) -> None:
+        """Takes in the rows of a dump, all or nothing. `ready` may refuse, when no blob can go any more.
+
+        Raises RegistryConflict unless this registry is empty, BlobBusy while blobs of it are being deleted, or
+        InvalidRecord for a row that does not fit.
+        """
+
+        async def work(writing: Writing) -> None:
+            await require_empty(writing.connection)
+            await require_no_collectors(writing)
+            await ready()
+            await write_lines(writing, lines)
+
+        await self._transactions.write(_NOBODY, work)
