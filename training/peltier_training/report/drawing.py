@@ -1,6 +1,5 @@
 """matplotlib figures as inline SVG in the colours of the page around them, light or dark."""
 
-import io
 import re
 
 import matplotlib as mpl
@@ -8,31 +7,25 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from peltier_training.svg import STYLE, to_svg
+
 # matplotlib knows no CSS: a figure is drawn in stand-ins, which become the page's own colours.
 INK, FAINT, MAIN, SECOND = "#010203", "#010204", "#010205", "#010206"
 _PAGE_COLOURS = {INK: "currentColor", FAINT: "var(--line)", MAIN: "var(--main)", SECOND: "var(--second)"}
 _STYLE = {
+    **STYLE,
     "svg.fonttype": "none",  # texts stay texts, in the page's font
-    "svg.hashsalt": "peltier",  # the same figure is the same bytes
-    "font.size": 9,
     "text.color": INK,
-    "text.parse_math": False,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
     "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
     "grid.color": FAINT,
-    "grid.linewidth": 0.5,
     "xtick.color": FAINT,
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
     "lines.linewidth": 1.6,
 }
-_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 class Drawing:
@@ -47,10 +40,8 @@ class Drawing:
 
     def svg(self, name: str, spoken: str) -> str:
         """One `<svg>` element; `name` makes its ids its own on the page, `spoken` is what a screen reader says."""
-        buffer = io.StringIO()
         with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
-            self._figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
-        text = buffer.getvalue()
+            text = to_svg(self._figure)
         text = text[text.index("<svg") :]
         text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)  # HTML knows these
         prefix = re.sub(r"\W+", "-", name)

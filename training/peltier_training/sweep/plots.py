@@ -1,6 +1,5 @@
 """A sweep's plots: each metric against the number of training rows, and against the parameters."""
 
-import io
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from operator import itemgetter
@@ -11,6 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
+from peltier_training.svg import STYLE, to_svg
 from peltier_training.sweep.table import MEAN, PARAMETERS, ROWS, Entry, Row, create_table, default_grouping, rows_of
 
 # Okabe and Ito's colours, which the colour-blind tell apart; no two of the first 35 methods share marker and colour.
@@ -18,23 +18,15 @@ _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _MARKERS = ("o", "s", "^", "D", "v")
 _COLUMNS = 3
 _STYLE = {
-    "svg.hashsalt": "peltier",  # the same figure is the same bytes
-    "font.size": 9,
-    "text.parse_math": False,
+    **STYLE,
     "axes.edgecolor": "#bbbbbb",
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.formatter.useoffset": False,
     "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
     "lines.linewidth": 1.4,
     "lines.markersize": 4.5,
     "errorbar.capsize": 2,
 }
-_NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 _AXES = {ROWS: "training rows", PARAMETERS: "parameters"}
 _WIDE = 30  # times the least: powers of ten are marks enough
 Lines = Mapping[str, Sequence[Row]]
@@ -72,9 +64,7 @@ def _draw(entries: Sequence[Entry], x: str) -> str:
             plot.set_axis_off()
         handles, labels = plots[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right upper", frameon=False)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
-    return buffer.getvalue()
+        return to_svg(figure)
 
 
 def _lines(entries: Sequence[Entry]) -> tuple[Lines, Sequence[str]]:
