@@ -1,14 +1,12 @@
 """From label columns to targets."""
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
-from peltier_training.labels import Labels, find_labels, parse_names
+from peltier_training.labels import Labels, find_labels
 
 
 def examples(*labels: Any) -> list[Example]:
@@ -97,20 +95,3 @@ def test_impossible_label_sets_are_refused(kind: Any, labels: list[Any], names: 
     with pytest.raises(TrainingError) as refused:
         find_labels(kind, examples(*labels), names)
     assert str(refused.value) == reason
-
-
-def test_names_come_from_the_flag_or_a_json_file(tmp_path: Path):
-    """`a,b,c`, or a file that ends in .json."""
-    (tmp_path / "names.json").write_text(json.dumps(["a", "b, c"]))
-    assert parse_names("a, b,c") == ["a", "b", "c"]
-    assert parse_names(str(tmp_path / "names.json")) == ["a", "b, c"]
-
-
-@pytest.mark.parametrize("content", [None, "not json", '{"a": 1}', "[1, 2]", b"\xff"])
-def test_a_bad_label_file_is_named(tmp_path: Path, content: str | bytes | None):
-    """A missing one, one that is not JSON, one that is not a list of texts."""
-    path = tmp_path / "names.json"
-    if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(TrainingError, match=r"^label file .*names\.json (cannot be read|must hold a JSON list)"):
-        parse_names(str(path))

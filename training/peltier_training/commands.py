@@ -102,8 +102,8 @@ def train(  # noqa: PLR0913 - one parameter a flag
     """Train an adapter on labelled examples and write its artifact."""
     from peltier_adapters.baselines import BASELINES
     from peltier_adapters.composition import parse_overrides
+    from peltier_adapters.names import parse_names
 
-    from peltier_training.labels import parse_names
     from peltier_training.resolution import Choice, print_resolved
     from peltier_training.run import Data, Hyperparameters, Run
     from peltier_training.text_options import TextOptions
@@ -123,7 +123,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
         "patience": patience,
     }
     numbers = Hyperparameters(**choice.numbers(given))
-    names = tuple(parse_names(labels)) if labels is not None else None
+    names = parse_names("labels", labels) if labels is not None else None
     run = Run(
         task=task,
         task_type=task_type,  # type: ignore[arg-type]

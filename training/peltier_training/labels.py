@@ -1,10 +1,8 @@
 """From the label column to training targets, by task type."""
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -76,20 +74,6 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
     if len(names) < least:
         raise TrainingError(f"{kind} needs at least {least} labels; there are {len(names)}: {', '.join(names)}")
     return Labels(kind, tuple(names))
-
-
-def parse_names(text: str) -> list[str]:
-    """Label names from `a,b,c` or from a JSON file that holds a list."""
-    path = Path(text)
-    if path.suffix != ".json":
-        return [name.strip() for name in text.split(_SEPARATOR)]
-    try:
-        names = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise TrainingError(f"label file {path} cannot be read: {error}") from None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TrainingError(f"label file {path} must hold a JSON list of names")
-    return names
 
 
 def _name(label: Any, example: Example) -> str:

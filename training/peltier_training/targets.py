@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
 from peltier_adapters.inputs import Reader
+from peltier_adapters.names import parse_names
 from peltier_adapters.task_spec import TaskSpec
 
 from peltier_training.data import Example
 from peltier_training.errors import TrainingError
-from peltier_training.labels import Labels, parse_names
+from peltier_training.labels import Labels
 
 DEFAULT_STEP = 0.2  # methods-quirks Q-C11
 _MAX_TARGETS = 4096
@@ -22,7 +23,7 @@ def class_targets(chosen: str, names: Sequence[str]) -> tuple[str, ...]:
             return tuple(str(index) for index in range(len(names)))
         case "words":
             return tuple(names)
-    return tuple(parse_names(chosen))
+    return parse_names("targets", chosen)
 
 
 def number_targets(values: Sequence[float], step: float) -> tuple[str, ...]:

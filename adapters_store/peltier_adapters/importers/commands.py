@@ -11,6 +11,7 @@ from rich.console import Console
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.manifest import NAME_PATTERN
+from peltier_adapters.names import parse_names
 
 _T5 = "On a T5"
 
@@ -54,9 +55,9 @@ def import_(  # noqa: PLR0913 - one parameter a flag
     options = TaskOptions(
         inputs=inputs,
         task_type=task_type,
-        labels=_names("labels", labels),
+        labels=parse_names("labels", labels) if labels is not None else None,
         template=template,
-        targets=_names("targets", targets),
+        targets=parse_names("targets", targets) if targets is not None else None,
         max_length=max_length,
         max_new_tokens=max_new_tokens,
     )
@@ -80,18 +81,3 @@ def _checked_name(name: str | None, path: Path) -> str:
 def _check_output(output: Path) -> None:
     if not output.parent.is_dir() or output.is_dir() or not os.access(output.parent, os.W_OK):
         raise AdapterError(f"output {output} cannot be written: it must be a file in a writable folder that exists")
-
-
-def _names(option: str, text: str | None) -> tuple[str, ...] | None:
-    """`a,b,c`, or a JSON file with a list of names."""
-    if text is None:
-        return None
-    if not text.endswith(".json"):
-        return tuple(name.strip() for name in text.split(","))
-    try:
-        names = json.loads(Path(text).read_text())
-    except (OSError, ValueError) as error:
-        raise AdapterError(f"--{option} {text} cannot be read as JSON: {error}") from None
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise AdapterError(f"--{option} {text} must hold a JSON list of names")
-    return tuple(names)
