@@ -36,14 +36,8 @@ class Baseline:
         head = {} if config.generates else HEAD
         return override(self.name, {**self.variant(config).defaults, **head}, overrides)
 
-    def check(self, overrides: Mapping[str, str], config: BackboneConfig) -> None:
-        """Raise an `AdapterError` for settings that cannot be."""
-        settings = self.settings(overrides, config)
-        if not config.generates:
-            self.head(settings, config, outputs=1)
-
     def head(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
-        """The head of an encoder, as an adapter's."""
+        """The head of an encoder, as an adapter's; an `AdapterError` for settings that cannot be."""
         try:
             spec = BUILDERS["head"](own_pooling(settings, config), outputs)
         except ValidationError as error:

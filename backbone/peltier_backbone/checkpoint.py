@@ -59,6 +59,18 @@ def read_tensors(directory: Path) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def read_names(directory: Path) -> set[str]:
+    """The names of the checkpoint's tensors; their values are not read."""
+    names: set[str] = set()
+    for path in _files(directory):
+        try:
+            with safe_open(path, framework="pt") as file:
+                names |= set(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise BackboneError(f"{path} is not a readable safetensors file: {error}") from None
+    return names
+
+
 def _files(directory: Path) -> list[Path]:
     index = directory / "model.safetensors.index.json"
     if index.exists():

@@ -16,7 +16,9 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_training.baseline_trainer import BaselineTrainer
 from peltier_training.data import Example, read_examples, thin_out
 from peltier_training.errors import TrainingError
+from peltier_training.feasibility import check_baseline
 from peltier_training.labels import Labels, find_labels
+from peltier_training.ranks import part, take_device
 from peltier_training.record import create_record
 from peltier_training.report.cost import Cost, Meter
 from peltier_training.report.curves import Curves
@@ -40,15 +42,36 @@ class Tuned:
     measure: Callable[[Sequence[Example]], dict[str, float]]
 
 
+@dataclass(frozen=True)
+class Learned:
+    """A tuned backbone that is not measured yet; `run` is resolved."""
+
+    run: Run
+    tuning: Tuning
+    task: TaskSpec
+    reference: BackboneRef
+    course: Course
+    num_examples: int
+    validation: Sequence[Example]
+    meter: Meter
+
+
 def train_baseline(run: Run) -> Tuned:
     """Train, keep the best epoch by the validation metric, measure it, and write its report where an artifact's would
     be. No weights are written. A `TrainingError` where training diverged."""
+    return finish(learn(run))
+
+
+def learn(run: Run) -> Learned:
+    """Train and keep the best epoch; of processes that torchrun started each has the same."""
     run.check()
+    take_device(run.device)
     meter = Meter()
     if run.resume:
         raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
-    run = run.resolved(config := load_config(find_checkpoint(run.backbone)))
-    BASELINES[run.preset].check(run.overrides, config)
+    checkpoint = find_checkpoint(run.backbone)
+    run = run.resolved(config := load_config(checkpoint))
+    check_baseline(BASELINES[run.preset], run, config, checkpoint)
     columns = run.data.text_columns, run.data.label_column
     examples, validation = (read_examples(path, *columns) for path in (run.data.train, run.data.validation))
     labels = find_labels(run.task_type, examples, run.data.labels)
@@ -56,19 +79,27 @@ def train_baseline(run: Run) -> Tuned:
     tuning, task, reference = _prepare(run, labels, examples)
     course = _teach(run, tuning, examples, thin_out(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
+    part()
+    return Learned(run, tuning, task, reference, course, len(examples), validation, meter)
+
+
+def finish(learned: Learned) -> Tuned:
+    """Measure on all validation examples, and write the report."""
+    run, tuning, validation = learned.run, learned.tuning, learned.validation
+    config = load_config(find_checkpoint(run.backbone))
     verdict = tuning.examine(validation)
-    cost = meter.read(course, tuning.device, run.dtype)
+    cost = learned.meter.read(learned.course, tuning.device, run.dtype)
     method, reason = BASELINES[run.preset], BASELINES[run.preset].reason(config)
     settings = method.settings(run.overrides, config)
-    record = create_record(run, settings, [len(examples), len(validation)], verdict.metrics)
+    record = create_record(run, settings, [learned.num_examples, len(validation)], verdict.metrics)
     findings = Findings(
         metric=run.metric,
         verdict=verdict,
-        curves=Curves.create(course),
+        curves=Curves.create(learned.course),
         parameters=Parameters.create_tuned(method.count_parameters(settings, config), config, tuning.model),
         cost=cost,
     )
-    subject = Subject(run.task, run.preset, reference, task, record, reason=reason)
+    subject = Subject(run.task, run.preset, learned.reference, learned.task, record, reason=reason)
     write_report(run.output, create_report(subject, findings))
     return Tuned(dict(verdict.metrics), reason, cost, partial(_measure, tuning))
 

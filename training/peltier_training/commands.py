@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from peltier_training.run import Run
 
 _T5 = "On a T5"
 Columns = Annotated[
@@ -104,6 +107,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     from peltier_adapters.composition import parse_overrides
     from peltier_adapters.names import parse_names
 
+    from peltier_training.ranks import is_first
     from peltier_training.resolution import Choice, print_resolved
     from peltier_training.run import Data, Hyperparameters, Run
     from peltier_training.text_options import TextOptions
@@ -148,19 +152,36 @@ def train(  # noqa: PLR0913 - one parameter a flag
         resume=resume,
         merge_report=merge_report,
     )
-    if recipe is not None:
+    if recipe is not None and is_first():
         run.check()
         print_resolved(run, choice, given)
-    if run.preset in BASELINES:
-        from peltier_training.baseline import train_baseline
+    metrics, title = (_tune if run.preset in BASELINES else _adapt)(run)
+    if is_first():
+        _print(metrics, None, json_output, title)
 
-        tuned = train_baseline(run)
-        _print(tuned.metrics, None, json_output, f"{run.preset} for {task}: no artifact, for {tuned.reason}")
-        return
-    from peltier_training.train import train as run_training
 
-    manifest = run_training(run)
-    _print(dict(manifest.training.metrics), None, json_output, f"{run.output}: {run.preset} for {task}")
+def _adapt(run: "Run") -> tuple[dict[str, float], str]:
+    """Train an adapter; of processes side by side the first goes on to write it, and has metrics."""
+    from peltier_training.ranks import is_first
+    from peltier_training.train import finish, learn
+
+    learned = learn(run)
+    if not is_first():
+        return {}, ""
+    return dict(finish(learned).training.metrics), f"{run.output}: {run.preset} for {run.task}"
+
+
+def _tune(run: "Run") -> tuple[dict[str, float], str]:
+    """Train a baseline, which leaves a report and no artifact."""
+    from peltier_training.baseline import finish, learn
+    from peltier_training.ranks import is_first
+    from peltier_training.report.files import report_paths
+
+    learned = learn(run)
+    if not is_first():
+        return {}, ""
+    tuned = finish(learned)
+    return tuned.metrics, f"{report_paths(run.output)[1]}: {run.preset} for {run.task}; no artifact, for {tuned.reason}"
 
 
 def evaluate(  # noqa: PLR0913 - one parameter a flag

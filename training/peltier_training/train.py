@@ -1,6 +1,7 @@
 """One training run: data, trainable adapter, Trainer, best epoch, artifact."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -17,6 +18,7 @@ from peltier_training.errors import NotFiniteError
 from peltier_training.export import export, measure
 from peltier_training.labels import Labels, find_labels
 from peltier_training.model import HeadedAdapter, TrainableAdapter
+from peltier_training.ranks import part, take_device
 from peltier_training.record import create_record
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
@@ -33,12 +35,29 @@ from peltier_training.trainer import Course, diverged, fit, fit_text
 Adapter = TypeVar("Adapter", bound=TrainableAdapter)
 
 
-def train(run: Run) -> Manifest:
-    """Train, keep the best epoch by the validation metric, and write the artifact to `run.output` with its report.
+@dataclass(frozen=True)
+class Learned:
+    """A trained adapter that is neither measured nor written yet; `run` is resolved."""
 
-    The recorded metrics and golden examples come from the artifact itself on a float32 backbone, as it will be served.
-    """
+    run: Run
+    backbone: Backbone
+    task: TaskSpec
+    model: TrainableAdapter
+    course: Course
+    num_examples: int
+    validation: Sequence[Example]
+    meter: Meter
+
+
+def train(run: Run) -> Manifest:
+    """Train, keep the best epoch by the validation metric, and write the artifact to `run.output` with its report."""
+    return finish(learn(run))
+
+
+def learn(run: Run) -> Learned:
+    """Train and keep the best epoch; of processes that torchrun started each has the same."""
     run.check()
+    take_device(run.device)
     meter = Meter()
     run = run.resolved(load_config(find_checkpoint(run.backbone)))
     examples, validation = _read(run)
@@ -49,19 +68,29 @@ def train(run: Run) -> Manifest:
     teach = _teach_text if backbone.config.generates else _teach_head
     model, course = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
+    part()
+    return Learned(run, backbone, task, model, course, len(examples), validation, meter)
+
+
+def finish(learned: Learned) -> Manifest:
+    """Measure the adapter, and write its artifact and report.
+
+    The recorded metrics and golden examples come from the artifact itself on a float32 backbone, as it will be served.
+    """
+    run, model, backbone, validation = learned.run, learned.model, learned.backbone, learned.validation
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
-    adapter = Candidate(run.task, run.preset, model.parts, model.merged(), task)
+    adapter = Candidate(run.task, run.preset, model.parts, model.merged(), learned.task)
     verdict = measure(exact, adapter, validation, record_gates=True)
-    record = create_record(run, model.settings, [len(examples), len(validation)], verdict.metrics)
+    record = create_record(run, model.settings, [learned.num_examples, len(validation)], verdict.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
     write_file(run.output, data)  # first of all: no report is worth the loss of it
-    cost, manifest = meter.read(course, backbone.device, run.dtype), read_manifest(run.output)
+    manifest = read_manifest(run.output)
     findings = Findings(
         metric=run.metric,
         verdict=verdict,
-        curves=Curves.create(course),
+        curves=Curves.create(learned.course),
         parameters=Parameters.create(model.parts, backbone.config, model),
-        cost=cost,
+        cost=learned.meter.read(learned.course, backbone.device, run.dtype),
         merging=Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None,
     )
     write_report(run.output, create_report(Subject.of_artifact(run.output, data, manifest), findings))

@@ -33,6 +33,12 @@ class FullTuning(nn.Module):
         return self.model
 
 
+def check_dimension(dimension: int, num_tensors: int) -> None:
+    """Refuse one that leaves no number to move the weights with."""
+    if dimension <= num_tensors:
+        raise TrainingError(f"setting 'dimension' is {dimension}; it must exceed the backbone's {num_tensors} tensors")
+
+
 class Subspace(nn.Module):
     """Intrinsic SAID: theta_i = theta_i0 + lambda_i fastfood_i(theta) for each tensor i (methods.md 1.17).
 
@@ -44,8 +50,7 @@ class Subspace(nn.Module):
         self.model = model.requires_grad_(False)
         self._shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
         num = len(self._shapes)
-        if dimension <= num:
-            raise TrainingError(f"setting 'dimension' is {dimension}; it must exceed the backbone's {num} tensors")
+        check_dimension(dimension, num)
         generator = torch.Generator().manual_seed(seed)
         self.theta = nn.Parameter(torch.zeros(dimension - num))
         self.scales = nn.Parameter(torch.ones(num))

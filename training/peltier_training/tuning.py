@@ -21,7 +21,7 @@ from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
 from peltier_training import text_evaluation
 from peltier_training.data import Example
 from peltier_training.dataset import EncodedRows, TextRow, TextRows
-from peltier_training.errors import NotFiniteError, TrainingError
+from peltier_training.errors import NotFiniteError
 from peltier_training.evaluation import judge_scores
 from peltier_training.objective import HeadObjective, Objective, TextObjective
 from peltier_training.padding import IGNORED, pad_rows, pad_texts
@@ -66,11 +66,8 @@ class HeadTuning:
         baseline, numbers = BASELINES[run.preset], run.hyperparameters
         settings = baseline.settings(run.overrides, backbone.config)
         spec = baseline.head(settings, backbone.config, outputs=task.num_outputs)
-        pooled = spec.pooling == "pooler"
-        if pooled and backbone.bert.pooler is None:
-            raise TrainingError(f"backbone {run.backbone!r} has no pooler; set pooling to 'first' or 'mean'")
         encoder = AutoModel.from_pretrained(
-            find_checkpoint(run.backbone), dtype=torch.float32, add_pooling_layer=pooled
+            find_checkpoint(run.backbone), dtype=torch.float32, add_pooling_layer=spec.pooling == "pooler"
         )
         body = create_body(encoder, settings, numbers.seed)
         self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)

@@ -12,6 +12,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.sweep import Sweep
+from transformers import T5ForConditionalGeneration
 
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
@@ -105,6 +106,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "share": ({"methods": {"adamix": {"settings": {"share": "x"}}}}, "setting 'share' is 'x'"),
     "map": ({"methods": {"adamix": {"settings": {"map": "phm"}}}}, "experts are merged, and that needs 'dense'"),
     "pooling": ({"methods": {"full": {"settings": {"pooling": "foo"}}}}, "preset 'full' cannot be built: pooling is"),
+    "dimension": (
+        {"methods": {"intrinsic-said": {"settings": {"dimension": 55}}}},
+        "setting 'dimension' is 55; it must exceed the backbone's 55 tensors",
+    ),
     "device": ({"device": "tpu"}, "device is 'tpu': input should be 'auto', 'cpu' or 'cuda'"),
     "dtype": ({"dtype": "float8"}, "dtype is 'float8': input should be"),
     "twice": ({"seeds": [0, 0]}, "toy, lora, 16 rows, seed 0 is in the grid twice"),
@@ -137,6 +142,30 @@ def test_a_template_is_known_or_has_a_text(make_sweep: MakeSweep, tables: Tables
     tables |= {"backbone": t5.name, "tasks": {"toy": {**tables["tasks"]["toy"], "text": {"template": "sst3"}}}}
     with pytest.raises(TrainingError, match=r"template 'sst3' has no .* is not a known name"):
         make_sweep(tables)
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_a_pooler_that_is_not_there_is_refused(
+    method: str, make_sweep: MakeSweep, tables: Tables, roberta: Backbone, tmp_path: Path
+):
+    """The checkpoint's names tell, before its weights are read."""
+    methods = {method: {"settings": {"pooling": "pooler"}}}
+    with pytest.raises(TrainingError, match=r"part 'head' needs a pooler, which backbone .* does not have; set"):
+        make_sweep(tables | {"backbone": roberta.name, "methods": methods})
+    assert make_sweep(tables | {"backbone": roberta.name, "methods": {method: {}}}).trials
+
+
+def test_the_tensors_of_a_t5_are_counted_too(make_sweep: MakeSweep, tables: Tables, t5: Backbone):
+    """As many as are tuned; one more number than that is a subspace."""
+    num = len(dict(T5ForConditionalGeneration.from_pretrained(t5.name).named_parameters()))
+    for dimension in (num, num + 1):
+        methods = {"intrinsic-said": {"settings": {"dimension": dimension}}}
+        given = changed(tables, methods=methods) | {"backbone": t5.name}
+        if dimension > num:
+            assert make_sweep(given).trials
+            continue
+        with pytest.raises(TrainingError, match=f"it must exceed the backbone's {num} tensors"):
+            make_sweep(given)
 
 
 def test_an_unwritable_folder_is_refused(tables: Tables, make_sweep: MakeSweep, tmp_path: Path):

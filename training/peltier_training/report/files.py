@@ -23,7 +23,7 @@ def write_report(artifact: Path, report: Report) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step; a `TrainingError` if that cannot be."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # each process of torchrun writes the same file
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_bytes(data)
         os.replace(partial, path)

@@ -10,9 +10,10 @@ from peltier_adapters.baselines import Baseline, find_method
 from peltier_adapters.composition import Setting
 from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
-from peltier_backbone.config import BackboneConfig, load_config
+from peltier_backbone.config import load_config
 
 from peltier_training.errors import TrainingError
+from peltier_training.feasibility import check_baseline, check_pooler
 from peltier_training.run import Hyperparameters, Run
 from peltier_training.sweep.description import ALL, Description, Layer, Method
 from peltier_training.sweep.source import Source, digest
@@ -29,7 +30,7 @@ class Grid:
     def __init__(self, description: Description, root: Path, output: Path) -> None:
         self._description, self._writable = description, _nearest(output)
         checkpoint = find_checkpoint(description.backbone)
-        self._config: BackboneConfig = load_config(checkpoint)
+        self._checkpoint, self._config = checkpoint, load_config(checkpoint)
         self._backbone_digest = digest(*_backbone_files(checkpoint))
         self._sources = {name: Source.read(task, root) for name, task in description.tasks.items()}
 
@@ -95,10 +96,11 @@ class Grid:
         method = find_method(run.preset)
         settings = method.settings(run.overrides, self._config)
         if isinstance(method, Baseline):
-            method.check(run.overrides, self._config)
+            check_baseline(method, run, self._config, self._checkpoint)
             return settings, method.count_parameters(settings, self._config)
         check_settings(settings, self._config)
         parts = method.compose(settings, self._config, outputs=max(len(source.labels.names), 1))
+        check_pooler(parts, run.backbone, self._checkpoint)
         return settings, count_parameters(parts, self._config)
 
 

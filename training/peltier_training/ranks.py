@@ -1,0 +1,23 @@
+"""The processes that torchrun starts for one training, each on its share of the rows. Without it there is one."""
+
+import os
+
+import torch
+from torch import distributed
+
+
+def is_first() -> bool:
+    """Whether this process measures, writes and prints; the others have nothing to do when training is over."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def take_device(device: str) -> None:
+    """Make "cuda" the GPU of this process's number on its machine."""
+    if device != "cpu" and torch.cuda.is_available() and "LOCAL_RANK" in os.environ:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+
+
+def part() -> None:
+    """No process waits for another any more, and each may end."""
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
