@@ -34,6 +34,7 @@ from peltier_client.errors import (
     ServerError,
     StorageFull,
     TooLarge,
+    TooSlow,
     Unavailable,
     VersionNotFound,
 )
@@ -132,8 +133,9 @@ def _describe(
     errors: Sequence[tuple[int, type[PeltierError]]], model: type[BaseModel]
 ) -> dict[int | str, dict[str, Any]]:
     described: dict[int | str, dict[str, Any]] = {}
-    unreadable: tuple[int, type[PeltierError]] = (BadRequest.status, BadRequest)
-    for status, error in (unreadable, *errors):
+    # Whatever the route does, its body may be one that is not read.
+    unread: list[tuple[int, type[PeltierError]]] = [(one.status, one) for one in (BadRequest, TooSlow, TooLarge)]
+    for status, error in (*unread, *errors):
         known = described.setdefault(status, {"model": model, "description": ""})
         known["description"] += f"{' · ' if known['description'] else ''}`{error.code}`: {error.__doc__}"
     return described

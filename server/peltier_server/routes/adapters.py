@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Header, Path, Query, Response, UploadFile
+from fastapi import APIRouter, Form, Header, Path, Query, Request, Response, UploadFile
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -14,8 +14,6 @@ from peltier_client.errors import (
     QueueFull,
     QuotaExceeded,
     StorageFull,
-    TooLarge,
-    TooSlow,
     Unauthorized,
     Unavailable,
     VersionNotFound,
@@ -33,9 +31,9 @@ from pydantic import BaseModel, ConfigDict
 
 from peltier_server.errors import describe_errors
 from peltier_server.publisher import Place
-from peltier_server.routes.bodies import UploadRoute
+from peltier_server.routes.bodies import Handler
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Uploads
+from peltier_server.routes.dependencies import Accepted, Asking, Uploads, get_intake
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
@@ -49,6 +47,22 @@ VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 # Who predicts may look, who publishes may change.
 router = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("predict")])
 changes = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("publish")])
+
+
+class UploadRoute(Closed):
+    """Receives as many uploads at once as the `Intake` of the app allows."""
+
+    def get_route_handler(self) -> Handler:
+        """The framework's handler, in turn."""
+        handle = super().get_route_handler()
+
+        async def in_turn(request: Request) -> Response:
+            async with get_intake(request).receive():
+                return await handle(request)
+
+        return in_turn
+
+
 # Its bodies are artifacts, so it has a limit of its own. The other parts are names: a caller may say in which charset,
 # and some take a second to decode sixty kilobytes.
 uploads = APIRouter(
@@ -75,7 +89,7 @@ class UploadForm(BaseModel):
     status_code=201,
     responses={
         200: {"model": AdapterVersion, "description": "These bytes already are a version of this adapter."},
-        **describe_errors(*_SHARED, TooLarge, TooSlow, ArtifactRefused, QueueFull, Unavailable, StorageFull),
+        **describe_errors(*_SHARED, ArtifactRefused, QueueFull, Unavailable, StorageFull),
     },
 )
 async def upload(

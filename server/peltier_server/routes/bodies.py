@@ -1,4 +1,4 @@
-"""How bodies are read before anything is made of them."""
+"""How JSON is read before anything is made of it."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -8,8 +8,6 @@ from peltier_adapters.json_tokens import has_more_tokens
 from peltier_client.errors import TooLarge
 
 from peltier_server.errors import RefusedBody
-from peltier_server.intake import Intake
-from peltier_server.routes.closed import Closed
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -18,17 +16,14 @@ _TOKENS_PER_INPUT = 64
 _MIN_TOKENS = 65_536
 
 
-class JsonRoute(Closed):
-    """Refuses JSON of very many values: to complain of two megabytes of empty lists takes a gigabyte and seconds."""
+def counted(handle: Handler) -> Handler:
+    """A route's handler that refuses JSON of very many values: to complain of two megabytes of empty lists takes a
+    gigabyte and seconds."""
 
-    def get_route_handler(self) -> Handler:
-        """The framework's handler over a request that counts first."""
-        handle = super().get_route_handler()
+    async def count(request: Request) -> Response:
+        return await handle(_Counted(request.scope, request.receive, request._send))
 
-        async def counted(request: Request) -> Response:
-            return await handle(_Counted(request.scope, request.receive, request._send))
-
-        return counted
+    return count
 
 
 class _Counted(Request):
@@ -38,18 +33,3 @@ class _Counted(Request):
             sentence = f"the request body holds more than {limit} strings, commas and brackets"
             raise RefusedBody(TooLarge(sentence))
         return await super().json()
-
-
-class UploadRoute(Closed):
-    """Receives as many uploads at once as the `Intake` of the app allows."""
-
-    def get_route_handler(self) -> Handler:
-        """The framework's handler, in turn."""
-        handle = super().get_route_handler()
-
-        async def in_turn(request: Request) -> Response:
-            intake: Intake = request.app.state.intake
-            async with intake.receive():
-                return await handle(request)
-
-        return in_turn

@@ -14,6 +14,7 @@ from starlette.types import Scope as Connection
 from peltier_server.auth import OPEN_PATHS
 from peltier_server.caller import Caller, Scope
 from peltier_server.errors import error_response
+from peltier_server.routes.bodies import Handler, counted
 from peltier_server.turnstile import Turnstile
 
 # The guard has checked the key by then; this is how OpenAPI shows that there is one.
@@ -36,6 +37,10 @@ class Closed(APIRoute):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.scopes = frozenset(_scopes(self.dependencies))
+
+    def get_route_handler(self) -> Handler:
+        """The framework's, over a body that is counted first."""
+        return counted(super().get_route_handler())
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Lets the request in, or answers in the route's place."""

@@ -17,8 +17,6 @@ from peltier_client.errors import (
     NotReady,
     QueueFull,
     QuotaExceeded,
-    TooLarge,
-    TooSlow,
     Unauthorized,
     VersionNotFound,
 )
@@ -40,21 +38,20 @@ from peltier_server.openai_protocol import (
     openai_error,
 )
 from peltier_server.published import Published
-from peltier_server.routes.bodies import JsonRoute
-from peltier_server.routes.closed import needs
+from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, From, begin, unless_gone
 from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
-_OF_COMPLETIONS = (*_OF_ONE_MODEL, TooSlow, TooLarge, InferenceFailed, QueueFull, DeadlinePassed)
+_OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, DeadlinePassed)
 _PAGE = 1000
 _STREAMED: dict[str, Any] = {
     "description": "The answers; with `stream` chunks of one answer in events.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=JsonRoute, dependencies=[needs("predict")])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependencies=[needs("predict")])
 
 
 @router.post(

@@ -19,8 +19,6 @@ from peltier_client.errors import (
     QueueFull,
     QuotaExceeded,
     ServerError,
-    TooLarge,
-    TooSlow,
     Unauthorized,
     VersionNotFound,
 )
@@ -38,14 +36,13 @@ from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.predictor import Predictor
-from peltier_server.routes.bodies import JsonRoute
-from peltier_server.routes.closed import needs
+from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, begin, get_origin, unless_gone
 from peltier_server.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
 
-_SHARED = (Unauthorized, Forbidden, TooSlow, TooLarge, InvalidInput, QuotaExceeded, NotReady, Draining)
+_SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, DeadlinePassed)
 
 _STREAMED: dict[str, Any] = {
@@ -53,7 +50,7 @@ _STREAMED: dict[str, Any] = {
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 
-router = APIRouter(prefix="/v1", tags=["predict"], route_class=JsonRoute, dependencies=[needs("predict")])
+router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
 
 
 @router.post(
