@@ -19,7 +19,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
 from peltier_server.pace import Pace
 from peltier_server.rates import Rates
-from peltier_server.routes import adapters, aliases, audit, openai, operations, predict
+from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, predict, tenants
 from peltier_server.routes.closed import refuse_open_routes
 from peltier_server.secret import load_secret
 from peltier_server.service import Service
@@ -39,6 +39,8 @@ _ROUTERS = (
     aliases.router,
     aliases.changes,
     audit.router,
+    tenants.router,
+    keys.router,
     operations.router,
     operations.measures,
     operations.probes,
@@ -53,7 +55,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(settings, lifecycle, metrics, door))
+        loading = asyncio.create_task(_load(settings, lifecycle, metrics, door, turnstile))
         yield
         lifecycle.drain()
         loading.cancel()
@@ -85,10 +87,12 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-async def _load(settings: Settings, lifecycle: Lifecycle, metrics: Metrics, door: Door) -> Service | None:
+async def _load(
+    settings: Settings, lifecycle: Lifecycle, metrics: Metrics, door: Door, turnstile: Turnstile
+) -> Service | None:
     try:
         door.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
-        service = await Service.open(settings, metrics, door)
+        service = await Service.open(settings, metrics, door, turnstile)
     except Exception as failure:
         lifecycle.fail(failure)
         return None

@@ -1,11 +1,10 @@
 """Who asks: a tenant's key, the operator, or anyone on loopback while there are no keys."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 from peltier_client.errors import Forbidden
-
-Scope = Literal["predict", "publish", "admin"]
+from peltier_client.protocol import Scope
 
 # The tenant that is there from the beginning.
 TENANT = "default"

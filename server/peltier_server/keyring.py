@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
-from peltier_client.errors import Unauthorized
+from peltier_client.errors import NotFound, Unauthorized
+from peltier_client.protocol import Scope
 
-from peltier_server.caller import Caller, Scope
+from peltier_server.caller import Caller
 from peltier_server.credentials import Credentials, prefix_of
 
 _NO_QUOTAS = Quotas()
@@ -86,6 +87,12 @@ class Keyring:
         """Whether there is such a tenant."""
         return name in self._tenants
 
+    def tenant(self, name: str) -> Tenant:
+        """One tenant, or `NotFound`."""
+        if name not in self._tenants:
+            raise NotFound(f"tenant {name!r} does not exist")
+        return self._tenants[name]
+
     def quotas(self, tenant: str) -> Quotas:
         """What the tenant may use."""
         known = self._tenants.get(tenant)
@@ -95,6 +102,7 @@ class Keyring:
         """Every tenant in order of name."""
         return [self._tenants[name] for name in sorted(self._tenants)]
 
-    def keys(self) -> list[Key]:
-        """Every key, also those that open nothing any more, oldest first."""
-        return sorted((held.key for held in self._keys.values()), key=lambda key: (key.created_at, key.prefix))
+    def list_keys(self, tenant: str | None = None) -> list[Key]:
+        """Every key of the tenant, or of all, oldest first; also those that open nothing any more."""
+        keys = (held.key for held in self._keys.values() if tenant in (None, held.key.tenant))
+        return sorted(keys, key=lambda key: (key.created_at, key.prefix))

@@ -33,6 +33,7 @@ from peltier_server.slots import Slots
 from peltier_server.target import Target
 from peltier_server.text_stream import TextStream
 from peltier_server.ticket import Outcome, Terms
+from peltier_server.turnstile import Turnstile
 
 # Below these, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 4096
@@ -42,10 +43,11 @@ _NUM_WORKERS = 2
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request: inputs, and new tokens for each of them."""
+    """Of one request: inputs, and new tokens for each of them; and of its tenant."""
 
     max_inputs: int
     max_new_tokens: int
+    turnstile: Turnstile
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,10 @@ class Predictor:
             check_stream(decoding)
         encoded = await self._encode(task, request.inputs, truncate=parameters.truncate)
         num_tokens = sum(map(len, encoded))
-        async with self._slots.lease(entry.digest) as lease:
+        spending = self._limits.turnstile.spend(
+            request.target.origin.tenant, num_tokens + _max_written(decoding, len(encoded))
+        )
+        async with spending, self._slots.lease(entry.digest) as lease:
             if request.stream is not None:
                 request.stream.open(Opening(entry.reference, lease.tier, num_tokens))
             rows = [Row(one, lease.resident) for one in encoded]
@@ -199,6 +204,10 @@ def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], tru
         more = f" (and {len(reasons) - 1} more inputs)" if len(reasons) > 1 else ""
         raise InvalidInput(f"{reasons[0]}{more}", reasons)
     return encoded
+
+
+def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
+    return 0 if decoding is None else num_inputs * decoding.num_beams * decoding.max_new_tokens
 
 
 def _named(entry: Entry) -> str:

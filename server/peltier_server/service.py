@@ -23,6 +23,7 @@ from peltier_server.publisher import Publisher, Store
 from peltier_server.runner import Runner
 from peltier_server.settings import Settings
 from peltier_server.slots import Slots
+from peltier_server.turnstile import Turnstile
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,9 @@ _MAX_JOIN_SECONDS = 10.0
 class Service:
     """Everything that answers requests. `open` loads and starts it; `close` lets what it has accepted finish."""
 
-    def __init__(self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics, turnstile: Turnstile
+    ) -> None:
         self.settings = settings
         self.backbone = backbone
         self.store = store
@@ -50,13 +53,13 @@ class Service:
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
-        limits = Limits(settings.max_inputs, settings.max_new_tokens)
+        limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile)
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.curator = Curator(store)
 
     @classmethod
-    async def open(cls, settings: Settings, metrics: Metrics, door: Door) -> Self:
+    async def open(cls, settings: Settings, metrics: Metrics, door: Door, turnstile: Turnstile) -> Self:
         """Loads the backbone, opens the store and the door, starts the runner, publishes the examples."""
         async with AsyncExitStack() as opened:
             registry = await Registry.open(settings.registry)
@@ -70,7 +73,7 @@ class Service:
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
             _warn_of_strangers(catalog, backbone)
-            service = cls(settings, backbone, Store(blobs, registry, catalog, follower), metrics)
+            service = cls(settings, backbone, Store(blobs, registry, catalog, follower), metrics, turnstile)
             service._runner.start()
             follower.start(service.slots)
             opened.push_async_callback(service._stop)

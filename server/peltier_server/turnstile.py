@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Self
 
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.registry import Quotas
 from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
 from starlette.datastructures import MutableHeaders
@@ -33,7 +34,7 @@ class Turnstile:
 
     @asynccontextmanager
     async def spend(self, tenant: str, tokens: int) -> AsyncIterator[None]:
-        """Accounts `tokens` for what is computed meanwhile; gives them back if it is turned away further on.
+        """Accounts `tokens` for what is computed meanwhile; gives them back if it never is.
 
         Raises `QuotaExceeded` where the tenant has to wait for them, `TooLarge` where waiting would not help.
         """
@@ -50,7 +51,7 @@ class Turnstile:
             )
         try:
             yield
-        except Unavailable:
+        except (Unavailable, AdapterError):
             await self.rates.give_back(rate, tenant, tokens)
             raise
 

@@ -65,9 +65,10 @@ class Listening:
         service: Service = self.app.state.lifecycle.service()
         return service
 
-    def upload(self, data: bytes) -> None:
-        """`POST /v1/adapters`."""
-        httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, timeout=30).raise_for_status()
+    def upload(self, data: bytes, key: str = "") -> None:
+        """`POST /v1/adapters`, by the bearer of `key`."""
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        httpx2.post(f"{self.url}/v1/adapters", files={"file": data}, headers=headers, timeout=30).raise_for_status()
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -13,6 +13,7 @@ from peltier_client.protocol.adapters import (
 )
 from peltier_client.protocol.aliases import Alias, AliasList, AliasRequest, Split
 from peltier_client.protocol.audit import AuditPage, AuditRecord
+from peltier_client.protocol.keys import KeyInfo, KeyList, KeyRequest, NewKey, Scope
 from peltier_client.protocol.names import MAX_VERSION, NAME_PATTERN, Name, TaskReference, check_alias, check_name
 from peltier_client.protocol.predict import (
     MAX_BEAMS,
@@ -44,6 +45,7 @@ from peltier_client.protocol.predict import (
     Usage,
 )
 from peltier_client.protocol.service import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
+from peltier_client.protocol.tenants import TenantInfo, TenantList, TenantQuotas, TenantRequest
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 __all__ = [
@@ -75,11 +77,15 @@ __all__ = [
     "InfoResponse",
     "Input",
     "Inputs",
+    "KeyInfo",
+    "KeyList",
+    "KeyRequest",
     "MixedItem",
     "MixedPredictRequest",
     "MixedPredictResponse",
     "MultilabelPrediction",
     "Name",
+    "NewKey",
     "Parameters",
     "PredictRequest",
     "PredictResponse",
@@ -88,11 +94,16 @@ __all__ = [
     "RegressionPrediction",
     "RequestModel",
     "ResponseModel",
+    "Scope",
     "Seed",
     "Split",
     "TaskReference",
     "TaskSummary",
     "Temperature",
+    "TenantInfo",
+    "TenantList",
+    "TenantQuotas",
+    "TenantRequest",
     "TextPiece",
     "TextPrediction",
     "TextTuple",

@@ -7,12 +7,13 @@ from fastapi import FastAPI, Security, params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from peltier_client.errors import Forbidden, QuotaExceeded
+from peltier_client.protocol import Scope
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from peltier_server.auth import OPEN_PATHS
-from peltier_server.caller import Caller, Scope
+from peltier_server.caller import Caller
 from peltier_server.errors import error_response
 from peltier_server.routes.bodies import Handler, counted
 from peltier_server.turnstile import Turnstile
@@ -72,7 +73,7 @@ def refuse_open_routes(app: FastAPI) -> None:
         name, path = getattr(route, "name", ""), getattr(route, "path", "")
         is_closed = isinstance(route, Closed) and bool(route.scopes)
         if not (is_closed or path in OPEN_PATHS or name in _OWN_PAGES):
-            raise RuntimeError(f"route {path or route!r} names no scope; give it dependencies=[needs(…)]")
+            raise RuntimeError(f"route {path or route} names no scope; give it dependencies=[needs(…)]")
 
 
 def _scopes(dependencies: Iterable[params.Depends]) -> Iterable[Scope]:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from peltier_server.caller import Caller
 from peltier_server.errors import ClientGone
 from peltier_server.intake import Intake
+from peltier_server.keyring import Keyring
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening
@@ -48,9 +49,16 @@ def get_intake(request: Request) -> Intake:
     return intake
 
 
-Uploads = Annotated[Intake, Depends(get_intake)]
+def get_keyring(request: Request) -> Keyring:
+    """The tenants and keys of the app that serves the request."""
+    keyring: Keyring = request.app.state.keyring
+    return keyring
+
+
 AnyTime = Annotated[Lifecycle, Depends(get_lifecycle)]
 Accepted = Annotated[Service, Depends(accept)]
+Uploads = Annotated[Intake, Depends(get_intake)]
+Keys = Annotated[Keyring, Depends(get_keyring)]
 Asking = Annotated[Caller, Depends(get_caller)]
 From = Annotated[Origin, Depends(get_origin)]
 

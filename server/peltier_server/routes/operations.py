@@ -61,7 +61,7 @@ async def info(service: Accepted) -> InfoResponse:
     )
 
 
-@measures.get("/metrics", response_class=Response, responses=describe_errors(Unauthorized, Forbidden))
+@measures.get("/metrics", response_class=Response, responses=describe_errors(Unauthorized, Forbidden, NotReady))
 async def metrics(request: Request) -> Response:
     """Prometheus' page."""
     kept: Metrics = request.app.state.metrics
@@ -69,7 +69,7 @@ async def metrics(request: Request) -> Response:
     return Response(page, headers={"content-type": content_type})
 
 
-@router.get("/v1/schema/artifact", response_class=Response, responses=describe_errors(*_SHARED))
+@router.get("/v1/schema/artifact", response_class=Response, responses=describe_errors(*_SHARED, NotReady))
 async def artifact_schema() -> Response:
     """The JSON schema of an artifact's manifest."""
     return Response(_SCHEMA, media_type="application/schema+json")

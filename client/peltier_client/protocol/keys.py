@@ -1,0 +1,48 @@
+"""API keys on the wire. The key itself is in one answer only: that to the request that made it."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from peltier_client.protocol.names import Name
+from peltier_client.protocol.wire import RequestModel, ResponseModel
+
+# Independent of each other: predict asks adapters and looks at them, publish changes them, admin runs the server.
+Scope = Literal["predict", "publish", "admin"]
+
+MAX_NOTE_LEN = 200
+
+
+class KeyRequest(RequestModel):
+    """A key to be made; without `expires_at` it lasts until it is revoked."""
+
+    tenant: Name = "default"
+    scopes: Annotated[frozenset[Scope], Field(min_length=1)]
+    note: Annotated[str, Field(max_length=MAX_NOTE_LEN)] = ""
+    expires_at: AwareDatetime | None = None
+
+
+class KeyInfo(ResponseModel):
+    """A key without its secret. `prefix` is what names it, in lists, when it is revoked and in the audit log."""
+
+    prefix: str
+    tenant: str
+    scopes: list[Scope]
+    note: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewKey(KeyInfo):
+    """A key that has just been made, with its whole text, which nobody can ever read again."""
+
+    key: Annotated[str, Field(repr=False)]
+
+
+class KeyList(ResponseModel):
+    """Every key, oldest first, also those that open nothing any more."""
+
+    keys: list[KeyInfo]

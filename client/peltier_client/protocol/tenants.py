@@ -1,0 +1,46 @@
+"""Tenants on the wire, and what they may use."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from peltier_client.protocol.names import Name
+from peltier_client.protocol.wire import RequestModel, ResponseModel
+
+_MAX_COUNT = 2**63 - 1
+
+PerSecond = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
+
+
+class TenantQuotas(RequestModel):
+    """What a tenant may use; null is no limit. `weight` is its share of a busy server beside other tenants'."""
+
+    requests_per_second: PerSecond | None = None
+    tokens_per_second: PerSecond | None = None
+    max_concurrent_requests: Count | None = None
+    max_stored_bytes: Count | None = None
+    max_adapters: Count | None = None
+    weight: PerSecond = 1.0
+
+
+class TenantRequest(RequestModel):
+    """A tenant to be made."""
+
+    name: Name
+    quotas: TenantQuotas = TenantQuotas()
+
+
+class TenantInfo(ResponseModel):
+    """A tenant as it is."""
+
+    name: str
+    created_at: datetime
+    quotas: TenantQuotas
+
+
+class TenantList(ResponseModel):
+    """Every tenant in order of name."""
+
+    tenants: list[TenantInfo]

@@ -1,0 +1,57 @@
+"""API keys: made, listed, revoked. Who may is the operator of the whole server."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from peltier_adapters.registry import Key
+from peltier_client.errors import Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
+from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
+
+from peltier_server.errors import describe_errors
+from peltier_server.routes.closed import Closed, needs
+from peltier_server.routes.dependencies import Accepted, Asking, Keys
+
+_SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
+
+OfTenant = Annotated[str | None, Query(max_length=64, description="Only keys of this tenant.")]
+
+router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=Closed, dependencies=[needs("admin")])
+
+
+@router.get("", responses=describe_errors(*_SHARED))
+async def list_keys(keyring: Keys, service: Accepted, tenant: OfTenant = None) -> KeyList:
+    """Every key without its secret, oldest first."""
+    return KeyList(keys=[KeyInfo(**_fields(key)) for key in keyring.list_keys(tenant)])
+
+
+@router.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound))
+async def create_key(body: KeyRequest, response: Response, caller: Asking, keyring: Keys, service: Accepted) -> NewKey:
+    """Make a key and show it, this once. With the first key of all, every call begins to need one."""
+    if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
+        raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
+    issued = keyring.credentials.issue()
+    key = await service.store.registry.create_key(
+        body.tenant,
+        prefix=issued.prefix,
+        digest=issued.digest,
+        scopes=body.scopes,
+        note=body.note,
+        expires_at=body.expires_at,
+        actor=caller.actor,
+    )
+    await service.store.follower.show_own()
+    response.headers["cache-control"] = "no-store"
+    return NewKey(**_fields(key), key=issued.text)
+
+
+@router.delete("/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound))
+async def revoke_key(prefix: str, caller: Asking, service: Accepted) -> None:
+    """Take a key's rights for good: here at once, within a second on every replica."""
+    await service.store.registry.revoke_key(prefix, actor=caller.actor)
+    await service.store.follower.show_own()
+
+
+def _fields(key: Key) -> dict[str, Any]:
+    shown = {name: getattr(key, name) for name in KeyInfo.model_fields}
+    return {**shown, "scopes": sorted(key.scopes)}

@@ -1,0 +1,49 @@
+"""Tenants and what they may use: the operator's business."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter
+from peltier_adapters.registry import Quotas, Tenant
+from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
+from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, TenantRequest
+
+from peltier_server.errors import describe_errors
+from peltier_server.routes.closed import Closed, needs
+from peltier_server.routes.dependencies import Accepted, Asking, Keys
+
+_SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
+
+router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=Closed, dependencies=[needs("admin")])
+
+
+@router.get("", responses=describe_errors(*_SHARED))
+async def list_tenants(keyring: Keys, service: Accepted) -> TenantList:
+    """Every tenant in order of name, with its quotas."""
+    return TenantList(tenants=[_on_the_wire(tenant) for tenant in keyring.tenants()])
+
+
+@router.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))
+async def create_tenant(body: TenantRequest, caller: Asking, service: Accepted) -> TenantInfo:
+    """Make a tenant, whose keys and adapters are its own."""
+    quotas = Quotas(**body.quotas.model_dump())
+    tenant = await service.store.registry.create_tenant(body.name, quotas, actor=caller.actor)
+    await service.store.follower.show_own()
+    return _on_the_wire(tenant)
+
+
+@router.get("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
+async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInfo:
+    """One tenant with its quotas."""
+    return _on_the_wire(keyring.tenant(tenant))
+
+
+@router.put("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
+async def set_tenant(tenant: str, body: TenantQuotas, caller: Asking, keyring: Keys, service: Accepted) -> TenantInfo:
+    """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
+    await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=caller.actor)
+    await service.store.follower.show_own()
+    return _on_the_wire(keyring.tenant(tenant))
+
+
+def _on_the_wire(tenant: Tenant) -> TenantInfo:
+    return TenantInfo(name=tenant.name, created_at=tenant.created_at, quotas=TenantQuotas(**asdict(tenant.quotas)))

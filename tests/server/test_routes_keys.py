@@ -1,0 +1,136 @@
+"""Keys over HTTP, from the first one to the last."""
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.server.conftest import Running, Serve
+
+
+async def make(running: Running, *scopes: str, key: str | None = None, **given: object) -> httpx2.Response:
+    """`POST /v1/keys`, by the bearer of `key`."""
+    return await running.client.post("/v1/keys", json={"scopes": scopes, **given}, headers=bearer(key))
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """How a key is sent."""
+    return {} if key is None else {"authorization": f"Bearer {key}"}
+
+
+async def test_the_first_key_closes_the_door_at_once(running: Running) -> None:
+    """Whoever made it has it; everyone else, on this machine too, needs one from then on."""
+    assert (await running.client.get("/info")).status_code == 200
+    made = await make(running, "admin", "predict", note="the operator's")
+    assert made.status_code == 201
+    assert (await running.client.get("/info")).status_code == 401
+    assert (await running.client.get("/info", headers=bearer(made.json()["key"]))).status_code == 200
+
+
+async def test_a_key_is_shown_once(running: Running) -> None:
+    """Not in lists, not in the audit log, not in the database; and no cache keeps the one answer."""
+    made = await make(running, "admin", "predict", note="the operator's")
+    body = made.json()
+    assert made.headers["cache-control"] == "no-store"
+    key, secret = body["key"], body["key"].rpartition("_")[2]
+    (listed,) = (await running.client.get("/v1/keys", headers=bearer(key))).json()["keys"]
+    assert listed == {name: value for name, value in body.items() if name != "key"}
+    assert listed["scopes"] == ["admin", "predict"]
+    assert (listed["note"], listed["tenant"], listed["created_by"]) == ("the operator's", "default", "local")
+    audit = await running.client.get("/v1/audit", headers=bearer(key))
+    assert listed["prefix"] in audit.text
+    assert secret not in audit.text
+    database = Path(running.service.settings.registry.removeprefix("sqlite+aiosqlite:///"))
+    for file in database.parent.glob("registry.db*"):
+        assert secret.encode() not in file.read_bytes()
+
+
+async def test_a_revoked_key_ends_at_once(running: Running) -> None:
+    """It stays in the list, as revoked; a second time changes nothing."""
+    admin = (await make(running, "admin")).json()["key"]
+    made = (await make(running, "predict", key=admin)).json()
+    assert (await running.client.get("/info", headers=bearer(made["key"]))).status_code == 200
+    for _ in range(2):
+        gone = await running.client.delete(f"/v1/keys/{made['prefix']}", headers=bearer(admin))
+        assert gone.status_code == 204
+        assert (await running.client.get("/info", headers=bearer(made["key"]))).status_code == 401
+    listed = (await running.client.get("/v1/keys", headers=bearer(admin))).json()["keys"]
+    assert [key["revoked_at"] is None for key in listed] == [True, False]
+
+
+async def test_a_key_expires_by_itself(running: Running) -> None:
+    """At the moment that was asked for."""
+    admin = (await make(running, "admin")).json()["key"]
+    soon = datetime.now(UTC) + timedelta(seconds=0.5)
+    key = (await make(running, "predict", key=admin, expires_at=soon.isoformat())).json()["key"]
+    assert (await running.client.get("/info", headers=bearer(key))).status_code == 200
+    await asyncio.sleep(0.6)
+    assert (await running.client.get("/info", headers=bearer(key))).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"scopes": []}, 422, "scopes"),
+        ({"scopes": ["predict", "root"]}, 422, "scopes"),
+        ({"scopes": ["predict"], "tenant": "nobody"}, 404, "tenant 'nobody' does not exist"),
+        ({"scopes": ["predict"], "tenant": "No Name"}, 422, "tenant"),
+        ({"scopes": ["predict"], "expires_at": "2020-01-01T00:00:00Z"}, 422, "must have some time left"),
+        ({"scopes": ["predict"], "expires_at": "2099-01-01T00:00:00"}, 422, "timezone"),
+        ({"scopes": ["predict"], "note": "x" * 201}, 422, "note"),
+        ({"scopes": ["predict"], "note": "\0"}, 422, "note"),
+        ({"scopes": ["predict"], "secret": "mine"}, 422, "secret is unknown here"),
+    ],
+)
+async def test_what_cannot_be_a_key(running: Running, body: dict[str, object], status: int, message: str) -> None:
+    """Nothing is made, and an open server stays open."""
+    answer = await running.client.post("/v1/keys", json=body)
+    assert (answer.status_code, message in answer.text) == (status, True), answer.text
+    assert (await running.client.get("/v1/keys")).json() == {"keys": []}
+
+
+async def test_unknown_prefixes_cannot_be_revoked(running: Running) -> None:
+    """404, whatever they look like."""
+    for prefix in ("zzzzzzzz", "x", "%00", "a" * 300):
+        assert (await running.client.delete(f"/v1/keys/{prefix}")).status_code in (404, 422), prefix
+
+
+async def test_keys_are_listed_by_tenant(running: Running) -> None:
+    """Or all, oldest first."""
+    await running.client.post("/v1/tenants", json={"name": "b"})
+    admin = (await make(running, "admin")).json()["key"]
+    await make(running, "predict", key=admin, tenant="b")
+    for query, tenants in (("", ["default", "b"]), ("?tenant=b", ["b"]), ("?tenant=c", [])):
+        listed = (await running.client.get(f"/v1/keys{query}", headers=bearer(admin))).json()["keys"]
+        assert [key["tenant"] for key in listed] == tenants
+
+
+async def test_keys_survive_a_restart(serve: Serve) -> None:
+    """Under the secret that lies beside the registry."""
+    async with serve() as running:
+        key = (await make(running, "predict")).json()["key"]
+    async with serve() as running:
+        assert (await running.client.get("/info")).status_code == 401
+        assert (await running.client.get("/info", headers=bearer(key))).status_code == 200
+
+
+async def test_revocation_reaches_another_replica_within_a_second(serve: Serve) -> None:
+    """And so does a key that was made there."""
+    async with serve() as one, serve() as other:
+        admin = (await make(one, "admin")).json()["key"]
+        made = (await make(one, "predict", key=admin)).json()
+        assert await until_status(other, made["key"], 200) < 1
+        await one.client.delete(f"/v1/keys/{made['prefix']}", headers=bearer(admin))
+        assert await until_status(other, made["key"], 401) < 1
+
+
+async def until_status(running: Running, key: str, status: int) -> float:
+    """Seconds until the key gets this answer."""
+    started = time.monotonic()
+    async with asyncio.timeout(10):
+        while (await running.client.get("/v1/schema/artifact", headers=bearer(key))).status_code != status:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return time.monotonic() - started

@@ -1,0 +1,154 @@
+"""Tenants over HTTP, and what their quotas do."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from peltier_backbone.load import Backbone
+
+from tests.server.conftest import Running
+
+UNLIMITED = {
+    "requests_per_second": None,
+    "tokens_per_second": None,
+    "max_concurrent_requests": None,
+    "max_stored_bytes": None,
+    "max_adapters": None,
+    "weight": 1.0,
+}
+
+
+async def limit(running: Running, **quotas: object) -> None:
+    """Sets the quotas of the default tenant."""
+    answer = await running.client.put("/v1/tenants/default", json=quotas)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.fixture
+async def shelf(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """A server with an adapter to ask."""
+    assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
+    return running
+
+
+async def test_there_is_one_tenant_from_the_beginning(running: Running) -> None:
+    """Without any limits."""
+    (tenant,) = (await running.client.get("/v1/tenants")).json()["tenants"]
+    assert (tenant["name"], tenant["quotas"]) == ("default", UNLIMITED)
+
+
+async def test_a_tenant_is_made_once(running: Running) -> None:
+    """With the quotas that were asked for."""
+    made = await running.client.post("/v1/tenants", json={"name": "b", "quotas": {"max_adapters": 3}})
+    assert (made.status_code, made.json()["quotas"]) == (201, {**UNLIMITED, "max_adapters": 3})
+    assert (await running.client.get("/v1/tenants/b")).json() == made.json()
+    again = await running.client.post("/v1/tenants", json={"name": "b"})
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "conflict")
+
+
+async def test_quotas_are_replaced_whole(running: Running) -> None:
+    """What is left out is no longer limited."""
+    await limit(running, max_adapters=3, tokens_per_second=0.5)
+    await limit(running, weight=2)
+    answer = await running.client.get("/v1/tenants/default")
+    assert answer.json()["quotas"] == {**UNLIMITED, "weight": 2.0}
+
+
+@pytest.mark.parametrize(
+    "quotas",
+    [
+        {"requests_per_second": 0},
+        {"requests_per_second": -1},
+        {"weight": 0},
+        {"weight": None},
+        {"max_adapters": -1},
+        {"max_stored_bytes": 2**63},
+        {"max_adapters": 1.5},
+        {"requests": 5},
+    ],
+)
+async def test_what_is_no_quota_is_refused(running: Running, quotas: dict[str, object]) -> None:
+    """And changes nothing."""
+    answer = await running.client.put("/v1/tenants/default", json=quotas)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
+    assert (await running.client.get("/v1/tenants/default")).json()["quotas"] == UNLIMITED
+
+
+async def test_infinity_is_no_quota(running: Running) -> None:
+    """JSON of some writers has it."""
+    headers = {"content-type": "application/json"}
+    for word in (b"Infinity", b"NaN", b"1e999"):
+        body = b'{"tokens_per_second": %s}' % word
+        answer = await running.client.put("/v1/tenants/default", content=body, headers=headers)
+        assert answer.status_code in (400, 422), answer.text
+
+
+async def test_unknown_tenants_are_not_found(running: Running) -> None:
+    """Neither to read nor to change."""
+    assert (await running.client.get("/v1/tenants/nobody")).status_code == 404
+    assert (await running.client.put("/v1/tenants/nobody", json={})).status_code == 404
+
+
+async def test_requests_over_the_rate_are_refused(shelf: Running) -> None:
+    """429 with a time to come back; successful answers say what is left. The operator's own routes are not counted."""
+    await limit(shelf, requests_per_second=0.02)
+    first = await shelf.predict("demo", "good")
+    assert (first.status_code, first.headers["ratelimit-remaining"]) == (200, "1")
+    assert (await shelf.client.get("/info")).headers["ratelimit-remaining"] == "0"
+    third = await shelf.predict("demo", "good")
+    assert (third.status_code, third.json()["error"]["code"]) == (429, "quota_exceeded")
+    assert int(third.headers["retry-after"]) >= 1
+    assert third.headers["ratelimit-remaining"] == "0"
+    assert (await shelf.client.get("/v1/tenants")).status_code == 200
+    await limit(shelf)
+    assert "ratelimit-limit" not in (await shelf.predict("demo", "good")).headers
+
+
+async def test_tokens_over_the_rate_are_refused(shelf: Running) -> None:
+    """To the token; and a refused request has not used up one of the tenant's requests."""
+    tokens = (await shelf.predict("demo", "good")).json()["usage"]["tokens"]
+    await limit(shelf, tokens_per_second=(2 * tokens + 1) / 1000, requests_per_second=0.003)
+    assert (await shelf.predict("demo", "good")).status_code == 200
+    assert (await shelf.predict("demo", ["good", "good"])).status_code == 429
+    assert (await shelf.predict("demo", "good")).status_code == 200
+    assert (await shelf.predict("demo", "good")).json()["error"]["code"] == "quota_exceeded"
+
+
+async def test_each_part_of_a_mixed_request_pays_for_itself(shelf: Running) -> None:
+    """One that is over the rate has its own error, the others their answers."""
+    tokens = (await shelf.predict("demo", "good")).json()["usage"]["tokens"]
+    await limit(shelf, tokens_per_second=2 * tokens / 1000)
+    answer = await shelf.predict_mixed(*[{"task": "demo", "input": "good"}] * 3)
+    outcomes = sorted(result.get("error", {}).get("code", "answered") for result in answer.json()["results"])
+    assert outcomes == ["answered", "answered", "quota_exceeded"]
+
+
+async def test_a_request_that_never_fits_is_too_large(shelf: Running) -> None:
+    """Waiting would not help."""
+    await limit(shelf, tokens_per_second=0.001)
+    answer = await shelf.predict("demo", "good")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
+    """One more than allowed is refused, not queued; then there is room again."""
+    await limit(shelf, max_concurrent_requests=1)
+    async with hold_runner():
+        first = asyncio.ensure_future(shelf.predict("demo", "good"))
+        await asyncio.sleep(0.1)
+        second = await shelf.predict("demo", "good")
+    assert (second.status_code, (await first).status_code) == (429, 200)
+    assert (await shelf.predict("demo", "good")).status_code == 200
+    assert not shelf.app.state.turnstile.in_flight
+
+
+async def test_a_full_shelf_is_507(shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """By bytes or by number; versions of an adapter that is there need no further place for it."""
+    await limit(shelf, max_adapters=1)
+    other = await shelf.upload(make_artifact(bert, "bitfit", seed=1), "other")
+    assert (other.status_code, other.json()["error"]["code"]) == (507, "storage_full")
+    assert (await shelf.upload(make_artifact(bert, "bitfit", seed=1), "demo")).status_code == 201
+    await limit(shelf, max_stored_bytes=1)
+    again = await shelf.upload(make_artifact(bert, "bitfit", seed=2), "demo")
+    assert (again.status_code, again.json()["error"]["code"]) == (507, "storage_full")
