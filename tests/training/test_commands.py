@@ -107,6 +107,19 @@ def test_a_baseline_says_why_it_leaves_no_artifact(peltier: Peltier, training: l
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
+def test_a_merge_report_is_a_flag(peltier: Peltier, training: list[str], tmp_path: Path):
+    """The report then has the ways to answer beside the merged one; of a preset without experts it is refused."""
+    done = peltier(*training, "--preset=adamix", "--set=bottleneck=4", "--set=experts=2", "--merge-report")
+    assert done.status == 0
+    merging = json.loads((tmp_path / "toy.report.json").read_text())["merging"]
+    ways = [way["name"] for way in merging["ways"]]
+    assert (merging["experts"], ways) == (2, ["merged", "random routing", "fixed routing", "ensemble"])
+    assert "random routing" in (tmp_path / "toy.report.html").read_text()
+    assert peltier(*training, "--preset=lora", "--merge-report").err == (
+        "error: a merge report compares AdaMix's experts; preset 'lora' has none\n"
+    )
+
+
 def test_a_recipe_prints_what_it_resolved(peltier: Peltier, training: list[str], tmp_path: Path):
     """Each number with where it is from, on standard error; flags win over the recipe's task and its method."""
     flags = ["--recipe=adamix/bert-base/glue/mrpc", "--batch-size=9", "--set=bottleneck=8", "--json"]

@@ -49,6 +49,16 @@ def create_report(labels: Sequence[str] = ("no", "yes"), **changes: object) -> R
     return Report.model_validate(own | changes)
 
 
+def create_merging() -> Merging:
+    """Two routes beside each other, one of them without a loss."""
+    several = Spread(values=(0.5, 0.7), mean=0.6, sd=0.1414)
+    ways = [
+        Way(name="merged", metrics={"accuracy": Spread(values=(0.8,), mean=0.8, sd=None)}),
+        Way(name="random routing", metrics={"accuracy": several, "loss": several}),
+    ]
+    return Merging(experts=4, share="up", consistency=1.0, passes=4, ways=tuple(ways))
+
+
 class Reader(HTMLParser):
     """Collects the tags and attributes of a page."""
 
@@ -134,13 +144,7 @@ def test_gates_are_a_table_of_layers():
 
 def test_merging_has_a_table_and_a_plot():
     """Means with deviations, a dash for what an ensemble has not, and the means aloud."""
-    several = Spread(values=(0.5, 0.7), mean=0.6, sd=0.1414)
-    ways = [
-        Way(name="merged", metrics={"accuracy": Spread(values=(0.8,), mean=0.8, sd=None)}),
-        Way(name="random routing", metrics={"accuracy": several, "loss": several}),
-    ]
-    merging = Merging(experts=4, share="up", consistency=1.0, passes=4, ways=tuple(ways))
-    page = render(create_report(merging=merging, metrics={"accuracy": 0.8, "loss": 0.6}))
+    page = render(create_report(merging=create_merging(), metrics={"accuracy": 0.8, "loss": 0.6}))
     assert 'aria-label="Mean accuracy: merged 0.8, random routing 0.6"' in page
     assert re.findall(r'<td class="n">([^<]+)</td>', page[page.index("<h2>Merging") :])[:4] == [
         "0.8000", "\u2013", "0.6000 ± 0.1414", "0.6000 ± 0.1414",

@@ -1,0 +1,52 @@
+"""The page of a report in a real browser, without a network."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from peltier_training.report.page import render
+from peltier_training.report.report import GateMap
+from playwright.sync_api import Page, sync_playwright
+
+from tests.training.report.test_page import HOSTILE, create_merging, create_report
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian's package chromium is not installed")
+# A browser of its own accord calls home, and a container has neither a sandbox nor a GPU.
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Page]:
+    """An empty page of a browser that is offline."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        context = browser.new_context(offline=True)
+        yield context.new_page()
+        browser.close()
+
+
+def test_the_page_opens_offline(page: Page, tmp_path: Path):
+    """Every plot is drawn, nothing is asked for but the file itself, no name of a label runs, and nobody complains."""
+    file = tmp_path / "toy.report.html"
+    gates = GateMap(rows=20, means={"prefix": (0.1, 0.9, 0.5), "lora.query": (0.3, 0.2, 0.1)})
+    file.write_text(render(create_report(HOSTILE, gates=gates, merging=create_merging())), encoding="utf-8")
+    asked, said = list[str](), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    page.goto(file.as_uri(), wait_until="networkidle")
+    assert asked == [file.as_uri()]
+    assert said == []
+    assert page.title() == "toy: lora"
+    plots = page.locator("svg[role=img]").all()
+    assert len(plots) >= 3
+    for plot in plots:
+        box = plot.bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) > 50
+    assert page.get_by_text(HOSTILE[0]).first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
