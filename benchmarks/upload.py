@@ -1,10 +1,12 @@
-"""From an upload to the first answer over HTTP, and one load from the store, against a real server.
+"""From an upload to the first answer over HTTP, many uploads at once, and one load from the store.
 
-    .venv/bin/python benchmarks/upload.py [--preset compacter]
+    .venv/bin/python benchmarks/upload.py [--preset compacter] [--many 200] [--at-once 16]
 
 An upload is validated, re-proves its golden examples, is stored durably and registered before it is acknowledged; the
-first answer follows it. A load reads an artifact from the store into the device's banks, as the server does for an
-adapter that is not resident.
+first answer follows it. The server has one thread of the backbone. Of many uploads at once, all distinct, the server's
+own CPU time is shown beside the clock's, because that says how many one core can take whatever else the machine does;
+beside it what the golden examples alone cost, computed in batches as the server computes them. A load reads an
+artifact from the store into the device's banks, as the server does for an adapter that is not resident.
 """
 
 import argparse
@@ -21,11 +23,14 @@ import torch
 from adapters import INPUTS, make_bytes
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
 from peltier_adapters.blobs import Blobs
-from peltier_backbone.load import load_backbone
-from peltier_client import Client
+from peltier_adapters.golden import golden_rows
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_client import AsyncClient, Client
 
 PORT = 8123
+URL = f"http://127.0.0.1:{PORT}"
 
 
 def serve(store: Path) -> subprocess.Popen[bytes]:
@@ -47,6 +52,38 @@ def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, floa
     return seconds
 
 
+async def upload_all(files: list[bytes], at_once: int) -> float:
+    """Seconds until all are acknowledged, with so many on their way at a time."""
+    turns = asyncio.Semaphore(at_once)
+    async with AsyncClient(URL, timeout=120) as client:
+
+        async def upload(number: int, data: bytes) -> None:
+            async with turns:
+                await client.upload(data, name=f"many-{number}")
+
+        start = time.perf_counter()
+        await asyncio.gather(*(upload(number, data) for number, data in enumerate(files)))
+        return time.perf_counter() - start
+
+
+def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    """What a process has used of the cores until now."""
+    user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def golden_seconds(backbone: Backbone, files: list[bytes], at_once: int) -> float:
+    """CPU seconds an adapter of computing the golden examples of so many adapters in one batch."""
+    banks = Banks(backbone)
+    residents = [banks.add(read_artifact(data, backbone)) for data in files[:at_once]]
+    rows = [row for resident in residents for row in golden_rows(backbone, resident)]
+    forward(backbone, rows)
+    start = time.process_time()
+    for _ in range(3):
+        forward(backbone, rows)
+    return (time.process_time() - start) / 3 / len(residents)
+
+
 async def load_seconds(directory: Path, files: list[bytes]) -> list[float]:
     """Store to device banks, one after the other."""
     backbone, blobs = load_backbone("minilm"), Blobs.open(directory)
@@ -64,31 +101,45 @@ def show(what: str, seconds: list[float]) -> None:
     print(f"{what:28} median {1e3 * statistics.median(ordered):7.2f} ms   p90 {1e3 * p90:7.2f} ms   n {len(ordered)}")
 
 
+def show_many(seconds: float, used: float, golden: float, count: int) -> None:
+    print(f"{count} uploads at once           {count / seconds:7.1f} a second by the clock")
+    print(f"server's CPU time, each      {1e3 * used / count:7.2f} ms: one core takes {count / used:.1f} a second")
+    print(f"golden examples alone, each  {1e3 * golden:7.2f} ms: one core takes {1 / golden:.1f} a second")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default="compacter")
     parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--many", type=int, default=200)
+    parser.add_argument("--at-once", type=int, default=16)
     options = parser.parse_args()
     torch.set_num_threads(1)
     backbone = load_backbone("minilm")
     files = [make_bytes(backbone, options.preset, number) for number in range(options.count)]
+    many = [make_bytes(backbone, options.preset, options.count + number) for number in range(options.many)]
     print(f"{options.preset}: {len(files[0])} bytes")
     with tempfile.TemporaryDirectory() as directory:
         server = serve(Path(directory) / "store")
         try:
-            with Client(f"http://127.0.0.1:{PORT}") as client:
-                while not _is_ready(client):
+            with Client(URL) as client:
+                while not is_ready(client):
                     time.sleep(0.2)
                 seconds = upload_seconds(client, files)[3:]  # the first ones open connections and warm the kernels
+            used = cpu_seconds(server)
+            seconds_of_many = asyncio.run(upload_all(many, options.at_once))
+            used = cpu_seconds(server) - used
         finally:
             server.terminate()
             server.wait()
         show("upload, acknowledged", [upload for upload, _ in seconds])
         show("upload to first answer", [answer for _, answer in seconds])
+        show_many(seconds_of_many, used, golden_seconds(backbone, many, options.at_once), options.many)
         show("load from the store", asyncio.run(load_seconds(Path(directory) / "blobs", files))[3:])
 
 
-def _is_ready(client: Client) -> bool:
+def is_ready(client: Client) -> bool:
+    """Whether the server answers."""
     try:
         return client.ready()
     except Exception:  # not listening yet

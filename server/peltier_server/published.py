@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 from peltier_adapters.errors import ArtifactError
@@ -83,6 +84,7 @@ class Published:
         """Every live version, newest first."""
         return [self.entries[number] for number in sorted(self.entries, reverse=True)]
 
+    @cached_property
     def on_the_wire(self) -> Adapter:
         """The adapter with its newest version and its aliases."""
         return Adapter(

@@ -108,27 +108,29 @@ async def upload(
     return entry.on_the_wire
 
 
-@router.get("", responses=describe_errors(*_SHARED))
+@router.get("", response_model=AdapterPage, responses=describe_errors(*_SHARED))
 async def list_adapters(
     caller: Asking, service: Accepted, limit: Limit = 100, cursor: Cursor = "", containing: Containing = ""
-) -> AdapterPage:
+) -> Response:
     """The caller's adapters in order of name, a page at a time."""
     found = service.catalog.page(caller.tenant, after=cursor, containing=containing, limit=limit + 1)
-    page = [published.on_the_wire() for published in found[:limit]]
-    return AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None)
+    page = [published.on_the_wire for published in found[:limit]]
+    body = AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None)
+    # The framework would check every field of every adapter once more, which takes longer than all of the rest.
+    return Response(body.model_dump_json(), media_type="application/json")
 
 
 @router.get("/{name}", responses=describe_errors(*_SHARED, AdapterNotFound))
 async def get_adapter(name: str, caller: Asking, service: Accepted) -> Adapter:
     """One adapter with its newest version and its aliases."""
-    return service.catalog.get(caller.tenant, name).on_the_wire()
+    return service.catalog.get(caller.tenant, name).on_the_wire
 
 
 @changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
 async def change_adapter(name: str, body: AdapterChange, caller: Asking, service: Accepted) -> Adapter:
     """Open an adapter to other tenants, which then call it `tenant:name`, or close it."""
     await service.curator.set_public(caller, name, public=body.public)
-    return service.catalog.get(caller.tenant, name).on_the_wire()
+    return service.catalog.get(caller.tenant, name).on_the_wire
 
 
 @router.get("/{name}/versions", responses=describe_errors(*_SHARED, AdapterNotFound))
