@@ -31,6 +31,7 @@ def serve(  # noqa: PLR0913 - one flag each
     max_new_tokens: Annotated[int | None, typer.Option(help="Tokens of a generated text at most.")] = None,
     device_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters on the device at most.")] = None,
     host_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters in memory at most.")] = None,
+    undelete_seconds: Annotated[float | None, typer.Option(help="How long a deletion can be undone.")] = None,
     drain_seconds: Annotated[float | None, typer.Option(help="How long a stop waits for accepted requests.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
 ) -> None:

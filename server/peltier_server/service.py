@@ -16,6 +16,7 @@ from peltier_server.curator import Curator
 from peltier_server.door import Door
 from peltier_server.examples import publish_examples
 from peltier_server.follower import Follower
+from peltier_server.janitor import Janitor
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
@@ -57,6 +58,7 @@ class Service:
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.curator = Curator(store)
+        self._janitor = Janitor(store.registry, store.blobs, settings.undelete_seconds)
 
     @classmethod
     async def open(cls, settings: Settings, metrics: Metrics, door: Door, turnstile: Turnstile) -> Self:
@@ -76,6 +78,7 @@ class Service:
             service = cls(settings, backbone, Store(blobs, registry, catalog, follower), metrics, turnstile)
             service._runner.start()
             follower.start(service.slots)
+            service._janitor.start()
             opened.push_async_callback(service._stop)
             if settings.publish is not None:
                 await publish_examples(settings.publish, blobs, service.publisher)
@@ -88,6 +91,7 @@ class Service:
         await self.store.registry.close()
 
     async def _stop(self) -> None:
+        await self._janitor.close()
         await self.store.follower.close()
         self.batcher.close()
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)

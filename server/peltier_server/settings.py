@@ -22,6 +22,7 @@ _PREFIX = "PELTIER_"
 # The client commands read these two from the same environment.
 _OF_THE_CLIENT = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
 _MIB = 1024 * 1024
+_YEAR_SECONDS = 366 * 24 * 3600
 _MIN_SECRET_LEN = 32
 _SECRETS = frozenset({"admin_key", "secret"})
 
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     max_artifact_bytes: Count = 64 * _MIB
     device_bytes: Count = 1024 * _MIB
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
+    undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
     stall_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
 

@@ -1,0 +1,56 @@
+"""Deletion for good."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from peltier_adapters.registry import RegistryError
+from peltier_backbone.load import Backbone
+from peltier_server.janitor import Janitor
+
+from tests.server.conftest import Running, until
+from tests.server.test_publisher import stored_files
+
+
+def make_janitor(running: Running, undelete_seconds: float) -> Janitor:
+    return Janitor(running.service.store.registry, running.service.store.blobs, undelete_seconds)
+
+
+async def test_what_was_deleted_goes_after_its_grace_period(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Version and bytes; what is live, also by another name, keeps both."""
+    shared, own = (make_artifact(bert, "bitfit", name="a", seed=seed) for seed in (0, 1))
+    for data, name in ((shared, "a"), (own, "a"), (shared, "b")):
+        assert (await running.upload(data, name)).status_code == 201
+    await running.client.delete("/v1/adapters/a")
+    await make_janitor(running, 3600).tidy()
+    assert len(stored_files(tmp_path / "store")) == 2
+    assert (await running.client.post("/v1/adapters/a/versions/2/undelete")).status_code == 200
+    await running.client.delete("/v1/adapters/a")
+    await make_janitor(running, 0).tidy()
+    assert len(stored_files(tmp_path / "store")) == 1
+    gone = await running.client.post("/v1/adapters/a/versions/2/undelete")
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "version_not_found")
+    assert "its grace period is over" in gone.json()["error"]["message"]
+    assert (await running.predict("b", "bad")).status_code == 200
+    assert (await running.upload(own, "a")).json()["version"] == 3
+
+
+async def test_a_registry_that_fails_is_tried_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says so, and the next turn comes."""
+    calls: list[object] = []
+
+    async def fail(before: object, actor: str) -> set[str]:
+        calls.append(before)
+        raise RegistryError("the registry 'x' failed: no route to it")
+
+    monkeypatch.setattr("peltier_server.janitor._MIN_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(running.service.store.registry, "purge", fail)
+    janitor = make_janitor(running, 0)
+    janitor.start()
+    await until(lambda: len(calls) > 1)
+    await janitor.close()
+    assert "not purged yet: the registry 'x' failed" in caplog.text
