@@ -30,5 +30,7 @@ class ArtifactError(AdapterError):
 
 
 def _readable(reason: str) -> str:
-    shown = reason if len(reason) <= _MAX_REASON_CHARS else f"{reason[:_MAX_REASON_CHARS]}…"
-    return shown if shown.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    shown = reason[: _MAX_REASON_CHARS + 1]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+    return shown if len(shown) <= _MAX_REASON_CHARS else f"{shown[:_MAX_REASON_CHARS]}…"

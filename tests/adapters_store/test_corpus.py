@@ -1,5 +1,8 @@
 """Files of an attacker: each is refused in sentences, in time and in memory, whatever it is."""
 
+import contextlib
+import copy
+import hashlib
 import json
 import os
 import subprocess
@@ -9,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from peltier_adapters.artifact import read_artifact
+from peltier_adapters.errors import ArtifactError
 from peltier_backbone.load import Backbone
 
-from tests.corpus.build import NUM_FLIPS, PAGE, PROVED, flips, refused
+from tests.corpus.build import NUM_FLIPS, PAGE, PROVED, flips, join, refused, split
 
 Verdict = dict[str, Any]
 
@@ -75,12 +81,59 @@ def test_a_flipped_bit_is_seen_or_left_to_the_golden_examples(verdicts: dict[str
     assert len(refused_ones) > NUM_FLIPS / 4
 
 
-def test_the_corpus_is_the_same_every_time(valid: bytes):
-    """A finding can be named by its file."""
-    first, second = ([case for make in (refused, flips) for case in make(valid)] for _ in range(2))
-    assert first == second
-    assert len({case.name for case in first}) == len(first)
-    assert sum(case.name.startswith("truncated-") for case in first) >= len(valid) // PAGE
+def test_the_corpus_is_the_same_every_time(valid: bytes, verdicts: dict[str, Verdict]):
+    """In any process, so that a finding can be named by its file."""
+    names = []
+    for case in (*refused(valid), *flips(valid)):
+        assert hashlib.sha256(case.data).hexdigest() == verdicts[case.name]["digest"], case.name
+        names.append(case.name)
+    assert len(set(names)) == len(names)
+    assert sum(name.startswith("truncated-") for name in names) >= len(valid) // PAGE
+
+
+HOSTILE = st.sampled_from(
+    [None, True, -1, 0, 2**63, 10**400, 1e308, "", "\0", "\u202e", "x" * 300, "{text}", [], {}, [[]], {"": {}}, [0, 4]]
+)
+
+
+@settings(max_examples=300)
+@given(data=st.data(), num_changes=st.integers(1, 6))
+def test_any_few_changes_of_structure_are_judged(data: st.DataObject, num_changes: int, valid: bytes, bert: Backbone):
+    """Values replaced, taken away, doubled, wrapped and moved, in the header and in the manifest at once."""
+    header, body = split(valid)
+    manifest = json.loads(header["__metadata__"]["manifest"])
+    for _ in range(num_changes):
+        _change(data, data.draw(st.sampled_from([manifest, manifest, header])))
+    if isinstance(header.get("__metadata__"), dict):
+        header["__metadata__"]["manifest"] = json.dumps(manifest)
+    with contextlib.suppress(ArtifactError):
+        read_artifact(join(header, body), bert)
+
+
+def _change(data: st.DataObject, root: Any) -> None:
+    target = root
+    while True:
+        keys = list(target) if isinstance(target, dict) else list(range(len(target)))
+        if not keys:
+            return
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(target[key], dict | list) or data.draw(st.integers(0, 3)) == 0:
+            break
+        target = target[key]
+    match data.draw(st.sampled_from(["replace", "wrap", "remove", "double", "move"])):
+        case "replace":
+            target[key] = copy.deepcopy(data.draw(HOSTILE))  # later changes may be within it
+        case "wrap":
+            target[key] = data.draw(st.sampled_from([[target[key]], {"kind": target[key]}, [target[key]] * 3]))
+        case "remove":
+            target.pop(key)
+        case "double" if isinstance(target, list):
+            target.append(target[key])
+        case "double":
+            target[f"{key}2"] = target[key]
+        case "move":
+            other = data.draw(st.sampled_from(keys))
+            target[key], target[other] = target[other], target[key]
 
 
 def test_the_tensors_of_a_surviving_flip_differ_in_one_value(valid: bytes, bert: Backbone):

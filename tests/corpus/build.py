@@ -22,7 +22,7 @@ Json = dict[str, Any]
 PAGE = 4096
 NUM_FLIPS = 400
 _SEED = 5
-_BOMB_BYTES = 32 * 1024 * 1024
+_BOMB_BYTES = 16 * 1024 * 1024
 
 
 class Case(NamedTuple):
@@ -353,6 +353,7 @@ def _bad_fields() -> dict[str, Callable[[Json], None]]:
         "golden-of-surrogates": _set("golden", 0, "input", to="\ud800"),
         "parts-of-thousands": lambda manifest: _set("parts", to=manifest["parts"] * 9_000)(manifest),
         "parts-of-nothing": _set("parts", to=[{}] * 8),
+        "kind-of-control-characters": _set("parts", 0, "kind", to="dense" + "\x7f" * 400),
         "kind-of-1-MB": _set("parts", 0, "kind", to="k" * 1_000_000),
         "outputs-2-to-63": _set("parts", -1, "outputs", to=2**63),
         "outputs-negative": _set("parts", -1, "outputs", to=-1),

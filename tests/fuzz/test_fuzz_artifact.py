@@ -1,0 +1,31 @@
+"""The fuzzer, for as long as a test may take; docs/reliability.md says how to run it for longer."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from peltier_backbone.load import Backbone
+
+from tests.fuzz.seed import seed
+
+pytest.importorskip("atheris", reason="atheris has no release for this platform")
+
+_FOLDER = Path(__file__).parent
+_MAX_SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
+
+
+def test_the_reader_only_ever_refuses(bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path) -> None:
+    """Thousands of mutations a second of headers and manifests: each reads or is an ArtifactError of readable lines."""
+    seed(make_artifact(bert, "unipelt-apl"), tmp_path / "seeds")
+    flags = [
+        f"-max_total_time={_MAX_SECONDS}",
+        "-dict=" + str(_FOLDER / "artifact.dict"),
+        f"-artifact_prefix={tmp_path}/",
+    ]
+    command = [sys.executable, str(_FOLDER / "fuzz_artifact.py"), str(tmp_path / "seeds"), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_MAX_SECONDS + 60)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    assert " runs in " in done.stderr
