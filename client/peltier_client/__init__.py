@@ -29,7 +29,17 @@ from peltier_client.errors import (
     UnexpectedAnswer,
     VersionNotFound,
 )
-from peltier_client.protocol import Adapter, AdapterVersion, Alias, AuditRecord, InfoResponse, TaskReference
+from peltier_client.protocol import (
+    Adapter,
+    AdapterVersion,
+    Alias,
+    AuditRecord,
+    InfoResponse,
+    KeyInfo,
+    NewKey,
+    TaskReference,
+    TenantInfo,
+)
 from peltier_client.results import Prediction, Predictions
 from peltier_client.streams import AsyncTextStream, TextStream
 
@@ -52,7 +62,9 @@ __all__ = [
     "InferenceFailed",
     "InfoResponse",
     "InvalidInput",
+    "KeyInfo",
     "MethodNotAllowed",
+    "NewKey",
     "NotFound",
     "NotReady",
     "PeltierError",
@@ -63,6 +75,7 @@ __all__ = [
     "ServerError",
     "StorageFull",
     "TaskReference",
+    "TenantInfo",
     "TextStream",
     "TimedOut",
     "TooLarge",

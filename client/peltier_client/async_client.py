@@ -9,11 +9,23 @@ from typing import Self, TypeVar, Unpack
 import httpx2
 import stamina
 
-from peltier_client import management, requests
+from peltier_client import administration, management, requests
+from peltier_client.administration import KeyOptions, QuotaOptions
 from peltier_client.errors import PeltierError
 from peltier_client.exchange import Request
 from peltier_client.files import write_whole
-from peltier_client.protocol import Adapter, AdapterVersion, Alias, AuditRecord, HealthResponse, InfoResponse, TextTuple
+from peltier_client.protocol import (
+    Adapter,
+    AdapterVersion,
+    Alias,
+    AuditRecord,
+    HealthResponse,
+    InfoResponse,
+    KeyInfo,
+    NewKey,
+    TenantInfo,
+    TextTuple,
+)
 from peltier_client.requests import PredictOptions
 from peltier_client.results import Predictions
 from peltier_client.streams import AsyncTextStream, Opened
@@ -143,6 +155,34 @@ class AsyncClient:
             cursor = page.next_cursor
             if cursor is None:
                 return
+
+    async def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
+        """Make a key with these scopes; `.key` is its text, which nobody can ask for again."""
+        return await self._send(administration.create_key(scopes, options))
+
+    async def keys(self, tenant: str | None = None) -> list[KeyInfo]:
+        """Every key or those of one tenant, oldest first, revoked and expired ones too."""
+        return await self._send(administration.keys(tenant))
+
+    async def revoke_key(self, prefix: str) -> None:
+        """Take a key's rights for good, everywhere within a second."""
+        await self._send(administration.revoke_key(prefix))
+
+    async def create_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
+        """Make a tenant that may use so much; what is not given is not limited."""
+        return await self._send(administration.create_tenant(name, quotas))
+
+    async def tenants(self) -> list[TenantInfo]:
+        """Every tenant with its quotas, in order of name."""
+        return await self._send(administration.tenants())
+
+    async def tenant(self, name: str) -> TenantInfo:
+        """One tenant, or `NotFound`."""
+        return await self._send(administration.tenant(name))
+
+    async def set_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
+        """Replace all quotas of a tenant; what is not given is no longer limited."""
+        return await self._send(administration.set_tenant(name, quotas))
 
     async def info(self) -> InfoResponse:
         """What the server runs."""

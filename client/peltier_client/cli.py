@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from peltier_client import commands, management_commands
+from peltier_client import commands, key_commands, management_commands, tenant_commands
 from peltier_client.plugins import plugin_commands
 
 
@@ -41,6 +41,8 @@ def create_command() -> TyperGroup:
     app.command("rollback", rich_help_panel=panel)(management_commands.rollback)
     app.command("deprecate", rich_help_panel=panel)(management_commands.deprecate)
     app.command("audit", rich_help_panel=panel)(management_commands.audit)
+    app.add_typer(key_commands.app, name="keys", rich_help_panel=panel)
+    app.add_typer(tenant_commands.app, name="tenants", rich_help_panel=panel)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for command in plugin_commands():

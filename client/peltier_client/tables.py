@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from peltier_client.protocol import Adapter, AuditRecord
+from peltier_client.protocol import Adapter, AuditRecord, KeyInfo, TenantInfo, TenantQuotas
 from peltier_client.results import Prediction, Predictions
 
 
@@ -29,6 +29,26 @@ def print_audit(records: Iterable[AuditRecord]) -> None:
         at = f"{record.at.astimezone():%Y-%m-%d %H:%M:%S}"
         # Text, because reasons are what people write, not rich's markup.
         table.add_row(at, record.tenant, record.actor, record.action, record.subject, Text(detail))
+    Console().print(table)
+
+
+def print_keys(keys: Iterable[KeyInfo]) -> None:
+    """One line per key."""
+    table = Table("prefix", "tenant", "scopes", "note", "made", "ends")
+    for key in keys:
+        made = f"{key.created_at.astimezone():%Y-%m-%d %H:%M}"
+        ends = f"{key.expires_at.astimezone():%Y-%m-%d %H:%M}" if key.expires_at is not None else ""
+        if key.revoked_at is not None:
+            ends = f"revoked {key.revoked_at.astimezone():%Y-%m-%d %H:%M}"
+        table.add_row(key.prefix, key.tenant, ", ".join(key.scopes), Text(key.note), made, ends)
+    Console().print(table)
+
+
+def print_tenants(tenants: Iterable[TenantInfo]) -> None:
+    """One line per tenant; what is not limited stays empty."""
+    table = Table("tenant", *(name.replace("_", " ") for name in TenantQuotas.model_fields))
+    for tenant in tenants:
+        table.add_row(tenant.name, *("" if value is None else f"{value:,.15g}" for _, value in tenant.quotas))
     Console().print(table)
 
 

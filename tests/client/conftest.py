@@ -163,6 +163,8 @@ def contract_answer(request: Received) -> Answer:
         return Answer(200, alias(asked.get("versions") or {str(asked["version"]): 1.0}))
     if path == "/v1/audit":
         return audit_page(request.path)
+    if path.startswith(("/v1/keys", "/v1/tenants")):
+        return administration(request)
     fixed = {
         "GET /v1/adapters/sst2/aliases": Answer(200, {"aliases": [alias({"1": 1.0})]}),
         "POST /v1/adapters/sst2/aliases/live/rollback": Answer(200, alias({"1": 0.9, "2": 0.1})),
@@ -181,6 +183,48 @@ def contract_answer(request: Received) -> Answer:
         "GET /info": Answer(200, INFO),
     }
     return fixed.get(f"{request.method} {path}", error(404, "adapter_not_found", f"no adapter at {path}"))
+
+
+KEY: dict[str, Any] = {
+    "prefix": "abcdefgh",
+    "tenant": "default",
+    "scopes": ["predict", "publish"],
+    "note": "of [ada]",
+    "created_at": "2026-11-21T00:00:00Z",
+    "created_by": "operator",
+    "expires_at": None,
+    "revoked_at": None,
+}
+QUOTAS: dict[str, Any] = {
+    "requests_per_second": 5.0,
+    "tokens_per_second": None,
+    "max_concurrent_requests": 8,
+    "max_stored_bytes": 1048576,
+    "max_adapters": None,
+    "weight": 1.0,
+}
+TENANT: dict[str, Any] = {"name": "default", "created_at": "2026-11-21T00:00:00Z", "quotas": QUOTAS}
+
+
+def administration(request: Received) -> Answer:
+    """A server with one key and one tenant, which makes what it is asked for."""
+    asked = json.loads(request.body or b"{}")
+    match request.method, request.path.partition("?")[0]:
+        case "POST", "/v1/keys":
+            return Answer(201, {**KEY, **asked, "key": f"plt_abcdefgh_{'x' * 43}"})
+        case "GET", "/v1/keys":
+            return Answer(200, {"keys": [KEY, {**KEY, "prefix": "zyxwvuts", "revoked_at": KEY["created_at"]}]})
+        case "DELETE", "/v1/keys/abcdefgh":
+            return Answer(204)
+        case "POST", "/v1/tenants":
+            return Answer(201, {**TENANT, "name": asked["name"], "quotas": asked.get("quotas", {})})
+        case "GET", "/v1/tenants":
+            return Answer(200, {"tenants": [TENANT]})
+        case "GET", "/v1/tenants/default":
+            return Answer(200, TENANT)
+        case "PUT", "/v1/tenants/default":
+            return Answer(200, {**TENANT, "quotas": asked})
+    return error(404, "not_found", f"nothing at {request.path}")
 
 
 def one_result(task: str) -> dict[str, Any]:

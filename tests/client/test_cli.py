@@ -243,7 +243,19 @@ def test_help_lists_everything_and_loads_nothing() -> None:
         "atexit.register(lambda: print('loaded:', sorted(heavy & set(sys.modules)))); main()"
     )
     done = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True)
-    ours = ("predict", "upload", "list", "delete", "undelete", "alias", "rollback", "deprecate", "audit")
+    ours = (
+        "predict",
+        "upload",
+        "list",
+        "delete",
+        "undelete",
+        "alias",
+        "rollback",
+        "deprecate",
+        "audit",
+        "keys",
+        "tenants",
+    )
     for name in (*ours, *plugins.KNOWN):
         assert f" {name} " in done.stdout
     assert all(known.help in done.stdout for known in plugins.KNOWN.values())
