@@ -2,15 +2,27 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
 from peltier_adapters.registry import RegistryError
 from peltier_backbone.load import Backbone
 
+from tests.fault_proxy import FaultProxy
+from tests.postgres_server import PostgresServer, run_postgres
 from tests.server.conftest import Running, Serve
 
 WITHIN_SECONDS = 1.0
+# What replicas of one registry share.
+SECRET = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this module's own."""
+    with run_postgres() as server:
+        yield server
 
 
 @pytest.fixture
@@ -83,6 +95,45 @@ async def test_uploads_on_both_replicas_get_numbers_of_their_own(
     assert len(lists[0]["versions"]) == 6
 
 
+async def test_replicas_on_postgresql(
+    serve: Serve, postgres: PostgresServer, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """See each other as those on one file do; while the database is away all goes on but writing, and then that too."""
+    registry = postgres.url(postgres.create_database())
+    async with serve(registry=registry, secret=SECRET) as one, serve(registry=registry, secret=SECRET) as two:
+        assert (await one.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
+        await soon(two, "a", version=1)
+        await asyncio.to_thread(postgres.stop)
+        refused = await two.upload(make_artifact(bert, "bitfit", name="a", seed=1))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "unavailable")
+        assert refused.headers["retry-after"] == "1"
+        assert "postgres" not in refused.text
+        assert (await two.predict("a", "bad")).status_code == 200
+        assert (await two.client.get("/v1/adapters")).status_code == 200
+        await asyncio.to_thread(postgres.start)
+        assert (await two.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
+        await soon(one, "a", version=2)
+
+
+async def test_a_silent_database_holds_up_no_prediction(
+    serve: Serve, postgres: PostgresServer, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """A network that swallows everything is not an error for a long time, and nobody waits for it."""
+    direct = postgres.url(postgres.create_database())
+    with FaultProxy("127.0.0.1", postgres.port).running() as proxy:
+        by_proxy = direct.replace(str(postgres.port), str(proxy.port))
+        async with serve(registry=direct, secret=SECRET) as one, serve(registry=by_proxy, secret=SECRET) as two:
+            assert (await one.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
+            await soon(two, "a", version=1)
+            await asyncio.to_thread(proxy.set_mode, "silent")
+            assert (await one.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
+            await asyncio.sleep(WITHIN_SECONDS)
+            async with asyncio.timeout(WITHIN_SECONDS):
+                assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 1
+            await asyncio.to_thread(proxy.set_mode, "open")
+            await soon(two, "a", version=2)
+
+
 async def test_a_registry_that_fails_is_followed_again_once_it_answers(
     replicas: tuple[Running, Running],
     bert: Backbone,
@@ -138,7 +189,7 @@ async def test_a_surprise_does_not_end_the_following(
 
 
 async def test_bytes_that_cannot_be_read_yet_are_an_error_of_that_version_alone(
-    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
     """A replica may see a version before its own view of the store has the bytes; then it says so and recovers."""
     one, two = replicas
