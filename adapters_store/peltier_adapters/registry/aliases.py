@@ -142,14 +142,18 @@ async def _all_current(connection: AsyncConnection, adapter_id: int) -> list[Row
 async def _change(writing: Writing, adapter_id: int, alias: str, split: Split | None, previous_id: int | None) -> Alias:
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     await writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
-    row = insert(AliasRow).values(
-        adapter_id=adapter_id,
-        alias=alias,
-        split=None if split is None else _stored(split),
-        previous_id=previous_id,
-        is_current=True,
-        created_at=writing.at,
-        created_by=writing.actor,
+    row = (
+        insert(AliasRow)
+        .inline()
+        .values(
+            adapter_id=adapter_id,
+            alias=alias,
+            split=None if split is None else _stored(split),
+            previous_id=previous_id,
+            is_current=True,
+            created_at=writing.at,
+            created_by=writing.actor,
+        )
     )
     await writing.connection.execute(row)
     await writing.stamp_adapter(adapter_id)

@@ -9,8 +9,9 @@ A digest is in one of three states. Each change of state is one writing transact
   recorded; the collector then deletes the bytes, and `collected` removes the row.
 
 So from the moment `reserve` returns until the version is purged, no collector may touch the bytes; and whoever finds
-its reservation gone must store them anew. No clock decides that, only whether the row is still there: `collectable`
-removes reservations that have expired, and only then are their bytes free.
+its reservation gone must store them anew, which is why a reservation need not survive a power loss. No clock decides
+that, only whether the row is still there: `collectable` removes reservations that have expired, and only then are their
+bytes free.
 
 Clocks decide one thing: a collector that died leaves its rows behind, so after an hour others ignore them. A collector
 must therefore have deleted everything `MAX_COLLECTING` after it asked, by its own watch; the rest of the hour is for
@@ -21,13 +22,13 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Text, delete, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_adapters.registry.errors import BlobBusy
 from peltier_adapters.registry.records import Reservation
-from peltier_adapters.registry.tables import CollectionRow, ReservationRow, VersionRow
+from peltier_adapters.registry.tables import CollectionRow, ReservationRow, UtcDateTime, VersionRow
 from peltier_adapters.registry.transactions import Writing
 
 MAX_COLLECTING = timedelta(minutes=10)
@@ -39,14 +40,16 @@ _CHUNK = 500
 
 async def reserve(writing: Writing, digest: str) -> Reservation:
     """Keeps collectors from the bytes until they are published, released or an hour is over."""
-    await _forget_dead_collectors(writing)
-    collecting = select(CollectionRow.digest).where(CollectionRow.digest == digest)
-    if (await writing.connection.execute(collecting)).first() is not None:
-        raise BlobBusy(f"the blob {digest} is just being deleted; it can be stored again in a moment")
     reservation = Reservation(secrets.token_hex(16), digest, writing.at + _RESERVED)
-    await writing.connection.execute(
-        insert(ReservationRow).values(token=reservation.token, digest=digest, expires_at=reservation.expires_at)
+    collecting = select(CollectionRow.digest).where(
+        CollectionRow.digest == digest, CollectionRow.expires_at > writing.at
     )
+    row = select(
+        literal(reservation.token, Text), literal(digest, Text), literal(reservation.expires_at, UtcDateTime)
+    ).where(~collecting.exists())
+    made = insert(ReservationRow).inline().from_select(["token", "digest", "expires_at"], row)
+    if (await writing.connection.execute(made)).rowcount != 1:
+        raise BlobBusy(f"the blob {digest} is just being deleted; it can be stored again in a moment")
     return reservation
 
 
@@ -66,7 +69,7 @@ async def collectable(writing: Writing, digests: Iterable[str]) -> set[str]:
     """Those of `digests` that nothing needs, marked as being collected."""
     connection = writing.connection
     await connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
-    await _forget_dead_collectors(writing)
+    await connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
     free = set(digests)
     for column in (VersionRow.digest, ReservationRow.digest, CollectionRow.digest):
         free -= await _among(connection, column, free)
@@ -82,10 +85,6 @@ async def collected(writing: Writing, digests: Iterable[str]) -> None:
     """The bytes are gone, or were left alone after all: they can be stored again."""
     for chunk in _chunks(digests):
         await writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
-
-
-async def _forget_dead_collectors(writing: Writing) -> None:
-    await writing.connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
 
 
 async def _among(connection: AsyncConnection, column: InstrumentedAttribute[str], digests: Collection[str]) -> set[str]:

@@ -63,28 +63,19 @@ def describe(url: URL) -> str:
     return repr(url.set(username=None, password=None, query={}).render_as_string())
 
 
-def create_engine(url: URL) -> AsyncEngine:
-    """An engine whose transactions are durable once committed.
+def create_engine(url: URL, *, durable: bool = True) -> AsyncEngine:
+    """An engine whose transactions are durable once committed; without `durable` a power loss may take the last ones.
 
     One that will write must ask for it from its first statement: `engine.execution_options(begin="BEGIN IMMEDIATE")`.
     PostgreSQL knows no such thing and takes no notice; there a row's lock does it.
     """
     if url.drivername == _POSTGRESQL:
-        arguments = {
-            "timeout": _CONNECT_SECONDS,
-            "command_timeout": _STATEMENT_SECONDS,
-            "server_settings": {
-                "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
-                # A server may be set to acknowledge sooner, and a commit here acknowledges an upload.
-                "synchronous_commit": "on",
-            },
-        }
         try:
-            return create_async_engine(url, pool_pre_ping=True, connect_args=arguments)
+            return create_async_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(durable))
         except ModuleNotFoundError as error:
             raise RegistryError("a registry in PostgreSQL needs asyncpg: pip install 'peltier[postgres]'") from error
     engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS})
-    event.listen(engine.sync_engine, "connect", _configure)
+    event.listen(engine.sync_engine, "connect", _configure_durable if durable else _configure_hasty)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
 
@@ -165,13 +156,33 @@ def _keep_write_ahead_log(path: Path) -> None:
         connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _configure(connection: sqlite3.Connection, _record: object) -> None:
+def _postgresql_arguments(durable: bool) -> dict[str, object]:
+    return {
+        "timeout": _CONNECT_SECONDS,
+        "command_timeout": _STATEMENT_SECONDS,
+        "server_settings": {
+            "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS * 1000:.0f}",
+            # A server may be set to acknowledge sooner, and a commit here acknowledges an upload.
+            "synchronous_commit": "on" if durable else "off",
+        },
+    }
+
+
+def _configure_durable(connection: sqlite3.Connection, _record: object) -> None:
+    # NORMAL may lose the last commits to a power loss, and a commit here acknowledges an upload. EXTRA is FULL that
+    # keeps this promise also where there is no write-ahead log yet, which is while the first migration runs.
+    _configure(connection, "EXTRA")
+
+
+def _configure_hasty(connection: sqlite3.Connection, _record: object) -> None:
+    _configure(connection, "NORMAL")
+
+
+def _configure(connection: sqlite3.Connection, synchronous: str) -> None:
     # The driver would otherwise begin transactions when it sees fit, which is after the first read.
     connection.isolation_level = None
     cursor = connection.cursor()
-    # NORMAL may lose the last commits to a power loss, and a commit here acknowledges an upload. EXTRA is FULL that
-    # keeps this promise also where there is no write-ahead log yet, which is while the first migration runs.
-    cursor.execute("PRAGMA synchronous = EXTRA")
+    cursor.execute(f"PRAGMA synchronous = {synchronous}")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
 

@@ -30,15 +30,19 @@ async def publish(writing: Writing, draft: Version, reservation: Reservation) ->
 
 async def _insert(writing: Writing, draft: Version) -> Version:
     adapter_id, number = await _next_number(writing, draft)
-    row = insert(VersionRow).values(
-        adapter_id=adapter_id,
-        number=number,
-        digest=draft.digest,
-        size_bytes=draft.size_bytes,
-        preset=draft.preset,
-        manifest=draft.manifest,
-        created_at=draft.created_at,
-        created_by=draft.created_by,
+    row = (
+        insert(VersionRow)
+        .inline()
+        .values(
+            adapter_id=adapter_id,
+            number=number,
+            digest=draft.digest,
+            size_bytes=draft.size_bytes,
+            preset=draft.preset,
+            manifest=draft.manifest,
+            created_at=draft.created_at,
+            created_by=draft.created_by,
+        )
     )
     await writing.connection.execute(row)
     return replace(draft, number=number)

@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Self
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import URL
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry import aliases, claims, deletion, keys, marks, tenants
 from peltier_adapters.registry.audit import read_audit
-from peltier_adapters.registry.database import create_engine, database_url, upgrade
+from peltier_adapters.registry.database import database_url, upgrade
 from peltier_adapters.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
 from peltier_adapters.registry.lookup import read_digests, read_live
 from peltier_adapters.registry.publishing import publish
@@ -39,8 +40,8 @@ class Registry:
     also says in the audit log that `actor` did it. Every failure is a RegistryError of one sentence.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._transactions = Transactions(engine)
+    def __init__(self, url: URL) -> None:
+        self._transactions = Transactions(url)
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -50,9 +51,9 @@ class Registry:
         written or reached, a database that is something else, or one that a newer Peltier has migrated.
         """
         database = database_url(url)
-        engine = create_engine(database)
+        registry = cls(database)
         await asyncio.to_thread(upgrade, database)
-        return cls(engine)
+        return registry
 
     async def close(self) -> None:
         """Finishes what has begun and closes every connection; nothing may be asked afterwards."""
@@ -224,11 +225,11 @@ class Registry:
 
         Raises BlobBusy while one is deleting them; that takes moments.
         """
-        return await self._transactions.write(_NOBODY, lambda writing: claims.reserve(writing, digest))
+        return await self._transactions.write(_NOBODY, lambda writing: claims.reserve(writing, digest), durable=False)
 
     async def release(self, reservation: Reservation) -> None:
         """Gives up a reservation that will not be published; one that was used up is no error."""
-        await self._transactions.write(_NOBODY, lambda writing: claims.release(writing, reservation))
+        await self._transactions.write(_NOBODY, lambda writing: claims.release(writing, reservation), durable=False)
 
     async def collectable(self, digests: Iterable[str]) -> set[str]:
         """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own watch.

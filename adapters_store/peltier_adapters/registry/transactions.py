@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import URL, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from peltier_adapters.registry.database import FAILURES, describe, reason
+from peltier_adapters.registry.database import FAILURES, create_engine, describe, reason
 from peltier_adapters.registry.errors import RegistryError
 from peltier_adapters.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
 
@@ -43,21 +43,24 @@ class Writing:
     async def audit(self, tenant: str, action: str, subject: str, **detail: object) -> None:
         """Records who did what, in the same transaction that does it."""
         await self.connection.execute(
-            insert(AuditRow).values(
-                at=self.at, tenant=tenant, actor=self.actor, action=action, subject=subject, detail=detail
-            )
+            insert(AuditRow)
+            .inline()
+            .values(at=self.at, tenant=tenant, actor=self.actor, action=action, subject=subject, detail=detail)
         )
 
 
 class Transactions:
     """Runs work in transactions. What fails in the database is a RegistryError of one sentence."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
-        self._writers = engine.execution_options(begin="BEGIN IMMEDIATE")
+    def __init__(self, url: URL) -> None:
+        self._engines = create_engine(url), create_engine(url, durable=False)
+        self._writers, self._hasty_writers = (
+            engine.execution_options(begin="BEGIN IMMEDIATE") for engine in self._engines
+        )
         # A reader's statements must all see the same moment, as they do in SQLite by themselves.
-        postgresql = engine.dialect.name == "postgresql"
-        self._readers = engine.execution_options(isolation_level="REPEATABLE READ") if postgresql else engine
+        self._readers = self._engines[0]
+        if self._readers.dialect.name == "postgresql":
+            self._readers = self._readers.execution_options(isolation_level="REPEATABLE READ")
         # SQLite has one writer and wakes those that wait in no order; tasks of this process queue up fairly instead.
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[object]] = set()
@@ -65,15 +68,19 @@ class Transactions:
     async def close(self) -> None:
         """Finishes what has begun and closes every connection."""
         await asyncio.gather(*self._unfinished, return_exceptions=True)
-        await self._engine.dispose()
+        for engine in self._engines:
+            await engine.dispose()
 
     async def read(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
         """Runs `work` on one consistent state of the database."""
         return await self._finish(self._read(work))
 
-    async def write(self, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
-        """Runs `work` alone, with a new revision; an exception in it leaves everything as it was."""
-        return await self._finish(self._write(actor, work))
+    async def write(self, actor: str, work: Callable[[Writing], Awaitable[Result]], *, durable: bool = True) -> Result:
+        """Runs `work` alone, with a new revision; an exception in it leaves everything as it was.
+
+        Returns once it survives a power loss; without `durable` sooner, where nobody is hurt if it does not.
+        """
+        return await self._finish(self._write(self._writers if durable else self._hasty_writers, actor, work))
 
     async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
         # A caller may be cancelled, a transaction may not: SQLite's thread would go on with the statement, and the
@@ -87,8 +94,8 @@ class Transactions:
         async with self._transaction(self._readers) as connection:
             return await work(connection)
 
-    async def _write(self, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
-        async with self._turn, self._transaction(self._writers) as connection:
+    async def _write(self, engine: AsyncEngine, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
+        async with self._turn, self._transaction(engine) as connection:
             counted = update(RevisionRow).values(number=RevisionRow.number + 1).returning(RevisionRow.number)
             revision = (await connection.execute(counted)).scalar_one()
             return await work(Writing(connection, actor, datetime.now(UTC), revision))

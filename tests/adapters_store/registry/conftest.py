@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from peltier_adapters.blobs import digest_of
 from peltier_adapters.registry import Registry, Version
-from peltier_adapters.registry.database import create_engine, database_url
+from peltier_adapters.registry.database import database_url
 
 from tests.postgres_server import PostgresServer, run_postgres
 
@@ -68,7 +68,7 @@ def url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def registry(url: str) -> AsyncIterator[Registry]:
     """It, open; its schema is known to be the newest."""
-    opened = Registry(create_engine(database_url(url)))
+    opened = Registry(database_url(url))
     yield opened
     await opened.close()
 

@@ -11,7 +11,7 @@ from tests.postgres_server import PostgresServer
 
 
 async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> None:
-    """Each connection that writes waits for the disk, so that a power loss takes back no acknowledgement."""
+    """A write waits for the disk, so that a power loss takes back no acknowledgement; a reservation need not."""
     registry = await Registry.open(sqlite_url)
 
     async def look(writing: Writing) -> list[object]:
@@ -19,6 +19,7 @@ async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> Non
         return [(await writing.connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in pragmas]
 
     assert await registry._transactions.write("ann", look) == ["wal", 3, 1]  # 3 is EXTRA: FULL and more
+    assert await registry._transactions.write("ann", look, durable=False) == ["wal", 1, 1]  # 1 is NORMAL
     await registry.close()
 
 
@@ -30,6 +31,7 @@ async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) ->
         return (await writing.connection.exec_driver_sql("SHOW synchronous_commit")).scalar()
 
     assert await registry._transactions.write("ann", look) == "on"
+    assert await registry._transactions.write("ann", look, durable=False) == "off"
     await registry.close()
 
 
