@@ -1,0 +1,110 @@
+"""What the registry's calls take, with 10,000 adapters in it: milliseconds, median and 95th percentile.
+
+    .venv/bin/python benchmarks/registry.py [--registry postgresql+asyncpg://…] [--adapters 10000] [--calls 200]
+
+The database must be new; without one, a SQLite database in a temporary directory is used. Manifests
+have 4 KiB, as those of the example adapters do.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+
+from peltier_adapters.registry import Registry
+from peltier_adapters.registry.tables import AdapterRow, VersionRow
+from peltier_adapters.registry.transactions import Writing
+from sqlalchemy import insert
+
+MANIFEST = "x" * 4096
+_CHUNK = 500
+
+Call = Callable[[int], Awaitable[object]]
+
+
+async def fill(registry: Registry, num_adapters: int) -> None:
+    """`num_adapters` of one version each, without going through `publish`."""
+
+    async def work(writing: Writing) -> None:
+        for start in range(0, num_adapters, _CHUNK):
+            ids = range(start + 1, min(start + _CHUNK, num_adapters) + 1)
+            adapters = [
+                {"id": 10**6 + number, "tenant": "default", "name": f"full-{number}", "last_number": 1,
+                 "revision": writing.revision}
+                for number in ids
+            ]  # fmt: skip
+            versions = [
+                {"adapter_id": 10**6 + number, "number": 1, "digest": f"sha256:{number:064x}", "size_bytes": 100_000,
+                 "preset": "compacter", "manifest": MANIFEST, "created_at": writing.at}
+                for number in ids
+            ]  # fmt: skip
+            await writing.connection.execute(insert(AdapterRow), adapters)
+            await writing.connection.execute(insert(VersionRow), versions)
+
+    await registry._transactions.write("benchmark", work)
+
+
+async def measure(name: str, call: Call, num_calls: int) -> None:
+    """Prints how long one call after the other takes."""
+    await call(0)
+    seconds = []
+    for number in range(1, num_calls + 1):
+        start = time.perf_counter()
+        await call(number)
+        seconds.append(time.perf_counter() - start)
+    ordered = sorted(1000 * one for one in seconds)
+    print(f"{name:38} {statistics.median(ordered):8.2f} {ordered[int(0.95 * len(ordered))]:8.2f}")
+
+
+async def run(url: str, num_adapters: int, num_calls: int) -> None:
+    """Every call in turn."""
+    registry = await Registry.open(url)
+    await fill(registry, num_adapters)
+
+    async def publish(number: int) -> None:
+        reservation = await registry.reserve(f"sha256:{10**9 + number:064x}")
+        given = {"size_bytes": 100_000, "preset": "compacter", "manifest": MANIFEST, "actor": "benchmark"}
+        await registry.publish("default", f"new-{number % 10}", reservation, **given)
+
+    async def follow(number: int) -> None:
+        before = await registry.revision()
+        await registry.set_alias("default", "full-1", "production", {1: 1.0}, actor="benchmark")
+        await registry.snapshot(before)
+
+    async def flip(number: int) -> None:
+        await registry.set_alias("default", f"full-{1 + number}", "production", {1: 1.0}, actor="benchmark")
+
+    few = max(1, num_calls // 50)
+    print(f"{registry_name(url)} with {num_adapters} adapters {'median':>12} {'p95 (ms)':>8}")
+    await measure("reserve and publish", publish, num_calls)
+    await measure("alias flip", flip, min(num_calls, num_adapters - 1))
+    await measure("revision, as every poll asks", lambda _: registry.revision(), num_calls)
+    await measure("revision, alias flip, snapshot of it", follow, num_calls)
+    await measure("snapshot of everything", lambda _: registry.snapshot(), few)
+    await measure("tenants with keys", lambda _: registry.tenants(), num_calls)
+    await measure("page of 100 of the audit log", lambda _: registry.audit(limit=100), num_calls)
+    await measure("all digests", lambda _: registry.digests(), few)
+    await registry.close()
+
+
+def registry_name(url: str) -> str:
+    """The kind of database."""
+    return url.partition("+")[0]
+
+
+def main() -> None:
+    """Runs it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--registry")
+    parser.add_argument("--adapters", type=int, default=10_000)
+    parser.add_argument("--calls", type=int, default=200)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        url = given.registry or f"sqlite+aiosqlite:///{directory}/registry.db"
+        asyncio.run(run(url, given.adapters, given.calls))
+
+
+if __name__ == "__main__":
+    main()
