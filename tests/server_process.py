@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx2
@@ -13,11 +14,14 @@ _START_SECONDS = 60
 
 
 class Server:
-    """One that has been started; `wait_until_ready` before it is asked, `end` it after use."""
+    """One that has been started; `wait_until_ready` before it is asked, `end` it after use.
 
-    def __init__(self, log: Path, *flags: str, **environment: str) -> None:
+    `under` is a command that runs another in its place.
+    """
+
+    def __init__(self, log: Path, *flags: str, under: Sequence[str] = (), **environment: str) -> None:
         self._log = log
-        command = [sys.executable, "-m", "peltier_client", "serve", "--port", "0", "--threads", "1", *flags]
+        command = [*under, sys.executable, "-m", "peltier_client", "serve", "--port", "0", "--threads", "1", *flags]
         with log.open("w") as output:
             env = {**os.environ, **environment}
             self.process = subprocess.Popen(command, stderr=output, stdout=output, env=env)

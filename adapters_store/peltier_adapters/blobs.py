@@ -1,6 +1,7 @@
 """Where the bytes of artifacts live: a content-addressed store."""
 
 import asyncio
+import errno
 import hashlib
 import re
 import time
@@ -16,11 +17,13 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 from peltier_adapters.blob_location import BlobError, BlobLocation, locate
 from peltier_adapters.durable import make_directory, sync
 
-__all__ = ["BlobError", "BlobNotFound", "Blobs", "StoredBlob", "digest_of"]
+__all__ = ["BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", "digest_of"]
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _FOLDER = "sha256"
 _NOTES = "notes"
+# No space left on the device; the user's quota of it is used up.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = "create-only-probe"
 _PAGE = 1000
 # What obstore calls a file that it is still writing.
@@ -31,6 +34,10 @@ _CODE = re.compile(r"<Code>([^<]+)</Code>")
 
 class BlobNotFound(BlobError):
     """The blob store holds no blob of that digest."""
+
+
+class BlobStoreFull(BlobError):
+    """The store has no room for more bytes."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +194,15 @@ def _plainly(failure: str) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
-        raise BlobError(f"{failure}: {_reason(error)}") from error
+        kind = BlobStoreFull if _is_full(error) else BlobError
+        raise kind(f"{failure}: {_reason(error)}") from error
+
+
+def _is_full(error: Exception) -> bool:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    # obstore tells the system's number in words alone.
+    return any(f"(os error {number})" in str(error) for number in _FULL)
 
 
 def _reason(error: Exception) -> str:

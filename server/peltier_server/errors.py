@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from peltier_adapters.blobs import BlobError
+from peltier_adapters.blobs import BlobError, BlobStoreFull
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError
 from peltier_adapters.registry import (
     AdapterUnknown,
@@ -18,6 +18,7 @@ from peltier_adapters.registry import (
     QuotaReached,
     RegistryConflict,
     RegistryError,
+    RegistryFull,
     VersionUnknown,
 )
 from peltier_backbone.errors import BackboneError
@@ -50,6 +51,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
 _RETRY_AFTER_SECONDS = 1.0
+_FULL = (BlobStoreFull, RegistryFull)
 # Children before their parents.
 _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (AdapterUnknown, AdapterNotFound),
@@ -145,7 +147,8 @@ async def _handle(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return _method_not_allowed(request)
     wire = to_wire(error)
-    if isinstance(wire, ServerError | Unavailable) and not isinstance(error, PeltierError):
+    broken = isinstance(wire, ServerError | Unavailable) or isinstance(error, _FULL)
+    if broken and not isinstance(error, PeltierError):
         logger.error("request %s failed", request.state.request_id, exc_info=error)
     return error_response(wire, request.url.path)
 
@@ -167,6 +170,8 @@ def _from_store(error: AdapterError) -> PeltierError:
     kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
     if kind is not None:
         return kind(str(error), retry_after=_RETRY_AFTER_SECONDS if kind is Unavailable else None)
+    if isinstance(error, _FULL):
+        return StorageFull("the server's store has no room left; what is published keeps answering")
     if isinstance(error, RegistryError | BlobError):
         # What exactly fails is the operator's business, and may name what callers have no right to see.
         return Unavailable(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from peltier_adapters.artifact import read_artifact
@@ -31,12 +32,12 @@ def publishers(specimens: list[Specimen]) -> list[Publisher]:
 
 @pytest.fixture
 def start(bert_directory: Path, tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """`start(*flags, **environment)`: a ready server; without other flags over the same store as the one before."""
+    """`start(*flags, **options)`: a ready server; without other flags over the same store as the one before."""
     servers: list[Server] = []
 
-    def make(*flags: str, **environment: str) -> Server:
+    def make(*flags: str, **options: Any) -> Server:
         common = ("--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
-        servers.append(Server(tmp_path / f"log{len(servers)}", *common, *flags, **environment))
+        servers.append(Server(tmp_path / f"log{len(servers)}", *common, *flags, **options))
         return servers[-1].wait_until_ready()
 
     yield make

@@ -9,6 +9,7 @@ from peltier_adapters.registry.errors import (
     QuotaReached,
     RegistryConflict,
     RegistryError,
+    RegistryFull,
     TenantUnknown,
     VersionUnknown,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "Registry",
     "RegistryConflict",
     "RegistryError",
+    "RegistryFull",
     "Reservation",
     "Snapshot",
     "Tenant",

@@ -145,6 +145,15 @@ def reason(error: Exception) -> str:
     return re.sub(r"^<class '[^']*'>: ", "", said).partition("\n")[0] or "it does not answer in time"
 
 
+def is_full(error: Exception) -> bool:
+    """The database has no room to write; PostgreSQL says so by SQLSTATE 53100."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if getattr(error.orig, "sqlstate", None) == "53100":
+        return True
+    return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+
 def _is_busy(error: Exception) -> bool:
     return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY
 

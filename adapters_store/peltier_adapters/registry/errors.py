@@ -8,6 +8,7 @@ RegistryError           the database itself failed, or cannot be used
     - KeyUnknown
   x RegistryConflict    what is there stands against it
   x InvalidRecord       what was given breaks a rule
+  x RegistryFull        the database has no room for more
   x QuotaReached        the tenant would own more than it may
   x BlobBusy            the bytes are just being collected, or were: try again from the start
 """
@@ -45,6 +46,10 @@ class RegistryConflict(RegistryError):
 
 class InvalidRecord(RegistryError):
     """A value breaks a rule of the registry."""
+
+
+class RegistryFull(RegistryError):
+    """The database's disk is full; it can still be read."""
 
 
 class QuotaReached(RegistryError):

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from peltier_adapters.registry.database import FAILURES, create_engine, describe, reason
-from peltier_adapters.registry.errors import RegistryError
+from peltier_adapters.registry.database import FAILURES, create_engine, describe, is_full, reason
+from peltier_adapters.registry.errors import RegistryError, RegistryFull
 from peltier_adapters.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
 
 Result = TypeVar("Result")
@@ -106,7 +106,8 @@ class Transactions:
             async with engine.begin() as connection:
                 yield connection
         except FAILURES as error:
-            raise RegistryError(f"the registry {describe(engine.url)} failed: {reason(error)}") from error
+            kind = RegistryFull if is_full(error) else RegistryError
+            raise kind(f"the registry {describe(engine.url)} failed: {reason(error)}") from error
 
 
 async def read_revision(connection: AsyncConnection) -> int:
