@@ -5,6 +5,8 @@ from asyncio import TimerHandle
 from httptools import HttpParserError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from peltier_server.pace import MIN_BYTES_PER_SECOND
+
 # A request's line and headers. Larger ones would be kept whole: the parser has no limit of its own.
 MAX_HEAD_BYTES = 64 * 1024
 _MAX_PIPELINED = 16
@@ -12,7 +14,7 @@ _MAX_PIPELINED = 16
 
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, and
-    when the caller takes nothing of an answer for `stall_seconds`. A subclass sets the seconds."""
+    when the caller takes less than 16 KiB/s of an answer over `stall_seconds`. A subclass sets the seconds."""
 
     stall_seconds: float
 
@@ -52,7 +54,8 @@ class Connection(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._write = self._write or self.loop.call_later(self.stall_seconds, self.transport.abort)
+        if self._write is None:
+            self._watch_writing()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -64,6 +67,17 @@ class Connection(HttpToolsProtocol):
         super().timeout_keep_alive_handler()
         # Closing waits until the caller has taken what is still to be sent.
         self.loop.call_later(self.stall_seconds, self.transport.abort)
+
+    def _watch_writing(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        self._write = self.loop.call_later(self.stall_seconds, self._judge_writing, unsent)
+
+    def _judge_writing(self, unsent_before: int) -> None:
+        taken = unsent_before - self.transport.get_write_buffer_size()
+        if taken < MIN_BYTES_PER_SECOND * self.stall_seconds:
+            self.transport.abort()
+        else:
+            self._watch_writing()
 
     def _begin_head(self) -> None:
         self._head_bytes = 0
