@@ -1,7 +1,7 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,12 +13,26 @@ from peltier_adapters.registry import BlobBusy, Registry
 from peltier_adapters.registry.tables import ReservationRow
 from sqlalchemy import update
 
+from tests.postgres_server import PostgresServer, run_postgres
+
 TENANT = "default"
 
 
-@pytest.fixture
-async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
-    registry = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}")
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; fails where PostgreSQL is not installed."""
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
+    """A new registry of each kind in turn."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres")
+        url = server.url(server.create_database())
+    registry = await Registry.open(url)
     yield registry
     await registry.close()
 
@@ -109,7 +123,7 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
     async def publish(worker: int) -> None:
         nonlocal checked
         choose = random.Random(worker)
-        for _ in range(12):
+        for _ in range(8):
             data, name = choose.choice(contents), f"worker-{worker}"
             if choose.random() < 0.2:
                 await break_off(registry, blobs, data)
@@ -132,8 +146,8 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
     await asyncio.gather(*(publish(worker) for worker in range(8)))
     running = False
     done = sum(await asyncio.gather(*collectors), start=Collected())
-    assert checked > 50
-    assert done.num_deleted > 10
+    assert checked > 30
+    assert done.num_deleted > 5
     await upload(registry, blobs, b"last")
     await expire_reservations(registry)
     await Collector(registry, blobs).run()
