@@ -21,6 +21,8 @@ from peltier_adapters.registry.errors import RegistryError
 MIGRATIONS = Path(__file__).parent / "migrations"
 # What a database, its driver and the way to it may fail with.
 FAILURES = (SQLAlchemyError, OSError)
+# What SQLite's driver says of half a character, and of a number of more than 64 bits.
+BAD_VALUES = (UnicodeEncodeError, OverflowError)
 
 _BUSY_SECONDS = 30
 _CONNECT_SECONDS = 10
@@ -152,6 +154,11 @@ def is_full(error: Exception) -> bool:
     if getattr(error.orig, "sqlstate", None) == "53100":
         return True
     return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+
+def refuses_a_value(error: Exception) -> bool:
+    """Whether PostgreSQL or its driver says that a text or number of the caller's cannot be (SQLSTATE class 22)."""
+    return str(getattr(getattr(error, "orig", None), "sqlstate", "")).startswith("22")
 
 
 def _is_busy(error: Exception) -> bool:

@@ -15,7 +15,6 @@ from peltier_adapters.registry.lookup import (
     read_digests,
     require_adapter,
     require_live,
-    select_versions,
 )
 from peltier_adapters.registry.marks import mark
 from peltier_adapters.registry.records import Version
@@ -71,7 +70,11 @@ async def undelete(writing: Writing, tenant: str, name: str, number: int) -> Ver
 async def purge(writing: Writing, before: datetime) -> set[str]:
     """Removes versions deleted before then; returns the digests that no version has any more."""
     condition = VersionRow.deleted_at < before
-    found = select_versions().add_columns(VersionRow.adapter_id).where(condition)
+    found = (
+        select(VersionRow.adapter_id, AdapterRow.tenant, AdapterRow.name, VersionRow.number, VersionRow.digest)
+        .join(AdapterRow, AdapterRow.id == VersionRow.adapter_id)
+        .where(condition)
+    )
     over = (await writing.connection.execute(found)).all()
     await writing.connection.execute(delete(VersionRow).where(condition))
     purged: dict[tuple[int, str, str], list[int]] = defaultdict(list)

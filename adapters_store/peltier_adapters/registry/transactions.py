@@ -15,8 +15,16 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from peltier_adapters.registry.database import FAILURES, create_engine, describe, is_full, reason
-from peltier_adapters.registry.errors import RegistryError, RegistryFull
+from peltier_adapters.registry.database import (
+    BAD_VALUES,
+    FAILURES,
+    create_engine,
+    describe,
+    is_full,
+    reason,
+    refuses_a_value,
+)
+from peltier_adapters.registry.errors import InvalidRecord, RegistryError, RegistryFull
 from peltier_adapters.registry.tables import AdapterRow, AuditRow, RevisionRow, TenantRow
 
 Result = TypeVar("Result")
@@ -105,7 +113,11 @@ class Transactions:
         try:
             async with engine.begin() as connection:
                 yield connection
+        except BAD_VALUES as error:
+            raise InvalidRecord(f"a value does not fit into the registry: {error}") from error
         except FAILURES as error:
+            if refuses_a_value(error):
+                raise InvalidRecord(f"a value does not fit into the registry: {reason(error)}") from error
             kind = RegistryFull if is_full(error) else RegistryError
             raise kind(f"the registry {describe(engine.url)} failed: {reason(error)}") from error
 

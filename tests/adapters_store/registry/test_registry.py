@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.blobs import Blobs, digest_of
-from peltier_adapters.registry import Registry
+from peltier_adapters.registry import InvalidRecord, NotRegistered, Quotas, Registry
 
 from tests.adapters_store.registry.conftest import publish
 
@@ -106,6 +106,37 @@ async def test_registries_of_one_database_see_each_others_changes(registry: Regi
     await registry.delete_adapter("acme", "sst2", actor="ann")
     assert await other.versions() == []
     await other.close()
+
+
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b", "a" * 10_000], ids=["zero", "half", "long"])
+async def test_a_strange_name_is_only_not_there(registry: Registry, text: str) -> None:
+    """What a database cannot keep is the caller's mistake, never the database's failure."""
+    await publish(registry, b"one")
+    calls = (
+        lambda: registry.delete_adapter("acme", text, actor="ann"),
+        lambda: registry.set_public(text, "sst2", True, actor="ann"),
+        lambda: registry.set_alias("acme", text, "production", {1: 1.0}, actor="ann"),
+        lambda: registry.alias_history("acme", "sst2", text),
+        lambda: registry.update_tenant(text, Quotas(), actor="ann"),
+        lambda: registry.revoke_key(text, actor="ann"),
+    )
+    for call in calls:
+        with pytest.raises((NotRegistered, InvalidRecord), match=r"^[^\n]+$"):
+            await call()
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**31, 2**70])
+async def test_a_strange_number_is_only_not_there(registry: Registry, number: int) -> None:
+    """Whatever it is, no version has it."""
+    await publish(registry, b"one")
+    calls = (
+        lambda: registry.delete_version("acme", "sst2", number, actor="ann"),
+        lambda: registry.undelete("acme", "sst2", number, actor="ann"),
+        lambda: registry.set_alias("acme", "sst2", "production", {number: 1.0}, actor="ann"),
+    )
+    for call in calls:
+        with pytest.raises((NotRegistered, InvalidRecord), match=r"^[^\n]+$"):
+            await call()
 
 
 def test_the_store_imports_without_torch() -> None:
