@@ -28,6 +28,10 @@ class Catalog:
     def __len__(self) -> int:
         return len(self._adapters)
 
+    def count(self, tenant: str) -> int:
+        """How many adapters a tenant has."""
+        return len(self._names.get(tenant, ()))
+
     def get(self, tenant: str, name: str) -> Published:
         """A tenant's own adapter; raises `AdapterNotFound`."""
         published = self.find(tenant, name)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, field_serializer
 
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.wire import RequestModel, ResponseModel
@@ -21,6 +21,10 @@ class KeyRequest(RequestModel):
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     note: Annotated[str, Field(max_length=MAX_NOTE_LEN)] = ""
     expires_at: AwareDatetime | None = None
+
+    @field_serializer("scopes")
+    def _in_order(self, scopes: frozenset[Scope]) -> list[Scope]:
+        return sorted(scopes)
 
 
 class KeyInfo(ResponseModel):

@@ -42,7 +42,7 @@ class BackboneInfo(ResponseModel):
 
 
 class InfoResponse(ResponseModel):
-    """What runs here: release, backbone, chosen kernels, limits by name, number of adapters published."""
+    """What runs here: release, backbone, chosen kernels, limits by name, number of the tenant's own adapters."""
 
     version: str
     backbone: BackboneInfo

@@ -13,7 +13,7 @@ from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, 
 from peltier_server.errors import describe_errors
 from peltier_server.metrics import Metrics
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, AnyTime
+from peltier_server.routes.dependencies import Accepted, AnyTime, Asking
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded)
 _LIMITS = (
@@ -50,14 +50,14 @@ async def ready(lifecycle: AnyTime) -> ReadyResponse:
 
 
 @router.get("/info", responses=describe_errors(*_SHARED, NotReady, Draining))
-async def info(service: Accepted) -> InfoResponse:
-    """Release, backbone, kernels, limits."""
+async def info(caller: Asking, service: Accepted) -> InfoResponse:
+    """Release, backbone, kernels, limits, and how many adapters the caller's tenant has."""
     return InfoResponse(
         version=release_of("peltier"),
         backbone=_describe(service.backbone),
         kernels=service.backbone.kernels,
         limits={name: getattr(service.settings, name) for name in _LIMITS},
-        num_adapters=len(service.catalog),
+        num_adapters=service.catalog.count(caller.tenant),
     )
 
 

@@ -1,0 +1,207 @@
+"""What one tenant can learn of another: nothing, by code, message, header, list, metric or timing class.
+
+Tenant b asks about adapters of tenant a in every way there is. Each answer has a twin, about a name that nobody has; the
+two must be the same byte for byte once the name is.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+
+from tests.server.conftest import Running, Serve
+
+OPERATOR = "the operator's"
+# Both have the same length, so that nothing else differs.
+PRIVATE, MISSING = "private", "missing"
+# What is different in any two answers.
+VOLATILE = frozenset({"date", "x-request-id"})
+
+CALLS: list[tuple[str, str, object]] = [
+    ("POST", "/v1/tasks/{reference}/predict", {"inputs": "good"}),
+    ("POST", "/v1/tasks/{reference}/predict", {"inputs": "good", "stream": True}),
+    ("POST", "/v1/tasks/{reference}/predict", {"inputs": ["good", "bad"], "parameters": {"top_k": 1}}),
+    ("POST", "/v1/predict", {"requests": [{"task": "{reference}", "input": "good"}]}),
+    ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good"}),
+    ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good", "stream": True}),
+    ("GET", "/v1/models/{reference}", None),
+]
+NAMED: list[tuple[str, str, object]] = [
+    ("GET", "/v1/adapters/{name}", None),
+    ("GET", "/v1/adapters/{name}/versions", None),
+    ("GET", "/v1/adapters/{name}/versions/1/artifact", None),
+    ("GET", "/v1/adapters/{name}/versions/9/artifact", None),
+    ("GET", "/v1/adapters/{name}/aliases", None),
+    ("PATCH", "/v1/adapters/{name}", {"public": True}),
+    ("PUT", "/v1/adapters/{name}/aliases/live", {"version": 1}),
+    ("POST", "/v1/adapters/{name}/aliases/live/rollback", None),
+    ("DELETE", "/v1/adapters/{name}/aliases/live", None),
+    ("POST", "/v1/adapters/{name}/versions/1/deprecate", {"reason": "mine"}),
+    ("POST", "/v1/adapters/{name}/versions/1/undelete", None),
+    ("DELETE", "/v1/adapters/{name}/versions/1", None),
+    ("DELETE", "/v1/adapters/{name}", None),
+]
+REFERENCES = ["{name}", "{name}@1", "{name}@9", "{name}@live", "a:{name}", "a:{name}@1", "a:{name}@9", "a:{name}@live"]
+
+
+@dataclass(frozen=True)
+class Street:
+    """A server with tenants a and b, each with a key; a has the adapter `private`, which b must not know of."""
+
+    running: Running
+    keys: dict[str, str]
+    data: bytes
+
+    async def ask(self, tenant: str, method: str, path: str, body: object = None, **headers: str) -> httpx2.Response:
+        """A call by the key of `tenant`."""
+        headers["authorization"] = f"Bearer {self.keys[tenant]}"
+        return await self.running.client.request(method, path, json=body, headers=headers)
+
+    async def upload(self, tenant: str, name: str) -> httpx2.Response:
+        """The one artifact under `name`."""
+        headers = {"authorization": f"Bearer {self.keys[tenant]}"}
+        files = {"file": ("a.safetensors", self.data)}
+        return await self.running.client.post("/v1/adapters", files=files, data={"name": name}, headers=headers)
+
+
+@pytest.fixture
+async def street(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Street]:
+    """Both tenants' keys may predict and publish."""
+    async with serve(admin_key=OPERATOR) as running:
+        street = Street(running, {"operator": OPERATOR}, make_artifact(bert, "bitfit"))
+        for tenant in ("a", "b"):
+            await street.ask("operator", "POST", "/v1/tenants", {"name": tenant})
+            made = await street.ask(
+                "operator", "POST", "/v1/keys", {"tenant": tenant, "scopes": ["predict", "publish"]}
+            )
+            street.keys[tenant] = made.json()["key"]
+        assert (await street.upload("a", PRIVATE)).status_code == 201
+        alias = await street.ask("a", "PUT", f"/v1/adapters/{PRIVATE}/aliases/live", {"version": 1})
+        assert alias.status_code == 200
+        yield street
+
+
+def put_in(template: object, **names: str) -> object:
+    """A call's path or body with its names in."""
+    match template:
+        case str():
+            for name, value in names.items():
+                template = template.replace(f"{{{name}}}", value)
+            return template
+        case dict():
+            return {key: put_in(value, **names) for key, value in template.items()}
+        case list():
+            return [put_in(value, **names) for value in template]
+    return template
+
+
+def seen(answer: httpx2.Response, name: str) -> tuple[int, dict[str, str], bytes]:
+    """All of an answer that its reader can see, but for the name that was asked for."""
+    headers = {key: value for key, value in answer.headers.items() if key not in VOLATILE}
+    return answer.status_code, headers, answer.content.replace(name.encode(), b"NAME")
+
+
+async def test_another_tenants_adapter_does_not_exist(street: Street) -> None:
+    """Every way to name it, on every route that takes a reference or a name."""
+    ways = [(method, path, body, reference) for method, path, body in CALLS for reference in REFERENCES]
+    ways += [(method, path, body, "{name}") for method, path, body in NAMED]
+    for method, path, body, reference in ways:
+        answers = []
+        for name in (PRIVATE, MISSING):
+            named = {"reference": reference.replace("{name}", name), "name": name}
+            answer = await street.ask("b", method, str(put_in(path, **named)), put_in(body, **named))
+            answers.append(seen(answer, name))
+        assert answers[0] == answers[1], (method, path, reference)
+        if path != "/v1/predict":
+            assert answers[0][0] == 404, (method, path, reference)
+    untouched = (await street.ask("a", "GET", f"/v1/adapters/{PRIVATE}")).json()
+    assert (untouched["public"], untouched["num_versions"], list(untouched["aliases"])) == (False, 1, ["live"])
+
+
+async def test_a_missing_tenant_is_like_a_silent_one(street: Street) -> None:
+    """Who else is here cannot be found out by asking for adapters of theirs."""
+    for path in ("/v1/models/{tenant}:x", "/v1/models/{tenant}:x@1"):
+        answers = [
+            seen(await street.ask("b", "GET", path.replace("{tenant}", tenant)), tenant) for tenant in ("a", "z")
+        ]
+        # `a` is in other words too, so the names are put back.
+        assert answers[0][:2] == answers[1][:2]
+        assert answers[0][2].count(b"NAME:x") == answers[1][2].count(b"NAME:x") == 1
+
+
+async def test_lists_hold_ones_own(street: Street) -> None:
+    """Adapters, models, counts and searches."""
+    for path in ("/v1/adapters", f"/v1/adapters?q={PRIVATE}", "/v1/adapters?cursor=a&limit=1000"):
+        answer = await street.ask("b", "GET", path)
+        assert answer.json() == {"adapters": [], "next_cursor": None}
+    assert (await street.ask("b", "GET", "/v1/models")).json()["data"] == []
+    assert (await street.ask("b", "GET", "/info")).json()["num_adapters"] == 0
+    assert (await street.ask("a", "GET", "/info")).json()["num_adapters"] == 1
+
+
+async def test_the_operators_pages_are_closed(street: Street) -> None:
+    """Metrics, audit log, tenants and keys name everybody."""
+    for path in ("/metrics", "/v1/audit", "/v1/audit?tenant=b", "/v1/tenants", "/v1/tenants/b", "/v1/keys"):
+        answers = [await street.ask("b", "GET", path), await street.ask("b", "GET", path)]
+        assert answers[0].status_code == 403
+        assert PRIVATE not in answers[0].text
+
+
+async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:
+    """Blobs are shared, and nobody can tell: not by the status, the version's number or a cache."""
+    mine = await street.upload("b", PRIVATE)
+    assert (mine.status_code, mine.json()["version"], mine.json()["tenant"]) == (201, 1, "b")
+    assert (await street.ask("b", "GET", f"/v1/adapters/{PRIVATE}/aliases")).json()["aliases"] == []
+    gone = await street.ask("b", "DELETE", f"/v1/adapters/{PRIVATE}")
+    assert gone.status_code == 204
+    still = await street.ask("a", "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
+    assert still.status_code == 200
+
+
+async def test_etags_answer_owners_alone(street: Street) -> None:
+    """Who knows a digest, or sends `*`, does not learn whether it is stored."""
+    path = f"/v1/adapters/{PRIVATE}/versions/1/artifact"
+    etag = (await street.ask("a", "GET", path)).headers["etag"]
+    for given in (etag, "*"):
+        assert (await street.ask("a", "GET", path, **{"if-none-match": given})).status_code == 304
+        assert (await street.ask("b", "GET", path, **{"if-none-match": given})).status_code == 404
+
+
+async def test_public_adapters_may_be_asked_and_not_changed(street: Street) -> None:
+    """By the owner's leave, under the owner's name; taking it back takes it back."""
+    await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": True})
+    ask = ("POST", f"/v1/tasks/a:{PRIVATE}/predict", {"inputs": "good"})
+    assert (await street.ask("b", *ask)).status_code == 200
+    for method, path, body in NAMED:
+        answer = await street.ask("b", method, str(put_in(path, name=PRIVATE)), body)
+        assert answer.status_code == 404, (method, path)
+    await street.ask("a", "PATCH", f"/v1/adapters/{PRIVATE}", {"public": False})
+    assert (await street.ask("b", *ask)).status_code == 404
+
+
+async def test_anothers_quota_is_no_ones_business(street: Street) -> None:
+    """A tenant that has used up its own neither slows down nor shows up at others."""
+    await street.ask("operator", "PUT", "/v1/tenants/a", {"requests_per_second": 0.001})
+    assert (await street.ask("a", "GET", "/info")).status_code == 200
+    assert (await street.ask("a", "GET", "/info")).status_code == 429
+    answer = await street.ask("b", "GET", "/info")
+    assert answer.status_code == 200
+    assert not [name for name in answer.headers if name.startswith("ratelimit")]
+
+
+async def test_existing_takes_as_long_as_missing(street: Street) -> None:
+    """Neither reads the store, a manifest or the queue: medians of many differ by less than noise allows to call."""
+    times: dict[str, list[float]] = {PRIVATE: [], MISSING: []}
+    for _ in range(60):
+        for name, taken in times.items():
+            started = time.perf_counter()
+            await street.ask("b", "POST", f"/v1/tasks/a:{name}/predict", {"inputs": "good"})
+            taken.append(time.perf_counter() - started)
+            await asyncio.sleep(0)
+    private, missing = (statistics.median(taken) for taken in times.values())
+    assert abs(private - missing) < 0.5 * max(private, missing)
