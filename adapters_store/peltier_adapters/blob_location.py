@@ -42,7 +42,7 @@ class _Service:
 
 _SERVICES = {
     "s3": _Service(S3Store, ("endpoint", "region", "virtual_hosted_style_request")),
-    "gs": _Service(GCSStore, ("endpoint", "skip_signature")),
+    "gs": _Service(GCSStore, ("endpoint",)),
     "az": _Service(AzureStore, ("endpoint", "account_name")),
 }
 # What obstore calls an option where it is not what this page calls it.
@@ -53,7 +53,6 @@ _RULES = {
     "allow_http": (re.compile("true|false"), "true or false"),
     "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
     "region": (re.compile(".+"), "given"),
-    "skip_signature": (re.compile("true|false"), "true or false"),
     "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
     "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
 }
@@ -69,8 +68,8 @@ def locate(location: str | Path) -> BlobLocation:
 
     A directory is made where it is missing. Options are `endpoint`, `allow_http` (true or false) and `timeout`
     (seconds of one request; with its retries it takes at most three times that), on S3 `region` and
-    `virtual_hosted_style_request`, on Google `skip_signature`, on Azure `account_name`. Credentials, and options that
-    are not given, come from the AWS_*, GOOGLE_* and AZURE_* variables. Raises BlobError of one sentence.
+    `virtual_hosted_style_request`, on Azure `account_name`. Credentials, and options that are not given, come from the
+    AWS_*, GOOGLE_* and AZURE_* variables. Raises BlobError of one sentence.
     """
     return _bucket(str(location)) if is_remote(location) else _directory(location)
 

@@ -22,7 +22,7 @@ def test_a_path_is_a_directory_that_is_made(tmp_path: Path) -> None:
         ("s3://bucket", S3Store, {"bucket": "bucket"}),
         ("s3://bucket/a%20b/c/", S3Store, {"bucket": "bucket"}),
         ("s3://bucket?region=eu-west-3", S3Store, {"bucket": "bucket", "region": "eu-west-3"}),
-        ("gs://bucket/a?skip_signature=true", GCSStore, {"bucket": "bucket", "skip_signature": "true"}),
+        ("gs://bucket/a?endpoint=https://g.example", GCSStore, {"bucket": "bucket", "base_url": "https://g.example"}),
         (
             "az://blobs?account_name=acme&endpoint=https://a.example/x",
             AzureStore,
@@ -60,7 +60,7 @@ def test_a_timeout_that_is_no_time_is_refused(timeout: str) -> None:
             "s3://bucket?acces_key_id=x",
             "the blob store 's3://bucket' has no option 'acces_key_id'; there are ",
         ),
-        ("gs://bucket?region=x", "has no option 'region'; there are allow_http, endpoint, skip_signature, timeout"),
+        ("gs://bucket?region=x", "has no option 'region'; there are allow_http, endpoint, timeout"),
         ("s3://bucket?region=a&region=b", "the blob store 's3://bucket' is given the option 'region' twice"),
         ("s3://bucket?region=", "has the option region='', which must be given"),
         ("s3://bucket?endpoint=s3.example", "has the option endpoint='s3.example', which must be an http"),
