@@ -10,6 +10,7 @@ from starlette.datastructures import Headers
 from peltier_server.caller import LOCAL, OPERATOR, Caller
 from peltier_server.credentials import prefix_of
 from peltier_server.keyring import Keyring
+from peltier_server.neighbours import check_host, check_origin
 from peltier_server.settings import Settings, SettingsError
 
 _RETRY_AFTER_SECONDS = 1.0
@@ -29,16 +30,23 @@ class Door:
     """Shut, but for the admin key, until the registry has been read.
 
     It is open to anyone only where `may_be_open`, without an admin key and an identity provider, as long as nobody has
-    made a key.
+    made a key; then not to pages of other sites, and without `any_host` not by names that others have given it.
     """
 
     def __init__(
-        self, keyring: Keyring, *, admin_key: str | None, tokens: TokenReader | None, may_be_open: bool
+        self,
+        keyring: Keyring,
+        *,
+        admin_key: str | None = None,
+        tokens: TokenReader | None = None,
+        may_be_open: bool = False,
+        any_host: bool = False,
     ) -> None:
         self.keyring = keyring
         self._admin_key = None if admin_key is None else admin_key.encode()
         self._tokens = tokens
         self._needs_keys = admin_key is not None or tokens is not None
+        self._any_host = any_host
         self._may_be_open = may_be_open and not self._needs_keys
 
     def apply(self, snapshot: Snapshot) -> None:
@@ -63,6 +71,9 @@ class Door:
         if not self.keyring.is_known:
             raise NotReady("the server is still loading", retry_after=_RETRY_AFTER_SECONDS)
         if is_open:
+            check_origin(headers)
+            if not self._any_host:
+                check_host(headers)
             return LOCAL
         if self._tokens is not None and self._tokens.reads(text):
             return self._at_home(await self._tokens.caller(text))
@@ -84,6 +95,7 @@ def create_door(settings: Settings, keyring: Keyring) -> Door:
         admin_key=None if settings.admin_key is None else settings.admin_key.get_secret_value(),
         tokens=_create_tokens(settings),
         may_be_open=settings.is_private or settings.insecure,
+        any_host=settings.insecure,
     )
 
 

@@ -64,6 +64,51 @@ async def test_without_keys_the_door_is_open() -> None:
     assert await who(door, "plt_whatever") == LOCAL
 
 
+@pytest.mark.parametrize(
+    ("headers", "let_in"),
+    [
+        ({"host": "127.0.0.1:8000"}, True),
+        ({"host": "localhost:8000", "origin": "http://localhost:8000"}, True),
+        ({"host": "[::1]:8000"}, True),
+        ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, False),
+        ({"host": "127.0.0.1:8000", "origin": "null"}, False),
+        ({"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:3000"}, False),
+        ({"host": "evil.example:8000"}, False),
+        ({"host": "evil.example:8000", "origin": "http://evil.example:8000"}, False),
+        ({"host": "192.168.1.7"}, False),
+        ({"host": "[broken"}, True),
+    ],
+)
+async def test_an_open_door_is_for_this_machine(headers: dict[str, str], let_in: bool) -> None:
+    """Not for pages of other sites that a browser here shows, nor for whom a proxy lets through."""
+    door = make_door()
+    door.apply(snapshot_of())
+    if let_in:
+        assert await door.caller(Headers(headers)) == LOCAL
+    else:
+        with pytest.raises(Forbidden, match="make a key first"):
+            await door.caller(Headers(headers))
+
+
+async def test_an_insecure_door_has_any_name() -> None:
+    """That is what was asked for; other sites' pages are still kept out."""
+    keyring = Keyring()
+    keyring.unlock(CREDENTIALS)
+    door = Door(keyring, may_be_open=True, any_host=True)
+    door.apply(snapshot_of())
+    assert await door.caller(Headers({"host": "peltier.example"})) == LOCAL
+    with pytest.raises(Forbidden):
+        await door.caller(Headers({"host": "peltier.example", "origin": "https://evil.example"}))
+
+
+async def test_a_key_is_taken_from_anywhere() -> None:
+    """A page can only send one that it was given."""
+    door, issued = make_door(), CREDENTIALS.issue()
+    door.apply(snapshot_of(key_of(issued)))
+    headers = {"host": "peltier.example", "origin": "https://console.example", "authorization": f"Bearer {issued.text}"}
+    assert (await door.caller(Headers(headers))).tenant == "a"
+
+
 async def test_the_first_key_shuts_it_at_once() -> None:
     """For strangers too who are on the same machine."""
     door, issued = make_door(), CREDENTIALS.issue()

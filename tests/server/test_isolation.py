@@ -1,7 +1,7 @@
 """What one tenant can learn of another: nothing, by code, message, header, list, metric or timing class.
 
-Tenant b asks about adapters of tenant a in every way there is. Each answer has a twin, about a name that nobody has; the
-two must be the same byte for byte once the name is.
+Tenant b asks about adapters of tenant a in every way there is. Each answer has a twin, about a name that nobody has;
+the two must be the same byte for byte once the name is.
 """
 
 import asyncio

@@ -1,14 +1,16 @@
 """Keys over HTTP, from the first one to the last."""
 
 import asyncio
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx2
 import pytest
+from peltier_client import cli
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Listen, Running, Serve
 
 
 async def make(running: Running, *scopes: str, key: str | None = None, **given: object) -> httpx2.Response:
@@ -134,3 +136,25 @@ async def until_status(running: Running, key: str, status: int) -> float:
         while (await running.client.get("/v1/schema/artifact", headers=bearer(key))).status_code != status:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return time.monotonic() - started
+
+
+def test_the_command_line_makes_the_first_key(
+    listen: Listen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On an open server, which it shuts; then the key opens it again."""
+
+    def peltier(*words: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", ["peltier", *words])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        return caught.value.code or 0, capsys.readouterr().out.strip()
+
+    with listen() as listening:
+        monkeypatch.setenv("PELTIER_URL", listening.url)
+        status, key = peltier("keys", "create", "--scope", "admin", "--scope", "predict")
+        assert (status, key[:4]) == (0, "plt_")
+        assert peltier("list")[0] == 1
+        monkeypatch.setenv("PELTIER_API_KEY", key)
+        assert peltier("list")[0] == 0
+        assert peltier("tenants", "set", "default", "--max-adapters", "3")[0] == 0
+        assert peltier("tenants", "list")[0] == 0

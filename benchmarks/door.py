@@ -1,0 +1,113 @@
+"""What the door adds to a request: microseconds, medians of many batches.
+
+    .venv/bin/python benchmarks/door.py [--redis redis://127.0.0.1:6379] [--keys 10000]
+
+A request is let in (`Door.caller`), enters its tenant's turnstile, pays for its tokens and has the rates put into its
+answer. Tokens of an identity provider are signed with RS256.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import rsa
+from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
+from peltier_server.credentials import Credentials
+from peltier_server.door import Door
+from peltier_server.keyring import Keyring
+from peltier_server.oidc import Provider, Tokens
+from peltier_server.rates import Rates
+from peltier_server.turnstile import Turnstile
+from starlette.datastructures import Headers
+from starlette.types import Message
+
+_NUM_BATCHES, _BATCH = 41, 100
+_SCOPES = frozenset({"predict"})
+_LIMITED = Quotas(requests_per_second=10**7, tokens_per_second=10**9, max_concurrent_requests=100)
+_NOW = datetime.now(UTC)
+
+
+def make_keyring(num_keys: int) -> tuple[Keyring, str]:
+    """A keyring of so many keys, and the text of one."""
+    credentials, keyring = Credentials(b"a secret of thirty-two characters"), Keyring()
+    keyring.unlock(credentials)
+    issued = [credentials.issue() for _ in range(num_keys)]
+    keys = tuple(Key(one.prefix, "a", one.digest, _SCOPES, "", _NOW, "", None, None) for one in issued)
+    keyring.apply(Snapshot(1, (), (Tenant("a", _NOW, Quotas(), keys),)))
+    return keyring, issued[num_keys // 2].text
+
+
+def make_tokens() -> tuple[Tokens, str]:
+    """A provider whose keys have been fetched, and one of its tokens."""
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    tokens = Tokens(Provider("issuer", "peltier", "http://127.0.0.1:9/keys"))
+    key = jwt.PyJWK({**jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"})
+    tokens._keys._keys["k"] = key
+    tokens._keys._fetched_at = time.monotonic()
+    claims = {
+        "iss": "issuer",
+        "aud": "peltier",
+        "sub": "ada",
+        "exp": time.time() + 600,
+        "tenant": "a",
+        "scope": "predict",
+    }
+    return tokens, jwt.encode(claims, private, "RS256", headers={"kid": "k"})
+
+
+async def measure(name: str, call: Callable[[], Awaitable[object]]) -> None:
+    """Prints what one call takes."""
+    taken = []
+    for _ in range(_NUM_BATCHES):
+        started = time.perf_counter()
+        for _ in range(_BATCH):
+            await call()
+        taken.append((time.perf_counter() - started) / _BATCH * 1e6)
+    print(f"{name:52} {statistics.median(taken):8.1f} µs")
+
+
+async def _send(message: Message) -> None:
+    """Nobody listens."""
+
+
+def visit(turnstile: Turnstile) -> Callable[[], Awaitable[None]]:
+    """One whole request of 32 tokens."""
+
+    async def call() -> None:
+        one = turnstile.visit("a")
+        send = one.tell(_send)
+        async with one:
+            async with turnstile.spend("a", 32):
+                pass
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    return call
+
+
+async def main(redis: str | None, num_keys: int) -> None:
+    """Each part alone."""
+    keyring, key = make_keyring(num_keys)
+    tokens, token = make_tokens()
+    door = Door(keyring, admin_key="the operator's", tokens=tokens, may_be_open=False)
+    for name, text in (("admin key", "the operator's"), (f"key, one of {num_keys}", key), ("token, RS256", token)):
+        headers = Headers({"authorization": f"Bearer {text}"})
+        await measure(name, lambda headers=headers: door.caller(headers))
+    await measure("turnstile, tenant without quotas", visit(Turnstile(Rates(), lambda _: Quotas())))
+    await measure("turnstile, at a time only", visit(Turnstile(Rates(), lambda _: Quotas(max_concurrent_requests=9))))
+    await measure("turnstile, requests and tokens, memory", visit(Turnstile(Rates(), lambda _: _LIMITED)))
+    if redis is not None:
+        rates = Rates(redis)
+        await measure("turnstile, requests and tokens, Redis", visit(Turnstile(rates, lambda _: _LIMITED)))
+        await rates.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--redis", help="also count in this Redis")
+    parser.add_argument("--keys", type=int, default=10_000, help="keys in the keyring")
+    given = parser.parse_args()
+    asyncio.run(main(given.redis, given.keys))
