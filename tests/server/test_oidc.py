@@ -17,6 +17,8 @@ from peltier_client.errors import Unauthorized, Unavailable
 from peltier_server import jwks
 from peltier_server.oidc import Provider, Tokens
 
+from tests.server.conftest import Serve
+
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 CURVE = ec.generate_private_key(ec.SECP256R1())
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -185,6 +187,27 @@ async def test_known_keys_outlive_an_outage(idp: IdentityProvider, monkeypatch: 
     monkeypatch.setattr(jwks, "STALE_SECONDS", 0.0)
     with pytest.raises(Unavailable):
         await tokens.caller(idp.token())
+
+
+async def test_tokens_over_http(idp: IdentityProvider, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside keys: scopes open routes, a tenant that is not here is 403, and what cannot be told 503."""
+    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
+    named = {"oidc_issuer": idp.url, "oidc_audience": "peltier", "oidc_jwks_url": f"{idp.url}/keys"}
+    async with serve(**named) as running:
+
+        async def status(path: str, token: str = "") -> int:
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            return (await running.client.get(path, headers=headers)).status_code
+
+        assert await status("/info") == 401
+        idp.is_up = False
+        assert await status("/info", idp.token(tenant="default")) == 503
+        idp.is_up = True
+        assert await status("/info", idp.token(tenant="default")) == 200
+        assert await status("/v1/keys", idp.token(tenant="default")) == 403
+        assert await status("/v1/keys", idp.token(tenant="default", scope="admin")) == 200
+        assert await status("/info", idp.token(tenant="nobody")) == 403
+        assert await status("/info", idp.token(tenant="default", exp=time.time() - 60)) == 401
 
 
 def test_what_looks_like_a_token(idp: IdentityProvider) -> None:

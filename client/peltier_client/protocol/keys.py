@@ -1,6 +1,6 @@
 """API keys on the wire. The key itself is in one answer only: that to the request that made it."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, field_serializer
@@ -12,6 +12,8 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 Scope = Literal["predict", "publish", "admin"]
 
 MAX_NOTE_LEN = 200
+# Later moments may have no counterpart in UTC that can be written.
+_END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class KeyRequest(RequestModel):
@@ -20,7 +22,7 @@ class KeyRequest(RequestModel):
     tenant: Name = "default"
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     note: Annotated[str, Field(max_length=MAX_NOTE_LEN)] = ""
-    expires_at: AwareDatetime | None = None
+    expires_at: Annotated[AwareDatetime, Field(lt=_END_OF_TIME)] | None = None
 
     @field_serializer("scopes")
     def _in_order(self, scopes: frozenset[Scope]) -> list[Scope]:
