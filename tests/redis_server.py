@@ -1,6 +1,7 @@
 """A Redis of the tests' own, on a port of its own, without anything on disk."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -36,6 +37,11 @@ class Redis:
         while not _answers(self.port):
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.02)
+
+    def hang(self) -> None:
+        """It takes connections and says nothing."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
 
     def stop(self) -> None:
         """Returns once it is gone."""

@@ -83,14 +83,14 @@ class BadRequest(PeltierError):
 
 
 class Unauthorized(PeltierError):
-    """The API key is missing or unknown."""
+    """The API key or token is missing, wrong, expired or revoked."""
 
     code = "unauthorized"
     status = 401
 
 
 class Forbidden(PeltierError):
-    """The API key is known and may not do this."""
+    """The API key or token is a right one and may not do this."""
 
     code = "forbidden"
     status = 403

@@ -21,8 +21,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Unit = Literal["requests", "tokens"]
 
-# The shortest one in which the rate is a whole number is taken.
-_WINDOWS_SECONDS = (1, 10, 100, 1000)
+# The shortest one in which the rate is a whole number is taken. Tokens come in heaps: within one second a rate that is
+# right on average would turn away every larger request for good.
+_WINDOWS_SECONDS: dict[Unit, tuple[int, ...]] = {"requests": (1, 10, 100, 1000), "tokens": (10, 100, 1000)}
 _TIMEOUT_SECONDS = 0.5
 # While the shared store does not answer, it is not asked again for so long.
 _PAUSE_SECONDS = 1.0
@@ -38,9 +39,9 @@ class Rate:
 
     @classmethod
     def of(cls, unit: Unit, per_second: float) -> "Rate":
-        """The rate in whole units: 2.5 a second are 25 in 10 seconds. Below one in 1000 seconds it is that."""
-        whole = (seconds for seconds in _WINDOWS_SECONDS if _is_whole(per_second * seconds))
-        seconds = next(whole, _WINDOWS_SECONDS[-1])
+        """The rate in whole units: 2.5 requests a second are 25 in 10 seconds. Below one in 1000 seconds it is that."""
+        windows = _WINDOWS_SECONDS[unit]
+        seconds = next((seconds for seconds in windows if _is_whole(per_second * seconds)), windows[-1])
         return cls(unit, max(1, round(per_second * seconds)), seconds)
 
     def __str__(self) -> str:

@@ -1,6 +1,7 @@
 """What is counted, in memory and in Redis alike."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -45,6 +46,11 @@ async def rates(request: pytest.FixtureRequest) -> AsyncIterator[Rates]:
 def test_a_rate_is_whole_units_in_a_window(per_second: float, amount: int, seconds: int) -> None:
     """The shortest window that says it exactly, up to the longest."""
     assert Rate.of("requests", per_second) == Rate("requests", amount, seconds)
+
+
+def test_tokens_have_ten_seconds() -> None:
+    """So that a request may be larger than what one second allows."""
+    assert Rate.of("tokens", 1000.0) == Rate("tokens", 10_000, 10)
 
 
 async def test_no_more_is_taken_than_there_is(rates: Rates) -> None:
@@ -112,6 +118,19 @@ async def test_without_redis_each_replica_counts_for_itself(tmp_path: Path, monk
         redis.start()
         await asyncio.sleep(0.1)
         assert await rates.take(TEN, "h", 10)
+        await rates.close()
+
+
+async def test_a_redis_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
+    """For half a second; then it is left alone for a while."""
+    with redis_server.running(tmp_path) as redis:
+        rates = Rates(redis.url)
+        await rates.take(TEN, "i", 1)
+        redis.hang()
+        started = time.monotonic()
+        for _ in range(10):
+            assert await rates.take(TEN, "i", 1)
+        assert time.monotonic() - started < 1
         await rates.close()
 
 

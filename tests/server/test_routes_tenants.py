@@ -165,3 +165,19 @@ async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path) -> No
             asked = [await running.client.get("/info") for running in (one, other, one, other, one)]
     assert [answer.status_code for answer in asked] == [200, 200, 200, 429, 429]
     assert [answer.headers["ratelimit-remaining"] for answer in asked] == ["2", "1", "0", "0", "0"]
+
+
+async def test_a_text_costs_what_it_may_become(
+    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """The input's tokens and the most that may be written, for each beam: known before anything is computed."""
+    async with serve(backbone=str(t5_directory)) as running:
+        await running.upload(make_artifact(t5, "lora", task_type="text2text"), "demo")
+        tokens = (await running.predict("demo", "good")).json()["usage"]["tokens"]
+        # A number of tokens that takes the longest window, where a request is compared with all of them.
+        spare = next(spare for spare in range(5, 15) if (tokens + spare) % 10)
+        await limit(running, tokens_per_second=(tokens + spare) / 1000)
+        assert (await running.predict("demo", "good", max_new_tokens=spare + 1)).status_code == 413
+        assert (await running.predict("demo", "good", max_new_tokens=spare, num_beams=2)).status_code == 413
+        assert (await running.predict("demo", "good", max_new_tokens=spare)).status_code == 200
+        assert (await running.predict("demo", "good", max_new_tokens=1)).status_code == 429
