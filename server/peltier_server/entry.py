@@ -1,25 +1,42 @@
 """One live version in memory."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from peltier_adapters.manifest import Manifest, parse_manifest
 from peltier_adapters.registry import Version
+from peltier_adapters.task_spec import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskSummary
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A version with its manifest read."""
+    """A version without the text of its manifest, and what serving needs of that: there may be very many of them.
+
+    `fingerprint` is of the backbone that it was trained on.
+    """
 
     version: Version
-    manifest: Manifest
+    task: TaskSpec
+    fingerprint: str
+    metrics: Mapping[str, float]
 
     @classmethod
-    def of(cls, version: Version) -> "Entry":
-        """Reads the manifest that the registry keeps as text; raises ArtifactError where it cannot be read."""
-        return cls(version, parse_manifest(version.manifest))
+    def of(cls, version: Version, manifest: Manifest | None = None) -> "Entry":
+        """Reads the manifest that the registry keeps as text, unless the caller has; raises ArtifactError where it
+        cannot be read."""
+        manifest = manifest or parse_manifest(version.manifest)
+        recorded = manifest.training.metrics
+        # JSON has no NaN.
+        metrics = {name: value for name, value in recorded.items() if math.isfinite(value)}
+        return cls(replace(version, manifest=""), manifest.task, manifest.backbone.fingerprint, metrics)
+
+    def marked(self, version: Version) -> "Entry":
+        """The same version with the marks that `version` has now. Its number never gets another manifest."""
+        bare = replace(version, manifest="")
+        return self if bare == self.version else replace(self, version=bare)
 
     @property
     def number(self) -> int:
@@ -45,8 +62,8 @@ class Entry:
 
     @cached_property
     def on_the_wire(self) -> AdapterVersion:
-        """How lists show it. JSON has no NaN, so a metric that is not finite is left out."""
-        version, task = self.version, self.manifest.task
+        """How lists show it."""
+        version, task = self.version, self.task
         return AdapterVersion(
             tenant=version.tenant,
             name=version.name,
@@ -58,5 +75,5 @@ class Entry:
             created_by=version.created_by,
             deprecation=version.deprecation,
             task=TaskSummary(type=task.type, labels=list(task.labels), inputs=task.inputs, max_length=task.max_length),
-            metrics={name: value for name, value in self.manifest.training.metrics.items() if math.isfinite(value)},
+            metrics=dict(self.metrics),
         )

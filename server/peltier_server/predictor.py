@@ -102,7 +102,7 @@ class Predictor:
 
     def max_new_tokens(self, target: Target) -> int:
         """How long a text of `target` may be; raises `InvalidInput` where the answer is no text."""
-        spec = target.entry.manifest.task.decoding
+        spec = target.entry.task.decoding
         if spec is None:
             task = str(target.reference)
             raise InvalidInput(f"task {task!r} does not generate texts; its answers are at /v1/tasks/{task}/predict")
@@ -145,7 +145,7 @@ class Predictor:
 
     async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
         started = time.monotonic()
-        task, parameters = entry.manifest.task, request.parameters
+        task, parameters = entry.task, request.parameters
         decoding = choose_decoding(task, parameters, max_new_tokens=self._limits.max_new_tokens)
         if request.stream is not None:
             check_stream(decoding)

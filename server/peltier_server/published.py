@@ -110,7 +110,6 @@ def _read(record: AdapterRecord, known: Mapping[int, Entry]) -> dict[int, Entry]
 
 
 def _entry(version: Version, known: Entry | None) -> Entry:
-    if known is None:
+    if known is None or known.digest != version.digest:
         return Entry.of(version)
-    # A number never gets another manifest, so it is read once. Marks such as a deprecation may have changed.
-    return known if known.version == version else Entry(version, known.manifest)
+    return known.marked(version)

@@ -87,7 +87,7 @@ class Publisher:
             await self._prove(artifact, place.owner.tenant)
         # A caller who hangs up now must not leave bytes that are reserved and not recorded.
         version, created = await asyncio.shield(self._commit(artifact, data, place))
-        return Entry(version, artifact.manifest), created
+        return Entry.of(version, artifact.manifest), created
 
     def _is_proven(self, digest: str, place: Place) -> bool:
         published = self._store.catalog.find(place.owner.tenant, place.name or "")

@@ -101,7 +101,7 @@ class Service:
 
 
 def _warn_of_strangers(catalog: Catalog, backbone: Backbone) -> None:
-    strangers = [one for one in catalog.entries() if one.manifest.backbone.fingerprint != backbone.fingerprint]
+    strangers = [one for one in catalog.entries() if one.fingerprint != backbone.fingerprint]
     if strangers:
         logger.warning(
             "%d versions were trained on another backbone than %s and cannot answer, such as %s version %d",

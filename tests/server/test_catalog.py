@@ -147,7 +147,7 @@ def test_manifests_are_read_once(catalog: Catalog, manifest: str) -> None:
     catalog.apply(marked(make_record(manifest, "a", 1, 3, 10), 3, deprecated_at=NOW, deprecation="worse"))
     after = catalog.get("default", "a").entries
     assert after[1] is before[1]
-    assert after[3].manifest is before[3].manifest
+    assert after[3].task is before[3].task
     assert after[3].on_the_wire.deprecation == "worse"
 
 
