@@ -102,6 +102,7 @@ async def test_requests_over_the_rate_are_refused(shelf: Running) -> None:
     assert (third.status_code, third.json()["error"]["code"]) == (429, "quota_exceeded")
     assert int(third.headers["retry-after"]) >= 1
     assert third.headers["ratelimit-remaining"] == "0"
+    assert (await shelf.client.get("/v1/models")).json()["error"]["code"] == "quota_exceeded"
     assert (await shelf.client.get("/v1/tenants")).status_code == 200
     await limit(shelf)
     assert "ratelimit-limit" not in (await shelf.predict("demo", "good")).headers

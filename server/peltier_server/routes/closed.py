@@ -45,19 +45,23 @@ class Closed(APIRoute):
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Lets the request in, or answers in the route's place."""
-        if scope["method"] not in (self.methods or ()):
-            await super().handle(scope, receive, send)
-            return
-        caller: Caller = scope["state"]["caller"]
+        if scope["method"] in (self.methods or ()):
+            caller: Caller = scope["state"]["caller"]
+            self._check(caller)
+            if "admin" not in self.scopes:
+                await self._handle_within_quotas(caller.tenant, scope, receive, send)
+                return
+        await super().handle(scope, receive, send)
+
+    def _check(self, caller: Caller) -> None:
         if not self.scopes:
             raise Forbidden("this route names no scope, so no key opens it")
         for needed in self.scopes:
             caller.require(needed)
-        if "admin" in self.scopes:
-            await super().handle(scope, receive, send)
-            return
+
+    async def _handle_within_quotas(self, tenant: str, scope: Connection, receive: Receive, send: Send) -> None:
         turnstile: Turnstile = scope["app"].state.turnstile
-        visit = turnstile.visit(caller.tenant)
+        visit = turnstile.visit(tenant)
         send = visit.tell(send)
         try:
             async with visit:
