@@ -4,6 +4,7 @@ import asyncio
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import httpx2
 import pytest
 from peltier_client import cli
 
+from tests.postgres_server import run_postgres
 from tests.server.conftest import Listen, Running, Serve
 
 
@@ -122,10 +124,20 @@ async def test_keys_survive_a_restart(serve: Serve) -> None:
         assert (await running.client.get("/info", headers=bearer(key))).status_code == 200
 
 
-async def test_revocation_reaches_another_replica_within_a_second(serve: Serve) -> None:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shared(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """Settings of replicas that share a registry."""
+    if request.param == "sqlite":
+        yield {}
+        return
+    with run_postgres() as server:
+        yield {"registry": server.url(server.create_database()), "secret": "s" * 32}
+
+
+async def test_revocation_reaches_another_replica_within_a_second(serve: Serve, shared: dict[str, str]) -> None:
     """And so does a key that was made there; the median of a few, because machines that test are busy."""
     made_after, revoked_after = [], []
-    async with serve() as one, serve() as other:
+    async with serve(**shared) as one, serve(**shared) as other:
         admin = (await make(one, "admin")).json()["key"]
         for _ in range(3):
             made = (await make(one, "predict", key=admin)).json()
