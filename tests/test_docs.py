@@ -1,9 +1,13 @@
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from peltier_adapters.manifest import Manifest
+
+from tests.server_process import Server
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -36,3 +40,27 @@ def test_example_adapters_are_small_and_made_by_the_committed_script():
     assert sorted(adapters) == sorted(name for name, _ in trained)
     assert {preset for _, preset in trained} >= {"compacter", "unipelt-apl", "adamix"}
     assert sum(path.stat().st_size for path in adapters.values()) < 5_000_000
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's lines call curl")
+def test_the_lines_of_the_serving_page_run_as_written(tmp_path: Path):
+    """Top to bottom in one shell, against a server with the examples; each says what the page says of it."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/serving.md").read_text(), flags=re.DOTALL)
+    lines = "".join(block for block in blocks if "peltier serve" not in block)
+    store = ("--store", str(tmp_path / "store"), "--publish", str(ROOT / "examples/adapters"))
+    server = Server(tmp_path / "log", "--backbone", "minilm", *store)
+    try:
+        server.wait_until_ready()
+        # A line break, because the answers of the server have none.
+        script = re.sub(r"(?m)^(curl.*)$", r"\1; echo", lines.replace("http://127.0.0.1:8000", server.url))
+        done = subprocess.run(["/bin/bash", "-eu", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]
+    finally:
+        server.end()
+    assert done.returncode == 0, done.stderr
+    assert '"error"' not in done.stdout
+    assert re.search(r"^x-adapter-version: [12]", done.stdout, flags=re.MULTILINE)
+    assert [record["action"] for record in reversed(audit)] == [
+        *("set_alias", "publish", "set_alias", "set_alias", "set_alias", "rollback_alias"),
+        *("set_alias", "deprecate", "delete_alias", "delete_version", "undelete"),
+    ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from peltier_client.protocol import Adapter, AuditRecord, KeyInfo, TenantInfo, TenantQuotas
@@ -23,7 +23,8 @@ def print_adapters(adapters: Iterable[Adapter]) -> None:
 
 def print_audit(records: Iterable[AuditRecord]) -> None:
     """One line per record."""
-    table = Table("at", "tenant", "who", "did", "to", "detail")
+    # Folded, because in a narrow terminal nothing of what was done may be cut off.
+    table = Table(*(Column(name, overflow="fold") for name in ("at", "tenant", "who", "did", "to", "detail")))
     for record in records:
         detail = ", ".join(f"{key}: {value}" for key, value in record.detail.items())
         at = f"{record.at.astimezone():%Y-%m-%d %H:%M:%S}"
