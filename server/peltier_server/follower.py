@@ -13,6 +13,7 @@ from peltier_server.catalog import Catalog
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
+_READ_SECONDS = 5.0
 
 
 class Image(Protocol):
@@ -45,6 +46,7 @@ class Follower:
         self._read_at = 0.0
         self._polling: asyncio.Task[None] | None = None
         self._failing = False
+        self._patience_seconds = _READ_SECONDS
 
     def start(self, retiring: Retiring) -> None:
         """From now on changes are followed by themselves, and bytes that no version has any more are retired."""
@@ -74,7 +76,7 @@ class Follower:
 
     async def _read(self) -> None:
         read_at = time.monotonic()
-        snapshot = await self._registry.snapshot(self.revision)
+        snapshot = await self._snapshot()
         # Before the adapters, because among them are the keys that are no longer to open any.
         for image in self._images:
             image.apply(snapshot)
@@ -88,6 +90,22 @@ class Follower:
         if self._failing:
             logger.info("the registry answers again")
             self._failing = False
+
+    async def _snapshot(self) -> Snapshot:
+        if not self.revision:
+            # The first is everything that there is, and nobody is served before it.
+            return await self._registry.snapshot()
+        # A connection that has silently died would be waited for much longer, and the next attempt takes another one.
+        seconds = self._patience_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                snapshot = await self._registry.snapshot(self.revision)
+        except TimeoutError:
+            # Unless it is that there is so much to read.
+            self._patience_seconds = 2 * seconds
+            raise RegistryError(f"it has not answered within {seconds:g} s") from None
+        self._patience_seconds = _READ_SECONDS
+        return snapshot
 
     def _retire(self, digest: str) -> None:
         if self._retiring is not None and not self._catalog.holds(digest):

@@ -158,6 +158,31 @@ async def test_a_registry_that_fails_is_followed_again_once_it_answers(
     assert caplog.text.count("what was last known is served") == 1
 
 
+async def test_a_read_that_hangs_is_given_up(
+    running: Running,
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As on a connection that has silently died; the next attempt succeeds, and writers do not wait for longer."""
+    registry, follower = running.service.store.registry, running.service.store.follower
+    read, hung = registry.snapshot, []
+
+    async def hang_once(since: int = 0) -> object:
+        if not hung:
+            hung.append(since)
+            await asyncio.sleep(60)
+        return await read(since)
+
+    monkeypatch.setattr(follower, "_patience_seconds", 0.1)
+    monkeypatch.setattr(registry, "snapshot", hang_once)
+    assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
+    await soon(running, "a", version=1)
+    assert hung
+    assert "it has not answered within 0.1 s" in caplog.text
+
+
 async def test_a_write_stands_even_if_it_cannot_be_read_back(
     running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
