@@ -1,5 +1,6 @@
 """Tenants and their keys in memory, as the registry has them: no request waits for the database to be let in."""
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import cast
@@ -10,6 +11,8 @@ from peltier_client.protocol import Scope
 
 from peltier_server.caller import Caller
 from peltier_server.credentials import Credentials, prefix_of
+
+logger = logging.getLogger(__name__)
 
 _NO_QUOTAS = Quotas()
 
@@ -38,6 +41,7 @@ class Keyring:
         self._revision = -1
         self._credentials: Credentials | None = None
         self._nobody = ""
+        self._has_warned = False
 
     def unlock(self, credentials: Credentials) -> None:
         """From now on keys can be made and compared."""
@@ -75,6 +79,8 @@ class Keyring:
         """Whose key this is. Raises `Unauthorized`; only who holds a key is told that it was once a right one."""
         held = self._keys.get(prefix_of(text) or "")
         same = self.credentials.matches(text, held.key.digest if held is not None else self._nobody)
+        if held is not None and not same:
+            self._warn_of_secret(held.key.prefix)
         if held is None or not same:
             raise Unauthorized("the API key is not one of this server's")
         if held.key.revoked_at is not None:
@@ -82,6 +88,16 @@ class Keyring:
         if held.expires_at is not None and held.expires_at <= time.time():
             raise Unauthorized(f"the API key {held.key.prefix} expired")
         return held.caller
+
+    def _warn_of_secret(self, prefix: str) -> None:
+        # Once, because anyone can send what looks like a key.
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "key %s was sent and does not fit: it is forged, or this server's PELTIER_SECRET is not the one that it "
+                "was made under",
+                prefix,
+            )
 
     def has_tenant(self, name: str) -> bool:
         """Whether there is such a tenant."""
