@@ -94,8 +94,8 @@ class Keyring:
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
-                "key %s was sent and does not fit: it is forged, or this server's PELTIER_SECRET is not the one that it "
-                "was made under",
+                "key %s was sent and does not fit: it is forged, "
+                "or this server's PELTIER_SECRET is not the one that it was made under",
                 prefix,
             )
 
