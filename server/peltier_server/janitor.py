@@ -40,12 +40,11 @@ class Janitor:
             await asyncio.gather(self._turns, return_exceptions=True)
 
     async def tidy(self) -> None:
-        """Purges, and where that leaves bytes that nothing needs, deletes those too."""
-        free = await self._registry.purge(datetime.now(UTC) - self._grace, actor=_ACTOR)
-        if not free:
-            return
+        """Purges, and deletes the bytes that nothing needs, be they of what was purged or of uploads that broke off."""
+        await self._registry.purge(datetime.now(UTC) - self._grace, actor=_ACTOR)
         done = await Collector(self._registry, self._blobs).run()
-        logger.info("deleted %d blobs, %d bytes, that nothing needs any more", done.num_deleted, done.deleted_bytes)
+        if done.num_deleted:
+            logger.info("deleted %d blobs, %d bytes, that nothing needs any more", done.num_deleted, done.deleted_bytes)
 
     async def _tidy_again_and_again(self) -> None:
         while True:

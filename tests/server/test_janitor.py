@@ -37,6 +37,19 @@ async def test_what_was_deleted_goes_after_its_grace_period(
     assert (await running.upload(own, "a")).json()["version"] == 3
 
 
+async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Nobody waits for something to be deleted first; what an upload on its way has reserved stays."""
+    store, data = running.service.store, make_artifact(bert, name="a")
+    reservation = await store.registry.reserve(await store.blobs.put(data))
+    await make_janitor(running, 3600).tidy()
+    assert len(stored_files(tmp_path / "store")) == 1
+    await store.registry.release(reservation)
+    await make_janitor(running, 3600).tidy()
+    assert stored_files(tmp_path / "store") == []
+
+
 async def test_a_registry_that_fails_is_tried_again(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
