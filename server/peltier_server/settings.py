@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from peltier_adapters.blob_location import is_remote, local_path
 from peltier_adapters.store_location import StoreLocation
-from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -24,9 +24,20 @@ _OF_THE_CLIENT = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
 _MIB = 1024 * 1024
 _YEAR_SECONDS = 366 * 24 * 3600
 _MIN_SECRET_LEN = 32
+_MIN_KEY_LEN = 16
 _SECRETS = frozenset({"admin_key", "secret"})
 
 Count = Annotated[int, Field(ge=1)]
+
+
+def _check_sendable(key: SecretStr) -> SecretStr:
+    # Anything else does not arrive in a header as it was sent, so nobody would ever be let in.
+    if any(not "!" <= character <= "~" for character in key.get_secret_value()):
+        raise ValueError("it must be of visible ASCII characters alone, without spaces or line ends")
+    return key
+
+
+AdminKey = Annotated[SecretStr, Field(min_length=_MIN_KEY_LEN), AfterValidator(_check_sendable)]
 
 
 class SettingsError(Exception):
@@ -51,7 +62,7 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     insecure: bool = False
-    admin_key: SecretStr | None = None
+    admin_key: AdminKey | None = None
     secret: Annotated[SecretStr, Field(min_length=_MIN_SECRET_LEN)] | None = None
     oidc_issuer: str | None = None
     oidc_audience: str | None = None
@@ -148,13 +159,14 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
 
 
 def _sentence(location: tuple[int | str, ...], problem: Mapping[str, Any]) -> str:
+    rule = str(problem["msg"]).removeprefix("Value error, ")
     if not location:
-        return str(problem["msg"]).removeprefix("Value error, ")
+        return rule
     name = ".".join(map(str, location))
     if problem["type"] == "extra_forbidden":
         return f"setting {name!r} is unknown; there are {', '.join(sorted(Settings.model_fields))}"
     shown = "" if name in _SECRETS else f" is {problem['input']!r}"
-    return f"setting {name!r}{shown}: {problem['msg']}"
+    return f"setting {name!r}{shown}: {rule}"
 
 
 def _best_device() -> str:

@@ -178,6 +178,15 @@ async def test_the_admin_key_is_in_no_registry() -> None:
             await who(door, text)
 
 
+async def test_an_empty_admin_key_opens_nothing() -> None:
+    """A request without any key does not have it."""
+    door = make_door(admin_key="")
+    door.apply(snapshot_of())
+    for text in (None, "", " "):
+        with pytest.raises(Unauthorized):
+            await who(door, text)
+
+
 async def test_nobody_is_let_in_before_the_keys_are_known() -> None:
     """An open server is not open while it might have keys."""
     with pytest.raises(NotReady):

@@ -16,7 +16,7 @@ from peltier_backbone.load import Backbone
 
 from tests.server.conftest import Running, Serve
 
-OPERATOR = "the operator's"
+OPERATOR = "plt_of-the-operator"
 # Both have the same length, so that nothing else differs.
 PRIVATE, MISSING = "private", "missing"
 # What is different in any two answers.

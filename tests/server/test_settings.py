@@ -1,5 +1,6 @@
 """Flags over environment over file, and what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -117,14 +118,24 @@ def test_an_identity_provider_is_named_whole() -> None:
 
 def test_a_key_opens_the_network_and_stays_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key comes from the environment and is never shown."""
-    monkeypatch.setenv("PELTIER_ADMIN_KEY", "plt_secret")
+    monkeypatch.setenv("PELTIER_ADMIN_KEY", "plt_of_the_operator")
     settings = load_settings({"host": EVERYWHERE})
     assert settings.admin_key is not None
-    assert settings.admin_key.get_secret_value() == "plt_secret"
-    assert "plt_secret" not in repr(settings)
+    assert settings.admin_key.get_secret_value() == "plt_of_the_operator"
+    assert "plt_of_the_operator" not in repr(settings)
 
 
 def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compose files pass an unset variable on as an empty one."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "")
     assert load_settings({}).admin_key is None
+
+
+@pytest.mark.parametrize("key", ["", "plt_secret", "plt_of_the_operator\n", "plt of operator", "plt_schlüsselgewalt"])
+def test_an_admin_key_that_cannot_guard_is_refused(tmp_path: Path, key: str) -> None:
+    """One that is guessed, that every request without a key has, or that no header can carry; it is not shown."""
+    config = tmp_path / "peltier.toml"
+    config.write_text(f"admin_key = {json.dumps(key)}", encoding="utf-8")
+    with pytest.raises(SettingsError, match=r"^setting 'admin_key': (Value|it must)") as caught:
+        load_settings({"config": config, "host": EVERYWHERE})
+    assert not key or key not in str(caught.value)
