@@ -16,8 +16,6 @@ from starlette.types import Message, Send
 from peltier_server.rates import Rate, Rates, Unit
 
 _RETRY_AFTER_SECONDS = 1.0
-# Answers to requests that were turned away before anything was computed: they cost nothing.
-_REFUSED = frozenset({QuotaExceeded.status, Unavailable.status})
 
 
 class Turnstile:
@@ -87,7 +85,7 @@ class Visit:
         self._leave()
 
     def tell(self, send: Send) -> Send:
-        """`send`, which also says what is left; a request that is answered with a refusal is given back."""
+        """`send`, which also says what is left; a request that the server is too busy for is given back."""
         if self._requests is None and self._tokens is None:
             return send
 
@@ -109,7 +107,8 @@ class Visit:
             raise QuotaExceeded(f"tenant {self._tenant!r} may send {rate}", retry_after=left.reset_seconds)
 
     async def _settle(self, status: int) -> None:
-        if self._taken and self._requests is not None and status in _REFUSED:
+        if self._taken and self._requests is not None and status == Unavailable.status:
+            # Not with 429: a request over its tokens was read and tokenised, and must not be free.
             self._taken = False
             await self._turnstile.rates.give_back(self._requests, self._tenant)
 

@@ -59,13 +59,18 @@ async def test_requests_a_second() -> None:
     assert caught.value.retry_after is not None
 
 
-@pytest.mark.parametrize("status", [429, 503])
-async def test_a_refused_request_costs_nothing(status: int) -> None:
-    """Whoever turned it away."""
+async def test_a_request_that_the_server_is_too_busy_for_costs_nothing() -> None:
+    """Its tenant could do nothing about it."""
     turnstile = make_turnstile(requests_per_second=0.02)
     for _ in range(5):
-        assert (await visit(turnstile, status))["ratelimit-remaining"] == "2"
-    assert (await visit(turnstile, 422))["ratelimit-remaining"] == "1"
+        assert (await visit(turnstile, 503))["ratelimit-remaining"] == "2"
+
+
+@pytest.mark.parametrize("status", [422, 429])
+async def test_a_request_that_its_tenant_is_refused_counts(status: int) -> None:
+    """It was read and tokenised, so a tenant without tokens left must not send them for nothing."""
+    turnstile = make_turnstile(requests_per_second=0.02)
+    assert (await visit(turnstile, status))["ratelimit-remaining"] == "1"
 
 
 async def test_requests_at_a_time() -> None:
