@@ -83,6 +83,10 @@ class Publisher:
     async def _publish(self, data: bytes, place: Place) -> tuple[Entry, bool]:
         artifact = await self._loader.parse(data)
         place = replace(place, name=place.name or artifact.manifest.name)
+        # The registry decides when it publishes; before that, what it would refuse costs no room on device and disk.
+        await self._store.registry.require_room(
+            place.owner.tenant, place.name or "", digest=artifact.digest, size_bytes=len(data)
+        )
         if not self._is_proven(artifact.digest, place):
             await self._prove(artifact, place.owner.tenant)
         # A caller who hangs up now must not leave bytes that are reserved and not recorded.
@@ -125,6 +129,7 @@ class Publisher:
                 actor=owner.actor,
             )
         except BaseException:
+            self._forget(artifact.digest)
             # It ends by itself, so a registry that does not answer must not hide why the upload failed.
             with suppress(RegistryError):
                 await registry.release(reservation)

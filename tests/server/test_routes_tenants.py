@@ -9,7 +9,8 @@ import pytest
 from peltier_backbone.load import Backbone
 
 from tests import redis_server
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running, Serve, until
+from tests.server.test_publisher import stored_files
 
 UNLIMITED = {
     "requests_per_second": None,
@@ -155,6 +156,32 @@ async def test_a_full_shelf_is_507(shelf: Running, bert: Backbone, make_artifact
     await limit(shelf, max_stored_bytes=1)
     again = await shelf.upload(make_artifact(bert, "bitfit", seed=2), "demo")
     assert (again.status_code, again.json()["error"]["code"]) == (507, "storage_full")
+
+
+async def test_what_is_over_a_quota_leaves_nothing(
+    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Neither on the disk nor on the device, however often a tenant tries."""
+    (stored,), used_bytes = stored_files(tmp_path / "store"), shelf.service.slots.used_bytes
+    await limit(shelf, max_stored_bytes=stored.stat().st_size)
+    for seed in (1, 2):
+        assert (await shelf.upload(make_artifact(bert, "bitfit", seed=seed), "demo")).status_code == 507
+    assert stored_files(tmp_path / "store") == [stored]
+    assert shelf.service.slots.used_bytes == used_bytes
+
+
+async def test_what_is_not_recorded_does_not_stay_on_the_device(
+    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the quota was reached by another upload meanwhile."""
+    used_bytes = shelf.service.slots.used_bytes
+
+    async def meanwhile(*_: object, **__: object) -> None:
+        await limit(shelf, max_stored_bytes=0)
+
+    monkeypatch.setattr(shelf.service.store.registry, "require_room", meanwhile)
+    assert (await shelf.upload(make_artifact(bert, "bitfit", seed=1), "demo")).status_code == 507
+    await until(lambda: shelf.service.slots.used_bytes == used_bytes)
 
 
 async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from sqlalchemy import insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry.claims import consume
 from peltier_adapters.registry.lookup import find_live_bytes
@@ -16,16 +17,23 @@ from peltier_adapters.registry.transactions import Writing
 async def publish(writing: Writing, draft: Version, reservation: Reservation) -> tuple[Version, bool]:
     """Gives the draft its number and makes it live, unless its bytes already are a live version."""
     connection = writing.connection
-    quotas = await require_quotas(connection, draft.tenant)
+    existing = await require_room(connection, draft)
     await consume(connection, reservation)
-    existing = await find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
     if existing is not None:
         return existing, False
-    await require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
-    await require_room_for_bytes(connection, quotas, draft)
     version = await _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
     await writing.audit(version.tenant, "publish", f"{version.name}@{version.number}", digest=version.digest)
     return version, True
+
+
+async def require_room(connection: AsyncConnection, draft: Version) -> Version | None:
+    """Raises QuotaReached where the draft would be too much; returns the live version that has its bytes already."""
+    quotas = await require_quotas(connection, draft.tenant)
+    existing = await find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
+    if existing is None:
+        await require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
+        await require_room_for_bytes(connection, quotas, draft)
+    return existing
 
 
 async def _insert(writing: Writing, draft: Version) -> Version:

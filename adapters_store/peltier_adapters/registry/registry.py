@@ -13,7 +13,7 @@ from peltier_adapters.registry.audit import read_audit
 from peltier_adapters.registry.database import database_url, upgrade
 from peltier_adapters.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
 from peltier_adapters.registry.lookup import read_digests, read_live
-from peltier_adapters.registry.publishing import publish
+from peltier_adapters.registry.publishing import publish, require_room
 from peltier_adapters.registry.records import (
     Alias,
     AliasChange,
@@ -77,6 +77,12 @@ class Registry:
     async def versions(self) -> list[Version]:
         """Every live version, by tenant, name and number."""
         return await self._transactions.read(read_live)
+
+    async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
+        """To be asked before anything is done for an upload. Raises TenantUnknown, or QuotaReached where `publish`
+        would refuse these bytes if it came now."""
+        draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
+        await self._transactions.read(lambda connection: require_room(connection, draft))
 
     async def publish(  # noqa: PLR0913 - what a version is
         self,

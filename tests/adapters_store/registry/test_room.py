@@ -60,6 +60,17 @@ async def test_a_refused_upload_leaves_nothing(registry: Registry) -> None:
     assert (await publish(registry, b"one"))[0].number == 1
 
 
+async def test_what_would_be_refused_is_known_before_it_is_stored(registry: Registry) -> None:
+    """And what is live already is not refused: publishing it again takes nothing."""
+    version, _ = await publish(registry, b"one")
+    await limit(registry, Quotas(max_stored_bytes=0, max_adapters=1))
+    await registry.require_room("acme", "sst2", digest=version.digest, size_bytes=3)
+    with pytest.raises(QuotaReached, match="4 more do not fit"):
+        await registry.require_room("acme", "sst2", digest="sha256:0", size_bytes=4)
+    with pytest.raises(QuotaReached, match="has 1 adapters"):
+        await registry.require_room("acme", "b", digest=version.digest, size_bytes=3)
+
+
 async def test_uploads_at_the_same_moment_do_not_pass_a_quota_together(registry: Registry, url: str) -> None:
     """Of many through two replicas, exactly as many succeed as may."""
     await limit(registry, Quotas(max_adapters=3))
