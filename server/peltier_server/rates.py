@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Literal, TypeVar
@@ -21,9 +22,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Unit = Literal["requests", "tokens"]
 
-# The shortest one in which the rate is a whole number is taken. Tokens come in heaps: within one second a rate that is
-# right on average would turn away every larger request for good.
-_WINDOWS_SECONDS: dict[Unit, tuple[int, ...]] = {"requests": (1, 10, 100, 1000), "tokens": (10, 100, 1000)}
+# In a longer one, all that is allowed could come at once, and then nothing for minutes. Tokens come in heaps: within
+# one second a rate that is right on average would turn away every larger request for good.
+_LONGEST_SECONDS = 10
+# For rates of less than one unit in that time.
+_SLOW_SECONDS = (100, 1000)
 _TIMEOUT_SECONDS = 0.5
 # While the shared store does not answer, it is not asked again for so long.
 _PAUSE_SECONDS = 1.0
@@ -39,9 +42,11 @@ class Rate:
 
     @classmethod
     def of(cls, unit: Unit, per_second: float) -> "Rate":
-        """The rate in whole units: 2.5 requests a second are 25 in 10 seconds. Below one in 1000 seconds it is that."""
-        windows = _WINDOWS_SECONDS[unit]
-        seconds = next((seconds for seconds in windows if _is_whole(per_second * seconds)), windows[-1])
+        """The nearest rate of whole units in at most 10 seconds: 2.5 requests a second are 5 in 2 seconds.
+
+        Below one in 10 seconds it is that of 100 or 1000 seconds, and one in 1000 seconds at least.
+        """
+        seconds = _window_seconds(unit, per_second)
         return cls(unit, max(1, round(per_second * seconds)), seconds)
 
     def __str__(self) -> str:
@@ -130,6 +135,15 @@ class _RedisLimiter(SlidingWindowCounterRateLimiter):
 
     async def close(self) -> None:
         await self._redis.bridge.get_connection().aclose()  # type: ignore[attr-defined]
+
+
+def _window_seconds(unit: Unit, per_second: float) -> int:
+    if per_second * _LONGEST_SECONDS < 1:
+        shorter, longer = _SLOW_SECONDS
+        return shorter if _is_whole(per_second * shorter) else longer
+    return (
+        _LONGEST_SECONDS if unit == "tokens" else Fraction(per_second).limit_denominator(_LONGEST_SECONDS).denominator
+    )
 
 
 def _is_whole(value: float) -> bool:

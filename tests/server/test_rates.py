@@ -35,22 +35,26 @@ async def rates(request: pytest.FixtureRequest) -> AsyncIterator[Rates]:
     [
         (5, 5, 1),
         (1, 1, 1),
-        (2.5, 25, 10),
+        (2.5, 5, 2),
         (0.1, 1, 10),
-        (0.25, 25, 100),
+        (0.25, 1, 4),
         (1000.0, 1000, 1),
-        (1 / 3, 333, 1000),
+        (1 / 3, 1, 3),
+        (33.333, 100, 3),
+        (0.02, 2, 100),
+        (0.003, 3, 1000),
         (1e-9, 1, 1000),
     ],
 )
 def test_a_rate_is_whole_units_in_a_window(per_second: float, amount: int, seconds: int) -> None:
-    """The shortest window that says it exactly, up to the longest."""
+    """The nearest one of at most ten seconds, so that not all comes at once; longer for slow rates."""
     assert Rate.of("requests", per_second) == Rate("requests", amount, seconds)
 
 
 def test_tokens_have_ten_seconds() -> None:
     """So that a request may be larger than what one second allows."""
     assert Rate.of("tokens", 1000.0) == Rate("tokens", 10_000, 10)
+    assert Rate.of("tokens", 33.333) == Rate("tokens", 333, 10)
 
 
 async def test_no_more_is_taken_than_there_is(rates: Rates) -> None:
