@@ -36,6 +36,10 @@ class BlobNotFound(BlobError):
     """The blob store holds no blob of that digest."""
 
 
+class BlobDamaged(BlobError):
+    """What is stored under the digest are other bytes."""
+
+
 class BlobStoreFull(BlobError):
     """The store has no room for more bytes."""
 
@@ -92,7 +96,7 @@ class Blobs:
         return digest
 
     async def get(self, digest: str) -> bytes:
-        """Returns exactly the bytes that have this digest; raises BlobNotFound, or BlobError if they are damaged."""
+        """Returns exactly the bytes that have this digest; raises BlobNotFound or BlobDamaged."""
         key = _key(digest)
         with _plainly(f"the blob {digest} cannot be read"):
             data = await self._stored(key)
@@ -100,7 +104,7 @@ class Blobs:
             raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
         found = await asyncio.to_thread(digest_of, data)
         if found != digest:
-            raise BlobError(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
+            raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
         return data
 
     async def delete(self, digest: str) -> None:

@@ -1,6 +1,7 @@
 """One request's way through the rooms: resolve, tokenise, lease, queue, answer."""
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
-from peltier_adapters.blobs import BlobNotFound
+from peltier_adapters.blobs import BlobDamaged, BlobError, BlobNotFound
 from peltier_adapters.errors import AdapterError, InputError
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row
@@ -19,7 +20,7 @@ from peltier_adapters.search import Decoding
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
-from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput
+from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
 from peltier_server.batcher import Batcher
@@ -35,6 +36,9 @@ from peltier_server.text_stream import TextStream
 from peltier_server.ticket import Outcome, Terms
 from peltier_server.turnstile import Turnstile
 
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_SECONDS = 1.0
 # Below these, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 4096
 _ANSWERS_ON_THE_LOOP = 64
@@ -138,10 +142,10 @@ class Predictor:
                 # It may have been purged since it was resolved; then the reference means another version, or nothing.
                 successor = self._catalog.resolve(target.reference, target.origin)
                 if successor.digest == entry.digest:
-                    raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
+                    raise _not_loaded(target, error) from error
                 request = replace(request, target=replace(target, entry=successor))
             except AdapterError as error:
-                raise InferenceFailed(f"{_named(entry)} cannot be loaded: {error}") from error
+                raise _not_loaded(target, error) from error
 
     async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
         started = time.monotonic()
@@ -210,5 +214,14 @@ def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
     return 0 if decoding is None else num_inputs * decoding.num_beams * decoding.max_new_tokens
 
 
-def _named(entry: Entry) -> str:
-    return f"adapter {entry.version.name!r} version {entry.number}"
+def _not_loaded(target: Target, error: AdapterError) -> PeltierError:
+    version, request_id = target.entry.version, target.origin.request_id
+    what = f"adapter {version.name!r} version {version.number} cannot be loaded"
+    if not isinstance(error, BlobError):
+        return InferenceFailed(f"{what}: {error}")
+    # Where the store is and how it fails is the operator's business; callers of a public adapter are other tenants.
+    logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
+    reason = "the server's log has the reason under this request's x-request-id"
+    if isinstance(error, BlobNotFound | BlobDamaged):
+        return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
+    return Unavailable(f"{what} just now; {reason}", retry_after=_RETRY_AFTER_SECONDS)

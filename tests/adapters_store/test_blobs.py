@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.blob_location import locate
-from peltier_adapters.blobs import BlobError, BlobNotFound, Blobs, digest_of
+from peltier_adapters.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 
 DATA = b"the bytes of an adapter"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
@@ -108,7 +108,7 @@ async def test_a_damaged_blob_is_refused_until_it_is_put_again(blobs: Blobs, loc
     """Bytes that do not have their digest are never returned, and a put of the right ones heals them."""
     await blobs.put(DATA)
     await overwrite(location, damaged)
-    with pytest.raises(BlobError, match="is damaged"):
+    with pytest.raises(BlobDamaged, match="is damaged"):
         await blobs.get(DIGEST)
     await blobs.put(DATA)
     assert await blobs.get(DIGEST) == DATA

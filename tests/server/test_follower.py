@@ -225,6 +225,7 @@ async def test_bytes_that_cannot_be_read_yet_are_an_error_of_that_version_alone(
     answer = await two.predict("a", "bad")
     assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
     assert "adapter 'a' version 1 cannot be loaded" in answer.json()["error"]["message"]
+    assert str(tmp_path) not in answer.text
     download = await two.client.get("/v1/adapters/a/versions/1/artifact")
     assert (download.status_code, download.json()["error"]["code"]) == (503, "unavailable")
     hidden.rename(blob)

@@ -158,6 +158,32 @@ async def test_a_damaged_blob_fails_its_adapter_alone(
         assert (await running.predict("b", "bad")).status_code == 200
 
 
+async def test_a_store_that_is_away_is_503_and_says_nothing_of_itself(
+    serve: Callable[..., object],
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Clients try again; where the store is stands in the log, under the request's id."""
+    async with serve() as running:
+        await running.upload(make_artifact(bert, name="a"))
+    async with serve() as running:
+        blobs = tmp_path / "store" / "blobs" / "sha256"
+        away = blobs.rename(tmp_path / "away")
+        blobs.touch()
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert "retry-after" in answer.headers
+        assert "store/" not in answer.text
+        request_id = answer.headers["x-request-id"]
+        assert f"request {request_id}: default's adapter 'a' version 1 cannot be loaded" in caplog.text
+        assert str(tmp_path) in caplog.text
+        blobs.unlink()
+        away.rename(blobs)
+        assert (await running.predict("a", "bad")).status_code == 200
+
+
 async def test_a_store_of_another_backbone_is_kept_and_does_not_answer(
     serve: Callable[..., object],
     bert: Backbone,

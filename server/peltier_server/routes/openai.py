@@ -18,6 +18,7 @@ from peltier_client.errors import (
     QueueFull,
     QuotaExceeded,
     Unauthorized,
+    Unavailable,
     VersionNotFound,
 )
 from peltier_client.protocol import AdapterVersion
@@ -44,7 +45,7 @@ from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
-_OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, DeadlinePassed)
+_OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
 _PAGE = 1000
 _STREAMED: dict[str, Any] = {
     "description": "The answers; with `stream` chunks of one answer in events.",

@@ -20,6 +20,7 @@ from peltier_client.errors import (
     QuotaExceeded,
     ServerError,
     Unauthorized,
+    Unavailable,
     VersionNotFound,
 )
 from peltier_client.protocol import (
@@ -43,7 +44,7 @@ from peltier_server.text_stream import TextStream
 logger = logging.getLogger(__name__)
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
-_OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, DeadlinePassed)
+_OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
 
 _STREAMED: dict[str, Any] = {
     "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
