@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 
 from limits import RateLimitItem, RateLimitItemPerSecond
-from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.storage import MemoryStorage, RedisStorage, SlidingWindowCounterSupport
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import ConfigurationError
 
@@ -28,6 +28,8 @@ _LONGEST_SECONDS = 10
 # For rates of less than one unit in that time.
 _SLOW_SECONDS = (100, 1000)
 _TIMEOUT_SECONDS = 0.5
+# How exactly the beginning of a window is known.
+_CLOCK_SECONDS = 0.01
 # While the shared store does not answer, it is not asked again for so long.
 _PAUSE_SECONDS = 1.0
 
@@ -72,6 +74,17 @@ class Left:
         return self.amount / self.rate.amount
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What was taken, from whose count, and when by `time.monotonic`: enough to give it back."""
+
+    rate: Rate
+    tenant: str
+    cost: int
+    limiter: SlidingWindowCounterRateLimiter
+    at: float
+
+
 class Rates:
     """Counts what tenants take. `url` is memory:// for one replica, or redis://… where several count together.
 
@@ -83,13 +96,23 @@ class Rates:
         self._shared = None if url == "memory://" else _RedisLimiter(url)
         self._away_until = -math.inf
 
-    async def take(self, rate: Rate, tenant: str, cost: int = 1) -> bool:
-        """Takes `cost` units, or returns False and takes none."""
-        return await self._ask(lambda limiter: limiter.hit(rate.item, tenant, cost=cost))
+    async def take(self, rate: Rate, tenant: str, cost: int = 1) -> Taken | None:
+        """Takes `cost` units, or returns None and takes none."""
 
-    async def give_back(self, rate: Rate, tenant: str, cost: int = 1) -> None:
-        """Undoes a `take`."""
-        await self._ask(lambda limiter: limiter.hit(rate.item, tenant, cost=-cost))
+        async def hit(limiter: SlidingWindowCounterRateLimiter) -> Taken | None:
+            done = await limiter.hit(rate.item, tenant, cost=cost)
+            return Taken(rate, tenant, cost, limiter, time.monotonic()) if done else None
+
+        return await self._ask(hit)
+
+    async def give_back(self, taken: Taken) -> None:
+        """Undoes a `take`, where it still counts fully: what was taken in a window that is over stays taken."""
+
+        async def hit(limiter: SlidingWindowCounterRateLimiter) -> None:
+            if limiter is taken.limiter and await _is_counted(taken):
+                await limiter.hit(taken.rate.item, taken.tenant, cost=-taken.cost)
+
+        await self._ask(hit)
 
     async def left(self, rate: Rate, tenant: str) -> Left:
         """What the tenant may still take."""
@@ -135,6 +158,16 @@ class _RedisLimiter(SlidingWindowCounterRateLimiter):
 
     async def close(self) -> None:
         await self._redis.bridge.get_connection().aclose()  # type: ignore[attr-defined]
+
+
+async def _is_counted(taken: Taken) -> bool:
+    # Else the units would be missing from a count that they never were in, which would allow more than the rate.
+    item = taken.rate.item
+    storage = cast(SlidingWindowCounterSupport, taken.limiter.storage)
+    _, _, count, left_seconds = await storage.get_sliding_window(item.key_for(taken.tenant), item.get_expiry())
+    # The library keeps each window for twice its length.
+    window_age_seconds = 2 * item.get_expiry() - left_seconds
+    return count >= taken.cost and time.monotonic() - taken.at <= window_age_seconds + _CLOCK_SECONDS
 
 
 def _window_seconds(unit: Unit, per_second: float) -> int:

@@ -13,7 +13,7 @@ from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
-from peltier_server.rates import Rate, Rates, Unit
+from peltier_server.rates import Rate, Rates, Taken, Unit
 
 _RETRY_AFTER_SECONDS = 1.0
 
@@ -42,7 +42,8 @@ class Turnstile:
             return
         if tokens > rate.amount:
             raise TooLarge(f"the request costs {tokens} tokens; tenant {tenant!r} may use {rate}")
-        if not await self.rates.take(rate, tenant, tokens):
+        taken = await self.rates.take(rate, tenant, tokens)
+        if taken is None:
             raise QuotaExceeded(
                 f"the request costs {tokens} tokens, which are not left of the {rate} that tenant {tenant!r} may use",
                 retry_after=float(rate.seconds),
@@ -50,7 +51,7 @@ class Turnstile:
         try:
             yield
         except (Unavailable, AdapterError):
-            await self.rates.give_back(rate, tenant, tokens)
+            await self.rates.give_back(taken)
             raise
 
 
@@ -63,7 +64,7 @@ class Visit:
         self._max_in_flight = math.inf if quotas.max_concurrent_requests is None else quotas.max_concurrent_requests
         self._requests = _rate("requests", quotas.requests_per_second)
         self._tokens = _rate("tokens", quotas.tokens_per_second)
-        self._taken = False
+        self._taken: Taken | None = None
 
     async def __aenter__(self) -> Self:
         in_flight = self._turnstile.in_flight
@@ -102,15 +103,15 @@ class Visit:
         if rate is None:
             return
         self._taken = await rates.take(rate, self._tenant)
-        if not self._taken:
+        if self._taken is None:
             left = await rates.left(rate, self._tenant)
             raise QuotaExceeded(f"tenant {self._tenant!r} may send {rate}", retry_after=left.reset_seconds)
 
     async def _settle(self, status: int) -> None:
-        if self._taken and self._requests is not None and status == Unavailable.status:
-            # Not with 429: a request over its tokens was read and tokenised, and must not be free.
-            self._taken = False
-            await self._turnstile.rates.give_back(self._requests, self._tenant)
+        taken, self._taken = self._taken, None
+        # Not with 429: a request over its tokens was read and tokenised, and must not be free.
+        if taken is not None and status == Unavailable.status:
+            await self._turnstile.rates.give_back(taken)
 
     async def _headers(self) -> dict[str, str]:
         held = [rate for rate in (self._requests, self._tokens) if rate is not None]

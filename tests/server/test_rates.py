@@ -74,11 +74,24 @@ async def test_tenants_are_counted_apart(rates: Rates) -> None:
 
 async def test_what_is_given_back_can_be_taken_again(rates: Rates) -> None:
     """A refused request costs nothing."""
-    assert await rates.take(TEN, "d", 10)
-    await rates.give_back(TEN, "d", 4)
+    assert await rates.take(TEN, "d", 6)
+    taken = await rates.take(TEN, "d", 4)
+    assert taken is not None
+    await rates.give_back(taken)
     assert (await rates.left(TEN, "d")).amount == 4
     assert await rates.take(TEN, "d", 4)
     assert not await rates.take(TEN, "d", 1)
+
+
+async def test_what_was_taken_in_an_earlier_window_is_not_given_back(rates: Rates) -> None:
+    """Else more than the rate could be had in this one."""
+    rate = Rate("requests", 100, 1)
+    taken = await rates.take(rate, "j", 100)
+    assert taken is not None
+    await asyncio.sleep(2.01)
+    await rates.give_back(taken)
+    assert await rates.take(rate, "j", 100)
+    assert (await rates.left(rate, "j")).amount < 50
 
 
 async def test_what_is_left_is_known(rates: Rates) -> None:
@@ -122,6 +135,19 @@ async def test_without_redis_each_replica_counts_for_itself(tmp_path: Path, monk
         redis.start()
         await asyncio.sleep(0.1)
         assert await rates.take(TEN, "h", 10)
+        await rates.close()
+
+
+async def test_what_was_taken_elsewhere_is_not_given_back_here(tmp_path: Path) -> None:
+    """What Redis counted is no business of this replica's own count, nor of a Redis that has forgotten it."""
+    with redis_server.running(tmp_path) as redis:
+        rates = Rates(redis.url)
+        taken = await rates.take(TEN, "k", 10)
+        assert taken is not None
+        redis.stop()
+        await rates.give_back(taken)
+        assert await rates.take(TEN, "k", 10)
+        assert not await rates.take(TEN, "k", 1)
         await rates.close()
 
 
