@@ -33,9 +33,8 @@ async def verify_store(registry: Registry, blobs: Blobs) -> Verdict:
     """
     entries = [entry async for entry in blobs.entries()]
     # After the list, so that what was published meanwhile is no orphan.
-    adapters = (await registry.snapshot()).adapters
     users: dict[str, list[Version]] = defaultdict(list)
-    for version in (version for adapter in adapters for version in adapter.versions):
+    for version in await registry.versions(deleted=True):
         users[version.digest].append(version)
     problems = []
     digests = sorted(users)

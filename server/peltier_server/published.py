@@ -101,7 +101,8 @@ def _read(record: AdapterRecord, known: Mapping[int, Entry]) -> dict[int, Entry]
     """The live versions that can be read. One that cannot is logged and does not keep the others away."""
     entries: dict[int, Entry] = {}
     for version in record.versions:
-        if version.deleted_at is None:
+        # One without a manifest that is not known either could not be read when it came.
+        if version.deleted_at is None and (version.manifest or version.number in known):
             try:
                 entries[version.number] = _entry(version, known.get(version.number))
             except ArtifactError as error:

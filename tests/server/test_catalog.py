@@ -159,6 +159,15 @@ def test_an_unreadable_version_does_not_hide_the_others(manifest: str, caplog: p
     assert "default:a@2 is not served" in caplog.text
 
 
+def test_a_version_whose_manifest_is_known_needs_none_again(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    """One that could not be read when it came stays away, and the log has said why."""
+    task = catalog.get("default", "b").newest.task
+    catalog.apply(marked(make_record("", "b", 2, 3), 2, deprecated_at=NOW, deprecation="old"))
+    newest = catalog.get("default", "b").newest
+    assert (newest.number, newest.task, newest.version.deprecation) == (2, task, "old")
+    assert "not served" not in caplog.text
+
+
 def test_pages_hold_the_tenants_own_names_in_order(catalog: Catalog, manifest: str) -> None:
     """Also after adapters have come and gone."""
     for name in ("zz", "ab", "aa"):

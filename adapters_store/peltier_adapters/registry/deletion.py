@@ -62,7 +62,7 @@ async def undelete(writing: Writing, tenant: str, name: str, number: int) -> Ver
         raise RegistryConflict(f"the bytes of version {number} of adapter {name!r} are live as version {twin.number}")
     quotas = await require_quotas(writing.connection, tenant)
     await require_room_for_adapter(writing.connection, quotas, tenant, name)
-    await mark(writing, version, deleted_at=None)
+    await mark(writing, version, deleted_at=None, revision=writing.revision)
     await writing.audit(tenant, "undelete", f"{name}@{number}")
     return replace(version, deleted_at=None)
 

@@ -1,7 +1,8 @@
 """Finding adapters and versions inside a transaction, or saying that they are not there."""
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import ColumnElement, Row, Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_adapters.registry.errors import AdapterUnknown, VersionUnknown
 from peltier_adapters.registry.records import Version
@@ -10,7 +11,9 @@ from peltier_adapters.registry.tables import AdapterRow, VersionRow
 LIVE = VersionRow.deleted_at.is_(None)
 
 
-def select_versions() -> Select[*tuple[object, ...]]:
+def select_versions(
+    manifest: ColumnElement[str] | InstrumentedAttribute[str] = VersionRow.manifest,
+) -> Select[*tuple[object, ...]]:
     """Every version, live or deleted. The columns are the fields of Version, in their order."""
     return select(
         AdapterRow.tenant,
@@ -19,7 +22,7 @@ def select_versions() -> Select[*tuple[object, ...]]:
         VersionRow.digest,
         VersionRow.size_bytes,
         VersionRow.preset,
-        VersionRow.manifest,
+        manifest,
         VersionRow.created_at,
         VersionRow.created_by,
         VersionRow.deprecated_at,
@@ -33,9 +36,10 @@ def version_of(row: Row[*tuple[object, ...]]) -> Version:
     return Version(*row)  # type: ignore[arg-type]
 
 
-async def read_live(connection: AsyncConnection) -> list[Version]:
-    """Every live version, by tenant, name and number."""
-    ordered = select_versions().where(LIVE).order_by(AdapterRow.tenant, AdapterRow.name, VersionRow.number)
+async def read_versions(connection: AsyncConnection, *, deleted: bool) -> list[Version]:
+    """Every live version, and the deleted ones too if asked, by tenant, name and number."""
+    chosen = select_versions() if deleted else select_versions().where(LIVE)
+    ordered = chosen.order_by(AdapterRow.tenant, AdapterRow.name, VersionRow.number)
     return [version_of(row) for row in await connection.execute(ordered)]
 
 

@@ -33,7 +33,7 @@ async def set_public(writing: Writing, tenant: str, name: str, public: bool) -> 
     await writing.audit(tenant, "set_public", name, public=public)
 
 
-async def mark(writing: Writing, version: Version, **marks: datetime | str | None) -> None:
+async def mark(writing: Writing, version: Version, **marks: datetime | str | int | None) -> None:
     """Sets columns of a version's row."""
     owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
     adapter_id = (await writing.connection.execute(owner)).scalar_one()

@@ -50,6 +50,7 @@ async def _insert(writing: Writing, draft: Version) -> Version:
             manifest=draft.manifest,
             created_at=draft.created_at,
             created_by=draft.created_by,
+            revision=writing.revision,
         )
     )
     await writing.connection.execute(row)

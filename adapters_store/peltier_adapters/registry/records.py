@@ -12,7 +12,7 @@ SCOPES = frozenset({"predict", "publish", "admin"})
 class Version:
     """One published version of a tenant's adapter. Its number, bytes and manifest never change; its marks may.
 
-    One with `deleted_at` is gone for everyone and can still be undeleted.
+    One with `deleted_at` is gone for everyone and can still be undeleted. A snapshot may leave `manifest` empty.
     """
 
     tenant: str

@@ -12,7 +12,7 @@ from peltier_adapters.registry import aliases, claims, deletion, keys, marks, te
 from peltier_adapters.registry.audit import read_audit
 from peltier_adapters.registry.database import database_url, upgrade
 from peltier_adapters.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
-from peltier_adapters.registry.lookup import read_digests, read_live
+from peltier_adapters.registry.lookup import read_digests, read_versions
 from peltier_adapters.registry.publishing import publish, require_room
 from peltier_adapters.registry.records import (
     Alias,
@@ -68,15 +68,16 @@ class Registry:
     async def snapshot(self, since: int = 0) -> Snapshot:
         """Every adapter and tenant that changed after revision `since`, whole; after 0 that is all there are.
 
+        Manifests, which are large and never change, come only with versions that have become live after `since`.
         Applying each in its turn gives what reading everything would give, whoever else writes meanwhile.
         """
         return await self._transactions.read(lambda connection: read_snapshot(connection, since))
 
     # Adapters and their versions.
 
-    async def versions(self) -> list[Version]:
-        """Every live version, by tenant, name and number."""
-        return await self._transactions.read(read_live)
+    async def versions(self, *, deleted: bool = False) -> list[Version]:
+        """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
+        return await self._transactions.read(lambda connection: read_versions(connection, deleted=deleted))
 
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
         """To be asked before anything is done for an upload. Raises TenantUnknown, or QuotaReached where `publish`

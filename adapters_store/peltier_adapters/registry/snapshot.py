@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 
-from sqlalchemy import select
+from sqlalchemy import case, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry.aliases import alias_of, select_aliases
 from peltier_adapters.registry.keys import key_of, select_keys
-from peltier_adapters.registry.lookup import select_versions, version_of
+from peltier_adapters.registry.lookup import LIVE, select_versions, version_of
 from peltier_adapters.registry.records import AdapterRecord, Alias, Key, Snapshot, Tenant, Version
 from peltier_adapters.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_adapters.registry.tenants import select_tenants, tenant_of
@@ -36,7 +36,9 @@ async def read_tenants(connection: AsyncConnection, since: int = 0) -> tuple[Ten
 async def _adapters(connection: AsyncConnection, since: int) -> tuple[AdapterRecord, ...]:
     changed = AdapterRow.revision > since
     versions: dict[tuple[str, str], list[Version]] = defaultdict(list)
-    ordered = select_versions().where(changed).order_by(VersionRow.adapter_id, VersionRow.number)
+    # There may be thousands of deleted ones, and a replica keeps what it has read.
+    unread = case((LIVE & (VersionRow.revision > since), VersionRow.manifest), else_="")
+    ordered = select_versions(unread).where(changed).order_by(VersionRow.adapter_id, VersionRow.number)
     for row in await connection.execute(ordered):
         versions[row.tenant, row.name].append(version_of(row))
     aliases: dict[int, list[Alias]] = defaultdict(list)

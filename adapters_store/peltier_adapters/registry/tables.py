@@ -109,7 +109,10 @@ class AdapterRow(Base):
 
 
 class VersionRow(Base):
-    """One version, live or deleted; a purged one has no row."""
+    """One version, live or deleted; a purged one has no row.
+
+    `revision` is that in which it last became live: who has seen that has read its manifest.
+    """
 
     __tablename__ = "versions"
 
@@ -124,6 +127,7 @@ class VersionRow(Base):
     deprecated_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     deprecation: Mapped[str | None] = mapped_column(Text)
     deleted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revision: Mapped[int] = mapped_column(BigInteger, server_default="1")
 
 
 Index(

@@ -1,6 +1,7 @@
 """Following the registry by snapshots is the same as reading all of it, whoever writes meanwhile."""
 
 import asyncio
+from dataclasses import replace
 
 from peltier_adapters.registry import AdapterRecord, Quotas, Registry, Snapshot, Tenant
 
@@ -18,9 +19,19 @@ class Follower:
     async def follow(self, registry: Registry) -> Snapshot:
         snapshot = await registry.snapshot(self.revision)
         self.revision = snapshot.revision
-        self.adapters |= {(adapter.tenant, adapter.name): adapter for adapter in snapshot.adapters}
+        self.adapters |= {(adapter.tenant, adapter.name): self._whole(adapter) for adapter in snapshot.adapters}
         self.tenants |= {tenant.name: tenant for tenant in snapshot.tenants}
         return snapshot
+
+    def _whole(self, adapter: AdapterRecord) -> AdapterRecord:
+        """With the manifests that were read before, of live versions."""
+        before = self.adapters.get((adapter.tenant, adapter.name))
+        known = {version.number: version.manifest for version in before.versions} if before is not None else {}
+        versions = (
+            replace(version, manifest=version.manifest or known[version.number] if version.deleted_at is None else "")
+            for version in adapter.versions
+        )
+        return replace(adapter, versions=tuple(versions))
 
     async def knows_all(self, registry: Registry) -> bool:
         other = Follower()
@@ -74,6 +85,30 @@ async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
         assert len(snapshot.adapters) + len(snapshot.tenants) > 0
         assert await follower.knows_all(registry)
     assert all(version.deleted_at for version in follower.adapters["acme", "sst2"].versions)
+
+
+async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Registry) -> None:
+    """However many versions an adapter has and had, a change of it brings the manifests of those that are new."""
+    for data in (b"one", b"two"):
+        await publish(registry, data)
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+
+    async def change() -> list[bool]:
+        seen = await registry.revision()
+        await registry.deprecate("acme", "sst2", 2, "old", actor="ann")
+        return has_manifest(await registry.snapshot(seen))
+
+    def has_manifest(snapshot: Snapshot) -> list[bool]:
+        return [version.manifest != "" for version in snapshot.adapters[0].versions]
+
+    assert has_manifest(await registry.snapshot()) == [False, True]
+    assert await change() == [False, False]
+    seen = await registry.revision()
+    await publish(registry, b"three")
+    assert has_manifest(await registry.snapshot(seen)) == [False, False, True]
+    await registry.undelete("acme", "sst2", 1, actor="ann")
+    assert has_manifest(await registry.snapshot(seen)) == [True, False, True]
+    assert await change() == [False, False, False]
 
 
 async def test_no_change_is_missed_while_many_write(registry: Registry, url: str) -> None:

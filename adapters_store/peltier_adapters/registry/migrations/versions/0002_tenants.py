@@ -87,6 +87,7 @@ def alter_versions() -> None:
         batch.add_column(sa.Column("deprecated_at", sa.DateTime(), nullable=True))
         batch.add_column(sa.Column("deprecation", sa.Text(), nullable=True))
         batch.add_column(sa.Column("deleted_at", sa.DateTime(), nullable=True))
+        batch.add_column(sa.Column("revision", sa.BigInteger(), nullable=False, server_default="1"))
         batch.drop_constraint(op.f("uq_versions_adapter_id"), type_="unique")
         batch.create_index(op.f("ix_versions_digest"), ["digest"])
     create_partial_index("uq_versions_live", "versions", ["adapter_id", "digest"], "deleted_at IS NULL")
