@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakValueDictionary
 
 from peltier_client.errors import QueueFull
 
 # An upload that is being received lies in a temporary file, so this many times max_artifact_bytes of disk is enough.
 MAX_RECEIVED_AT_ONCE = 32
+# Of one tenant: a body may take an hour to arrive, and must not keep the others out for so long.
+MAX_RECEIVED_OF_ONE = 8
 
 
 class Intake:
@@ -21,23 +24,27 @@ class Intake:
         self._max_read_bytes = max_read_bytes
         self._patience_seconds = patience_seconds
         self._receiving = asyncio.Semaphore(MAX_RECEIVED_AT_ONCE)
+        self._of_tenant = WeakValueDictionary[str, asyncio.Semaphore]()
         self._first = asyncio.Lock()  # the locks of asyncio serve in order, so a large one is not overtaken for ever
         self._freed = asyncio.Event()
         self._read_bytes = 0
 
     @asynccontextmanager
-    async def receive(self) -> AsyncIterator[None]:
+    async def receive(self, tenant: str) -> AsyncIterator[None]:
         """The first turn; raises `QueueFull` if it does not come within `patience_seconds`."""
-        try:
-            async with asyncio.timeout(self._patience_seconds):
-                await self._receiving.acquire()
-        except TimeoutError:
-            sentence = f"{MAX_RECEIVED_AT_ONCE} uploads are being received; send this one again later"
-            raise QueueFull(sentence, retry_after=1.0) from None
-        try:
+        async with AsyncExitStack() as places:
+            try:
+                async with asyncio.timeout(self._patience_seconds):
+                    # In this order, so that who waits for a place of the tenant takes none of the server.
+                    await places.enter_async_context(self._places_of(tenant))
+                    await places.enter_async_context(self._receiving)
+            except TimeoutError:
+                sentence = (
+                    f"{MAX_RECEIVED_AT_ONCE} uploads, or {MAX_RECEIVED_OF_ONE} of tenant {tenant!r}, "
+                    "are being received; send this one again later"
+                )
+                raise QueueFull(sentence, retry_after=1.0) from None
             yield
-        finally:
-            self._receiving.release()
 
     @asynccontextmanager
     async def read(self, num_bytes: int) -> AsyncIterator[None]:
@@ -53,3 +60,7 @@ class Intake:
         finally:
             self._read_bytes -= taken
             self._freed.set()
+
+    def _places_of(self, tenant: str) -> asyncio.Semaphore:
+        # Kept as long as somebody has one of the places or waits for it.
+        return self._of_tenant.setdefault(tenant, asyncio.Semaphore(MAX_RECEIVED_OF_ONE))

@@ -234,7 +234,7 @@ def test_hostile_json_is_answered(target: Target, body: str) -> None:
 
 
 def test_uploads_at_once_take_the_memory_of_two(target: Target) -> None:
-    """Forty files of the largest size at the same time: two are in memory, of 32 more a few megabytes each."""
+    """Forty files of the largest size at the same time: two are in memory, of the others a few megabytes each."""
     data = b"\x10" + bytes(7) + b"{" + b"x" * (MAX_ARTIFACT_BYTES - 9)
     statuses: list[int] = []
 

@@ -5,20 +5,41 @@ from contextlib import AsyncExitStack
 
 import pytest
 from peltier_client.errors import QueueFull
-from peltier_server.intake import MAX_RECEIVED_AT_ONCE, Intake
+from peltier_server.intake import MAX_RECEIVED_AT_ONCE, MAX_RECEIVED_OF_ONE, Intake
 
 
 async def test_so_many_are_received_and_no_more() -> None:
     """The next one is told to come later, and is served once another has gone."""
     intake = Intake(100, patience_seconds=0.01)
     async with AsyncExitStack() as stack:
-        for _ in range(MAX_RECEIVED_AT_ONCE):
-            await stack.enter_async_context(intake.receive())
+        for number in range(MAX_RECEIVED_AT_ONCE):
+            await stack.enter_async_context(intake.receive(f"tenant-{number}"))
         with pytest.raises(QueueFull) as caught:
-            async with intake.receive():
+            async with intake.receive("one-more"):
                 pass
         assert caught.value.retry_after == 1.0
-    async with intake.receive():
+    async with intake.receive("one-more"):
+        pass
+
+
+async def test_no_tenant_takes_all_places() -> None:
+    """However many uploads of it drip, and however many more wait, another's is received at once."""
+    intake = Intake(100, patience_seconds=0.3)
+
+    async def drip() -> None:
+        async with intake.receive("a"):
+            await asyncio.sleep(60)
+
+    dripping = [asyncio.create_task(drip()) for _ in range(2 * MAX_RECEIVED_AT_ONCE)]
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(0.2), intake.receive("b"):
+        pass
+    await asyncio.sleep(0.4)
+    assert sum(not task.done() for task in dripping) == MAX_RECEIVED_OF_ONE
+    for task in dripping:
+        task.cancel()
+    await asyncio.gather(*dripping, return_exceptions=True)
+    async with asyncio.timeout(0.5), intake.receive("a"):
         pass
 
 
@@ -51,7 +72,7 @@ async def test_a_caller_who_gives_up_frees_its_place() -> None:
     intake = Intake(100, patience_seconds=1)
 
     async def stay() -> None:
-        async with intake.receive(), intake.read(80):
+        async with intake.receive("a"), intake.read(80):
             await asyncio.sleep(60)
 
     tasks = [asyncio.create_task(stay()) for _ in range(3)]

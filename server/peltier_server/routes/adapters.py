@@ -33,7 +33,7 @@ from peltier_server.errors import describe_errors
 from peltier_server.publisher import Place
 from peltier_server.routes.bodies import Handler
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Uploads, get_intake
+from peltier_server.routes.dependencies import Accepted, Asking, Uploads, get_caller, get_intake
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
@@ -57,7 +57,7 @@ class UploadRoute(Closed):
         handle = super().get_route_handler()
 
         async def in_turn(request: Request) -> Response:
-            async with get_intake(request).receive():
+            async with get_intake(request).receive(get_caller(request).tenant):
                 return await handle(request)
 
         return in_turn
