@@ -11,6 +11,7 @@ from peltier_client.protocol import TaskReference
 
 from peltier_server.entry import Entry
 from peltier_server.origin import Origin
+from peltier_server.owned import Owned
 from peltier_server.published import Published
 
 
@@ -23,7 +24,7 @@ class Catalog:
     def __init__(self) -> None:
         self._adapters: dict[tuple[str, str], Published] = {}
         self._names: dict[str, list[str]] = {}
-        self._digests: Counter[str] = Counter()
+        self._owned: Counter[Owned] = Counter()
 
     def __len__(self) -> int:
         return len(self._adapters)
@@ -66,22 +67,22 @@ class Catalog:
         """Every live version."""
         return chain.from_iterable(published.entries.values() for published in self._adapters.values())
 
-    def holds(self, digest: str) -> bool:
-        """Some live version has these bytes."""
-        return digest in self._digests
+    def holds(self, owned: Owned) -> bool:
+        """Some live version of that tenant has these bytes."""
+        return owned in self._owned
 
-    def replace(self, tenant: str, name: str, published: Published | None) -> set[str]:
+    def replace(self, tenant: str, name: str, published: Published | None) -> set[Owned]:
         """Puts an adapter in the place of what was known of it, in one step; None takes it away.
 
-        Returns the digests that no live version has any more.
+        Returns what no live version of the tenant has any more.
         """
         old = self._adapters.get((tenant, name))
         # First those that come, so that nobody sees bytes missing that stay.
-        self._digests.update(_digests(published))
-        self._digests.subtract(_digests(old))
-        gone = {digest for digest in _digests(old) if not self._digests[digest]}
-        for digest in gone:
-            del self._digests[digest]
+        self._owned.update(_owned_by(published))
+        self._owned.subtract(_owned_by(old))
+        gone = {owned for owned in _owned_by(old) if not self._owned[owned]}
+        for owned in gone:
+            del self._owned[owned]
         if published is not None:
             self._adapters[tenant, name] = published
         elif old is not None:
@@ -89,7 +90,7 @@ class Catalog:
         self._list(tenant, name, was_there=old is not None, is_there=published is not None)
         return gone
 
-    def apply(self, record: AdapterRecord) -> set[str]:
+    def apply(self, record: AdapterRecord) -> set[Owned]:
         """`replace` by what the registry records."""
         published = Published.of(record, self.find(record.tenant, record.name))
         return self.replace(record.tenant, record.name, published)
@@ -104,5 +105,5 @@ class Catalog:
             del self._names[tenant]
 
 
-def _digests(published: Published | None) -> list[str]:
-    return [] if published is None else [entry.digest for entry in published.entries.values()]
+def _owned_by(published: Published | None) -> list[Owned]:
+    return [] if published is None else [entry.owned for entry in published.entries.values()]

@@ -10,6 +10,8 @@ from peltier_adapters.registry import Version
 from peltier_adapters.task_spec import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskSummary
 
+from peltier_server.owned import Owned
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -47,6 +49,11 @@ class Entry:
     def digest(self) -> str:
         """The identity of its bytes."""
         return self.version.digest
+
+    @cached_property
+    def owned(self) -> Owned:
+        """What it is on the device by."""
+        return Owned(self.version.tenant, self.digest)
 
     @cached_property
     def reference(self) -> AdapterRef:

@@ -9,6 +9,7 @@ from typing import Protocol
 from peltier_adapters.registry import Registry, RegistryError, Snapshot
 
 from peltier_server.catalog import Catalog
+from peltier_server.owned import Owned
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +25,10 @@ class Image(Protocol):
 
 
 class Retiring(Protocol):
-    """Where adapters are kept by their digest."""
+    """Where adapters are kept in memory."""
 
-    def retire(self, digest: str) -> None:
-        """No version has these bytes any more."""
+    def retire(self, key: Owned) -> None:
+        """No version of that tenant has these bytes any more."""
 
 
 class Follower:
@@ -81,8 +82,8 @@ class Follower:
         for image in self._images:
             image.apply(snapshot)
         for record in snapshot.adapters:
-            for digest in self._catalog.apply(record):
-                self._retire(digest)
+            for gone in self._catalog.apply(record):
+                self._retire(gone)
             # Manifests may have to be read, and there may be thousands: requests have their turn in between.
             await asyncio.sleep(0)
         self.revision = snapshot.revision
@@ -107,9 +108,9 @@ class Follower:
         self._patience_seconds = _READ_SECONDS
         return snapshot
 
-    def _retire(self, digest: str) -> None:
-        if self._retiring is not None and not self._catalog.holds(digest):
-            self._retiring.retire(digest)
+    def _retire(self, gone: Owned) -> None:
+        if self._retiring is not None and not self._catalog.holds(gone):
+            self._retiring.retire(gone)
 
     async def _poll(self) -> None:
         while True:

@@ -1,6 +1,7 @@
 """The host tier: parsed artifacts that were used last, up to a number of bytes."""
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
 from peltier_server.metrics import Metrics
@@ -14,28 +15,29 @@ class Sized(Protocol):
         """Bytes in memory."""
 
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Sized)
 
 
-class HostCache(Generic[T]):
+class HostCache(Generic[K, T]):
     """Least recently used out first. What is larger than the whole cache is not kept. Belongs to the event loop."""
 
     def __init__(self, max_bytes: int, metrics: Metrics) -> None:
         self._max_bytes = max_bytes
         self._metrics = metrics
-        self._kept: OrderedDict[str, T] = OrderedDict()
+        self._kept: OrderedDict[K, T] = OrderedDict()
         self.nbytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, key: str) -> T | None:
+    def get(self, key: K) -> T | None:
         """What was put under `key`, if it is still here."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
-    def put(self, key: str, value: T) -> None:
+    def put(self, key: K, value: T) -> None:
         """Keep `value`, and let go of others for it."""
         if key in self._kept or value.nbytes > self._max_bytes:
             return
@@ -46,7 +48,7 @@ class HostCache(Generic[T]):
         self.nbytes += value.nbytes
         self._report()
 
-    def drop(self, key: str) -> None:
+    def drop(self, key: K) -> None:
         """Let go of `key` if it is here."""
         value = self._kept.pop(key, None)
         if value is not None:

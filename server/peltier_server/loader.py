@@ -8,6 +8,7 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.blobs import Blobs
 from peltier_backbone.load import Backbone
 
+from peltier_server.owned import Owned
 from peltier_server.runner import Runner
 
 
@@ -21,9 +22,9 @@ class StoreLoader:
         self._executor = executor
         self._banks = Banks(backbone)
 
-    async def fetch(self, digest: str) -> Artifact:
+    async def fetch(self, key: Owned) -> Artifact:
         """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
-        return await self.parse(await self._blobs.get(digest))
+        return await self.parse(await self._blobs.get(key.digest))
 
     async def parse(self, data: bytes) -> Artifact:
         """Reads and checks `data`; an ArtifactError has every reason."""

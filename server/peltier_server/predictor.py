@@ -28,6 +28,7 @@ from peltier_server.catalog import Catalog
 from peltier_server.decoding import check_stream, choose_decoding, draws
 from peltier_server.entry import Entry
 from peltier_server.origin import Origin
+from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.response import create_timings, create_usage, read_answers
 from peltier_server.slots import Slots
@@ -72,7 +73,7 @@ class Predictor:
         self,
         backbone: Backbone,
         catalog: Catalog,
-        slots: Slots[Artifact, Resident],
+        slots: Slots[Owned, Artifact, Resident],
         batcher: Batcher,
         limits: Limits,
     ) -> None:
@@ -158,7 +159,7 @@ class Predictor:
         spending = self._limits.turnstile.spend(
             request.target.origin.tenant, num_tokens + _max_written(decoding, len(encoded))
         )
-        async with spending, self._slots.lease(entry.digest) as lease:
+        async with spending, self._slots.lease(entry.owned) as lease:
             if request.stream is not None:
                 request.stream.open(Opening(entry.reference, lease.tier, num_tokens))
             rows = [Row(one, lease.resident) for one in encoded]

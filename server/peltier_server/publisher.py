@@ -21,6 +21,7 @@ from peltier_server.entry import Entry
 from peltier_server.follower import Follower
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
+from peltier_server.owned import Owned
 from peltier_server.slots import Slots
 from peltier_server.ticket import Terms
 
@@ -57,7 +58,7 @@ class Publisher:
         self,
         store: Store,
         loader: StoreLoader,
-        slots: Slots[Artifact, Resident],
+        slots: Slots[Owned, Artifact, Resident],
         batcher: Batcher,
         metrics: Metrics,
     ) -> None:
@@ -99,18 +100,19 @@ class Publisher:
 
     async def _prove(self, artifact: Artifact, tenant: str) -> None:
         """Re-runs the golden examples as ordinary rows; an ArtifactError says how they differ."""
+        owned = Owned(tenant, artifact.digest)
         try:
-            async with self._slots.lease(artifact.digest, artifact) as lease:
+            async with self._slots.lease(owned, artifact) as lease:
                 rows = await asyncio.to_thread(golden_rows, self._loader.backbone, lease.resident)
                 outputs = [outcome.output for outcome in await self._batcher.compute(rows, Terms(tenant))]
                 reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
                 if reasons:
                     raise ArtifactError(reasons)
         except InferenceFailed as error:
-            self._forget(artifact.digest)
+            self._forget(owned)
             raise ArtifactError([f"the golden examples cannot be run: {error}"]) from error
         except BaseException:
-            self._forget(artifact.digest)
+            self._forget(owned)
             raise
 
     async def _commit(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
@@ -129,7 +131,7 @@ class Publisher:
                 actor=owner.actor,
             )
         except BaseException:
-            self._forget(artifact.digest)
+            self._forget(Owned(owner.tenant, artifact.digest))
             # It ends by itself, so a registry that does not answer must not hide why the upload failed.
             with suppress(RegistryError):
                 await registry.release(reservation)
@@ -139,6 +141,6 @@ class Publisher:
         await self._store.follower.show_own()
         return version, created
 
-    def _forget(self, digest: str) -> None:
-        if not self._store.catalog.holds(digest):
-            self._slots.retire(digest)
+    def _forget(self, owned: Owned) -> None:
+        if not self._store.catalog.holds(owned):
+            self._slots.retire(owned)

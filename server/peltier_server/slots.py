@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -24,16 +24,18 @@ from peltier_server.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 Tier = Literal["device", "host", "store"]
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
 
 _MAX_LOADS = 4
 
 
-class Loader(Protocol[A, R]):
+class Loader(Protocol[K_contra, A, R]):
     """Moves an adapter between the tiers; none of it blocks the event loop."""
 
-    async def fetch(self, digest: str) -> A:
+    async def fetch(self, key: K_contra) -> A:
         """From the store, parsed and checked."""
 
     async def install(self, artifact: A) -> R:
@@ -56,11 +58,11 @@ class _AbandonedError(Exception):
     """A load that nobody waits for any more; nobody sees this."""
 
 
-class _Entry(Generic[R]):
+class _Entry(Generic[K, R]):
     """One adapter that is on the device or on its way."""
 
-    def __init__(self, digest: str, tier: Tier) -> None:
-        self.digest = digest
+    def __init__(self, key: K, tier: Tier) -> None:
+        self.key = key
         self.found_in = tier
         self.loading: asyncio.Task[R]
         self.num_leases = 0
@@ -76,19 +78,19 @@ class _Entry(Generic[R]):
         return self.num_leases == 0 and self.loaded
 
 
-class Slots(Generic[A, R]):
+class Slots(Generic[K, A, R]):
     """The device tier over the host tier, each up to a number of bytes. Belongs to the event loop.
 
-    An adapter is named by the digest of its bytes, so versions with the same bytes share slots. Loads of one adapter
-    are one load. Where everything is leased, a load waits for a release; loads get their room in the order they asked.
+    What has the same key shares slots, and loads of it are one load. Where everything is leased, a load waits for a
+    release; loads get their room in the order they asked.
     """
 
-    def __init__(self, loader: Loader[A, R], *, device_bytes: int, host_bytes: int, metrics: Metrics) -> None:
+    def __init__(self, loader: Loader[K, A, R], *, device_bytes: int, host_bytes: int, metrics: Metrics) -> None:
         self._loader = loader
         self._device_bytes = device_bytes
         self._metrics = metrics
-        self._host: HostCache[A] = HostCache(host_bytes, metrics)
-        self._entries: OrderedDict[str, _Entry[R]] = OrderedDict()
+        self._host: HostCache[K, A] = HostCache(host_bytes, metrics)
+        self._entries: OrderedDict[K, _Entry[K, R]] = OrderedDict()
         self._used_bytes = 0
         self._num_loads = asyncio.Semaphore(_MAX_LOADS)
         self._room = asyncio.Lock()
@@ -101,13 +103,13 @@ class Slots(Generic[A, R]):
         return self._used_bytes
 
     @asynccontextmanager
-    async def lease(self, digest: str, artifact: A | None = None) -> AsyncIterator[Lease[R]]:
+    async def lease(self, key: K, artifact: A | None = None) -> AsyncIterator[Lease[R]]:
         """The adapter on the device until the block ends; `artifact` spares the store where the caller has it.
 
         Raises what the loader raises, and `TooLarge` for an adapter that the whole device tier cannot hold.
         """
         started = time.monotonic()
-        entry, tier = self._enter(digest, artifact)
+        entry, tier = self._enter(key, artifact)
         try:
             # Others may wait for the same load, so a caller who gives up does not end it.
             resident = await asyncio.shield(entry.loading)
@@ -116,10 +118,10 @@ class Slots(Generic[A, R]):
         finally:
             self._leave(entry)
 
-    def retire(self, digest: str) -> None:
+    def retire(self, key: K) -> None:
         """The adapter is deleted: leases run on, new ones find nothing, the slots are freed after the last."""
-        self._host.drop(digest)
-        entry = self._entries.pop(digest, None)
+        self._host.drop(key)
+        entry = self._entries.pop(key, None)
         if entry is not None:
             entry.retired = True
             self._discard_if_retired(entry)
@@ -131,42 +133,42 @@ class Slots(Generic[A, R]):
             task.cancel()
         await asyncio.gather(*pending, *self._tasks, return_exceptions=True)
 
-    def _enter(self, digest: str, artifact: A | None) -> tuple[_Entry[R], Tier]:
-        entry = self._entries.get(digest)
+    def _enter(self, key: K, artifact: A | None) -> tuple[_Entry[K, R], Tier]:
+        entry = self._entries.get(key)
         if entry is None:
-            kept = self._host.get(digest) if artifact is None else artifact
-            entry = _Entry(digest, "store" if kept is None else "host")
+            kept = self._host.get(key) if artifact is None else artifact
+            entry = _Entry(key, "store" if kept is None else "host")
             entry.loading = asyncio.create_task(self._load(entry, kept))
             entry.loading.add_done_callback(lambda _: self._loaded(entry))
-            self._entries[digest] = entry
-        self._entries.move_to_end(digest)
+            self._entries[key] = entry
+        self._entries.move_to_end(key)
         entry.num_leases += 1
         tier: Tier = "device" if entry.loaded else entry.found_in
         self._metrics.cache_requests.labels(tier).inc()
         return entry, tier
 
-    def _leave(self, entry: _Entry[R]) -> None:
+    def _leave(self, entry: _Entry[K, R]) -> None:
         entry.num_leases -= 1
-        if self._entries.get(entry.digest) is entry:
-            self._entries.move_to_end(entry.digest)
+        if self._entries.get(entry.key) is entry:
+            self._entries.move_to_end(entry.key)
         if entry.num_leases == 0:
             self._released.set()
             self._discard_if_retired(entry)
 
-    async def _load(self, entry: _Entry[R], artifact: A | None) -> R:
+    async def _load(self, entry: _Entry[K, R], artifact: A | None) -> R:
         started = time.monotonic()
         async with self._num_loads:
             if artifact is None:
-                artifact = await self._loader.fetch(entry.digest)
+                artifact = await self._loader.fetch(entry.key)
             if not entry.retired:
-                self._host.put(entry.digest, artifact)
+                self._host.put(entry.key, artifact)
             await self._reserve(entry, artifact.nbytes)
             resident = await self._loader.install(artifact)
         self._metrics.loads.inc()
         self._metrics.load_seconds.labels(entry.found_in).observe(time.monotonic() - started)
         return resident
 
-    def _loaded(self, entry: _Entry[R]) -> None:
+    def _loaded(self, entry: _Entry[K, R]) -> None:
         if entry.loaded:
             self._released.set()
             self._discard_if_retired(entry)
@@ -175,7 +177,7 @@ class Slots(Generic[A, R]):
             self._free(entry)
         self._report()
 
-    async def _reserve(self, entry: _Entry[R], nbytes: int) -> None:
+    async def _reserve(self, entry: _Entry[K, R], nbytes: int) -> None:
         if nbytes > self._device_bytes:
             raise TooLarge(f"the adapter has {nbytes} bytes; this server keeps {self._device_bytes} on the device")
         async with self._room:
@@ -194,27 +196,27 @@ class Slots(Generic[A, R]):
             self._released.clear()
             await self._released.wait()
             return
-        del self._entries[victim.digest]
+        del self._entries[victim.key]
         self._metrics.evictions.labels("device").inc()
         await self._discard(victim)
 
-    def _discard_if_retired(self, entry: _Entry[R]) -> None:
+    def _discard_if_retired(self, entry: _Entry[K, R]) -> None:
         if entry.retired and entry.evictable:
             entry.retired = False  # its last lease and the end of its load may both ask for this
             task = asyncio.create_task(self._discard(entry))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _discard(self, entry: _Entry[R]) -> None:
+    async def _discard(self, entry: _Entry[K, R]) -> None:
         await self._loader.remove(entry.loading.result())
         self._free(entry)
         self._report()
 
-    def _forget(self, entry: _Entry[R]) -> None:
-        if self._entries.get(entry.digest) is entry:
-            del self._entries[entry.digest]
+    def _forget(self, entry: _Entry[K, R]) -> None:
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
 
-    def _free(self, entry: _Entry[R]) -> None:
+    def _free(self, entry: _Entry[K, R]) -> None:
         self._used_bytes -= entry.nbytes
         entry.nbytes = 0
         self._released.set()

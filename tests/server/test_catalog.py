@@ -15,6 +15,7 @@ from peltier_client.protocol import TaskReference
 from peltier_server.caller import ALL_SCOPES, Caller
 from peltier_server.catalog import Catalog
 from peltier_server.origin import Origin
+from peltier_server.owned import Owned
 from peltier_server.published import Published
 
 NOW = datetime.now(UTC)
@@ -130,15 +131,19 @@ def test_the_adapter_goes_with_its_last_version(catalog: Catalog, manifest: str)
 
 
 def test_bytes_are_held_while_any_version_has_them(catalog: Catalog, manifest: str) -> None:
-    """Two tenants may share one blob; the last one to leave takes it along."""
-    shared = [AdapterRecord(t, "x", False, (make_version(manifest, t, "x", 1, digest="f"),), ()) for t in ("p", "q")]
+    """Two adapters of a tenant may share them, and the last one to leave takes them along; other tenants do not."""
+    shared = [
+        AdapterRecord(tenant, name, False, (make_version(manifest, tenant, name, 1, digest="f"),), ())
+        for tenant, name in (("p", "x"), ("p", "y"), ("q", "x"))
+    ]
     for record in shared:
         assert catalog.apply(record) == set()
-    digest = shared[0].versions[0].digest
+    owned = Owned("p", shared[0].versions[0].digest)
     assert catalog.apply(replace(shared[0], versions=())) == set()
-    assert catalog.holds(digest)
-    assert catalog.apply(replace(shared[1], versions=())) == {digest}
-    assert not catalog.holds(digest)
+    assert catalog.holds(owned)
+    assert catalog.apply(replace(shared[1], versions=())) == {owned}
+    assert not catalog.holds(owned)
+    assert catalog.holds(owned._replace(tenant="q"))
 
 
 def test_manifests_are_read_once(catalog: Catalog, manifest: str) -> None:

@@ -11,7 +11,7 @@ class Thing:
     nbytes: int
 
 
-def make_cache(max_bytes: int) -> HostCache[Thing]:
+def make_cache(max_bytes: int) -> HostCache[str, Thing]:
     return HostCache(max_bytes, Metrics())
 
 

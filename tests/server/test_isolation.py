@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from peltier_backbone.load import Backbone
+from peltier_server.owned import Owned
 
 from tests.server.conftest import Running, Serve
 
@@ -161,6 +162,17 @@ async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:
     assert gone.status_code == 204
     still = await street.ask("a", "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
     assert still.status_code == 200
+
+
+async def test_the_same_bytes_are_on_the_device_for_each_tenant(street: Street) -> None:
+    """Neither the tier nor the time of a load tells that another has just used them."""
+    digest = (await street.upload("b", PRIVATE)).json()["digest"]
+    for tenant in ("a", "b"):
+        street.running.service.slots.retire(Owned(tenant, digest))
+    for tenant in ("a", "b"):
+        answer = await street.ask(tenant, "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
+        assert answer.headers["x-adapter-tier"] == "store", tenant
+        assert answer.json()["timings_ms"]["load"] > 0, tenant
 
 
 async def test_etags_answer_owners_alone(street: Street) -> None:

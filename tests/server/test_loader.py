@@ -17,6 +17,7 @@ from peltier_server import runner as runner_module
 from peltier_server.batcher import Batcher
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
+from peltier_server.owned import Owned
 from peltier_server.runner import Runner
 
 
@@ -67,6 +68,6 @@ async def test_a_slot_is_not_free_while_a_batch_runs(
 async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreLoader) -> None:
     """Each with its reason."""
     with pytest.raises(BlobNotFound):
-        await loader.fetch(f"sha256:{0:064}")
+        await loader.fetch(Owned("default", f"sha256:{0:064}"))
     with pytest.raises(ArtifactError):
         await loader.parse(b"nonsense")
