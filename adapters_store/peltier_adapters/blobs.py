@@ -22,6 +22,8 @@ __all__ = ["BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _FOLDER = "sha256"
 _NOTES = "notes"
+# Whose blobs these are.
+_OWNER = "owner"
 # No space left on the device; the user's quota of it is used up.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = "create-only-probe"
@@ -78,6 +80,11 @@ class Blobs:
             blobs = cls(place)
             blobs._probe()
         return blobs
+
+    @property
+    def name(self) -> str:
+        """What sentences call this store."""
+        return self._name
 
     async def put(self, data: bytes) -> str:
         """Stores the bytes and returns their digest once they are durable: on the disk, or acknowledged by the bucket.
@@ -145,6 +152,33 @@ class Blobs:
         """Whether somebody left that note."""
         with _plainly(f"the note {name!r} cannot be read"):
             return await self._stored(f"{_NOTES}/{name}") is not None
+
+    async def owner(self) -> str | None:
+        """Who has claimed this store."""
+        with _plainly(f"the owner of the blob store {self._name!r} cannot be read"):
+            data = await self._stored(_OWNER)
+        # What a power loss leaves of a file that was just made may be empty.
+        return data.decode(errors="replace") if data else None
+
+    async def claim(self, owner: str) -> str:
+        """Writes down the owner of a store that has none; returns who is the owner then, of many claimants one."""
+        found = await self.owner()
+        if found is not None:
+            return found
+        with _plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+            try:
+                await self._store.put_async(_OWNER, owner.encode(), mode="create")
+            except AlreadyExistsError:
+                return await self.owner() or await self.hand_over(owner)
+            await asyncio.to_thread(self._sync, _OWNER)
+        return owner
+
+    async def hand_over(self, owner: str) -> str:
+        """Writes down another owner, whoever it was before; returns the new one."""
+        with _plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+            await self._store.put_async(_OWNER, owner.encode(), mode="overwrite")
+            await asyncio.to_thread(self._sync, _OWNER)
+        return owner
 
     async def _stored(self, key: str) -> bytes | None:
         try:

@@ -4,21 +4,26 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from peltier_adapters.blobs import BlobError, Blobs, StoredBlob
+from peltier_adapters.ownership import require_own
 from peltier_adapters.registry import Registry
 from peltier_adapters.registry.claims import MAX_COLLECTING
 
 _BATCH = 500
 _MAX_DELETIONS = 16
-# An upload that takes longer than this has lost its reservation, so its half-written file is of no use to it.
-_REMAINS_AGE = timedelta(hours=2)
+# An upload that takes longer than this has lost its reservation, so its half-written file is of no use to it. Whole
+# blobs are left alone as long: what a mistake of an operator has made garbage of, someone may just be storing.
+_MIN_AGE = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection has found and done. `num_failed` blobs may or may not be there; the next one sees to them."""
+    """What a collection has found and done. Blobs are kept that are needed or young.
+
+    `num_failed` blobs may or may not be there; the next collection sees to them.
+    """
 
     num_kept: int = 0
     num_deleted: int = 0
@@ -48,8 +53,10 @@ class Collector:
         """Deletes what neither a version nor an upload on its way needs, and files of uploads that broke off.
 
         Raises RegistryError, or BlobError where the store cannot be listed; what was deleted by then stays deleted.
+        Also BlobError where the store is another registry's, and then nothing is deleted.
         """
-        done = Collected(num_remains=await self._blobs.sweep(_REMAINS_AGE))
+        await require_own(self._registry, self._blobs)
+        done = Collected(num_remains=await self._blobs.sweep(_MIN_AGE))
         batch: list[StoredBlob] = []
         async for entry in self._blobs.entries():
             batch.append(entry)
@@ -61,7 +68,8 @@ class Collector:
     async def _collect(self, batch: Sequence[StoredBlob]) -> Collected:
         # The watch begins before the registry is asked, so that it never runs behind the registry's.
         deadline = time.monotonic() + MAX_COLLECTING.total_seconds()
-        free = await self._registry.collectable([entry.digest for entry in batch])
+        before = datetime.now(UTC) - _MIN_AGE
+        free = await self._registry.collectable([entry.digest for entry in batch if entry.modified_at <= before])
         chosen = [entry for entry in batch if entry.digest in free]
         outcomes = await asyncio.gather(*(self._delete(entry, deadline) for entry in chosen))
         # A deletion that failed may still happen, when a store that was silent wakes up. Until the registry forgets

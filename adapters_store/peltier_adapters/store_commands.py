@@ -15,6 +15,7 @@ from peltier_adapters.backup import Summary
 from peltier_adapters.blobs import Blobs
 from peltier_adapters.export import export_store
 from peltier_adapters.garbage import Collected, Collector
+from peltier_adapters.ownership import require_not_foreign
 from peltier_adapters.registry import Registry
 from peltier_adapters.restore import import_store
 from peltier_adapters.store_location import StoreLocation
@@ -83,7 +84,7 @@ def gc(
     if json_output:
         print(json.dumps(asdict(collected)))
         return
-    print(f"deleted {collected.num_deleted} blobs ({collected.deleted_bytes:,} bytes); {collected.num_kept} are needed")
+    print(f"deleted {collected.num_deleted} blobs ({collected.deleted_bytes:,} bytes); {collected.num_kept} are kept")
     if collected.num_remains:
         print(f"removed {collected.num_remains} files that broken-off uploads had left")
     if collected.num_failed:
@@ -102,6 +103,7 @@ async def _opened(location: StoreLocation) -> AsyncIterator[tuple[Registry, Blob
 
 async def _export(location: StoreLocation, output: Path) -> Summary:
     async with _opened(location) as (registry, blobs):
+        await require_not_foreign(registry, blobs)
         return await export_store(registry, blobs, output)
 
 
@@ -112,6 +114,7 @@ async def _import(location: StoreLocation, backup: Path) -> Summary:
 
 async def _verify(location: StoreLocation) -> Verdict:
     async with _opened(location) as (registry, blobs):
+        await require_not_foreign(registry, blobs)
         return await verify_store(registry, blobs)
 
 

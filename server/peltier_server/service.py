@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Self
 
 from peltier_adapters.blobs import Blobs
+from peltier_adapters.ownership import require_own
 from peltier_adapters.registry import Registry
 from peltier_backbone.load import Backbone, load_backbone
 
@@ -67,6 +68,7 @@ class Service:
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
             blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
+            await require_own(registry, blobs)
             catalog = Catalog()
             follower = Follower(registry, catalog, [door])
             await follower.catch_up()

@@ -16,10 +16,12 @@ from peltier_adapters.backup_reader import read_backup
 from peltier_adapters.blobs import BlobError, Blobs, digest_of
 from peltier_adapters.export import export_store
 from peltier_adapters.garbage import Collector
+from peltier_adapters.ownership import require_own
 from peltier_adapters.registry import Quotas, Registry, RegistryConflict, RegistryError
 from peltier_adapters.registry.dump import Line
 from peltier_adapters.restore import import_store
 
+from tests.adapters_store.test_garbage import Old
 from tests.postgres_server import run_postgres
 
 ACTOR = "ann"
@@ -236,11 +238,29 @@ async def test_a_store_that_fails_in_the_middle_leaves_nothing(backup: Path, tmp
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises(BlobError, match="is full"):
             await import_store(registry, Failing.open(tmp_path / "new"), backup)
-        blobs = Blobs.open(tmp_path / "new")
+        blobs = Old.open(tmp_path / "new")
         assert await registry.versions() == []
         assert len(await stored(blobs)) == 3
         assert (await Collector(registry, blobs).run()).num_deleted == 3
         await import_store(registry, blobs, backup)
+
+
+async def test_a_store_follows_its_registry_into_a_new_one(
+    source: tuple[Registry, Blobs], backup: Path, tmp_path: Path
+) -> None:
+    """An import beside the same blobs makes them the new registry's; one that fails leaves them the old one's."""
+    old, blobs = source
+    await require_own(old, blobs)
+    async with opened(sqlite(tmp_path)) as new:
+        collecting = await new.collectable([digest_of(b"two")])
+        with pytest.raises(RegistryError, match="are just being deleted"):
+            await import_store(new, blobs, backup)
+        await require_own(old, blobs)
+        await new.collected(collecting)
+        await import_store(new, blobs, backup)
+        await require_own(new, blobs)
+    with pytest.raises(BlobError, match="belongs to the registry"):
+        await Collector(old, blobs).run()
 
 
 async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_path: Path) -> None:

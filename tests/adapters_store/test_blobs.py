@@ -82,6 +82,15 @@ async def test_a_note_is_for_everyone_who_opens_the_store(blobs: Blobs, location
     assert not await blobs.has_note("another")
 
 
+async def test_of_many_claimants_one_is_the_owner(blobs: Blobs, location: str) -> None:
+    """All of them, and everyone who opens the store, are told the same one, until it hands the store over."""
+    assert await blobs.owner() is None
+    (owner,) = set(await asyncio.gather(*(blobs.claim(f"claimant-{number}") for number in range(8))))
+    assert await Blobs.open(location).owner() == owner
+    await blobs.hand_over("another")
+    assert await Blobs.open(location).claim(owner) == "another"
+
+
 async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file, its directory and every parent of a directory that was made are synced."""
     synced = set()

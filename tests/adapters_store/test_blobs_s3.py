@@ -24,6 +24,7 @@ CALLS: dict[str, Callable[[Blobs], Awaitable[object]]] = {
     "delete": lambda blobs: blobs.delete(DIGEST),
     "list": lambda blobs: anext(blobs.entries()),
     "note": lambda blobs: blobs.note("a"),
+    "claim": lambda blobs: blobs.claim("a"),
 }
 
 

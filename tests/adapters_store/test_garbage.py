@@ -2,12 +2,13 @@ import asyncio
 import os
 import random
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from peltier_adapters.blob_location import locate
-from peltier_adapters.blobs import BlobError, Blobs, digest_of
+from peltier_adapters.blobs import BlobError, Blobs, StoredBlob, digest_of
 from peltier_adapters.garbage import Collected, Collector
 from peltier_adapters.registry import BlobBusy, Registry
 from peltier_adapters.registry.tables import ReservationRow
@@ -43,7 +44,15 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
     return Slow.open(tmp_path / "blobs" if request.param == "directory" else request.getfixturevalue("s3_store"))
 
 
-class Slow(Blobs):
+class Old(Blobs):
+    """A store whose blobs were put three hours ago."""
+
+    async def entries(self) -> AsyncIterator[StoredBlob]:
+        async for entry in super().entries():
+            yield replace(entry, modified_at=entry.modified_at - timedelta(hours=3))
+
+
+class Slow(Old):
     """A store that waits before it puts and longer before it deletes, so that whatever can come between does."""
 
     async def put(self, data: bytes) -> str:
@@ -106,6 +115,30 @@ async def test_only_blobs_that_nothing_needs_go(registry: Registry, blobs: Blobs
     assert await stored(blobs) == {digest_of(b"live")}
 
 
+async def test_young_blobs_stay(registry: Registry, tmp_path: Path) -> None:
+    """Whatever the registry says, nothing goes that was stored within two hours."""
+    blobs = Blobs.open(tmp_path / "blobs")
+    for data, hours in ((b"young", 1.9), (b"old", 2.1)):
+        digest = await blobs.put(data)
+        then = (datetime.now(UTC) - timedelta(hours=hours)).timestamp()
+        os.utime(tmp_path / "blobs" / digest.replace(":", "/"), (then, then))
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1, num_deleted=1, deleted_bytes=3)
+    assert await stored(blobs) == {digest_of(b"young")}
+
+
+async def test_only_the_registry_that_owns_a_store_collects_there(
+    registry: Registry, blobs: Blobs, tmp_path: Path
+) -> None:
+    """To another registry every blob would be garbage; it deletes none."""
+    await upload(registry, blobs, b"live")
+    await Collector(registry, blobs).run()
+    other = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'other.db'}")
+    with pytest.raises(BlobError, match=f"belongs to the registry {await registry.identity()}, not to this one"):
+        await Collector(other, blobs).run()
+    await other.close()
+    assert await blobs.get(digest_of(b"live")) == b"live"
+
+
 async def test_collected_bytes_can_be_stored_again(registry: Registry, blobs: Blobs) -> None:
     """A digest is free for everyone once its blob is deleted."""
     await blobs.put(b"orphan")
@@ -157,7 +190,7 @@ async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, 
 async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry, tmp_path: Path) -> None:
     """A deletion that a silent store may still carry out stops uploads of the same bytes, which it would take away."""
 
-    class Silent(Blobs):
+    class Silent(Old):
         async def delete(self, digest: str) -> None:
             if digest == digest_of(b"one"):
                 raise BlobError("the store does not answer")
@@ -187,7 +220,7 @@ async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Re
 
 async def test_more_blobs_than_a_page_are_collected(registry: Registry, tmp_path: Path) -> None:
     """Of 2,500 blobs the two that are needed stay."""
-    blobs = Blobs.open(tmp_path / "blobs")
+    blobs = Old.open(tmp_path / "blobs")
     store = locate(tmp_path / "blobs").store
     for number in range(2498):
         store.put(digest_of(b"%d" % number).replace(":", "/"), b"%d" % number)

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,14 @@ async def fill(directory: Path, *contents: bytes) -> None:
     await registry.delete_version("default", "demo", 2, actor="test")
     await blobs.put(b"orphan")
     await registry.close()
+    make_older(directory / "blobs")
+
+
+def make_older(blobs: Path) -> None:
+    """Three hours pass for every blob."""
+    then = time.time() - 3 * 3600
+    for path in (blobs / "sha256").iterdir():
+        os.utime(path, (then, then))
 
 
 def test_a_store_is_moved_into_a_bucket(store: Path, tmp_path: Path, s3_store: str) -> None:
@@ -98,8 +108,28 @@ def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path) -> Non
     assert (first["num_kept"], first["num_deleted"], first["deleted_bytes"]) == (2, 1, 6)
     second = peltier_store("gc", "--store", store, "--grace-days", "0")
     assert second.stdout.startswith("deleted 1 blobs (")
-    assert second.stdout.endswith("; 1 are needed\n")
+    assert second.stdout.endswith("; 1 are kept\n")
     assert peltier_store("verify", "--store", store).exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
+def test_a_store_of_another_registry_is_left_alone(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A registry that is named by mistake is one sentence, and no blob goes."""
+    monkeypatch.chdir(tmp_path)
+    assert peltier_store("gc", "--store", store).exit_code == 0
+    before = sorted((store / "blobs" / "sha256").iterdir())
+    asyncio.run(make_registry(tmp_path / "other.db"))
+    url = f"sqlite+aiosqlite:///{tmp_path / 'other.db'}"
+    done = peltier_store(*command, "--store", store, "--registry", url)
+    assert isinstance(done.exception, BlobError)
+    assert "belongs to the registry" in str(done.exception)
+    assert sorted((store / "blobs" / "sha256").iterdir()) == before
+
+
+async def make_registry(path: Path) -> None:
+    await (await Registry.open(f"sqlite+aiosqlite:///{path}")).close()
 
 
 @pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])

@@ -8,6 +8,7 @@ from peltier_adapters.registry import RegistryError
 from peltier_backbone.load import Backbone
 from peltier_server.janitor import Janitor
 
+from tests.adapters_store.test_store_commands import make_older
 from tests.server.conftest import Running, until
 from tests.server.test_publisher import stored_files
 
@@ -28,6 +29,7 @@ async def test_what_was_deleted_goes_after_its_grace_period(
     assert len(stored_files(tmp_path / "store")) == 2
     assert (await running.client.post("/v1/adapters/a/versions/2/undelete")).status_code == 200
     await running.client.delete("/v1/adapters/a")
+    make_older(tmp_path / "store" / "blobs")
     await make_janitor(running, 0).tidy()
     assert len(stored_files(tmp_path / "store")) == 1
     gone = await running.client.post("/v1/adapters/a/versions/2/undelete")
@@ -46,6 +48,7 @@ async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
     await make_janitor(running, 3600).tidy()
     assert len(stored_files(tmp_path / "store")) == 1
     await store.registry.release(reservation)
+    make_older(tmp_path / "store" / "blobs")
     await make_janitor(running, 3600).tidy()
     assert stored_files(tmp_path / "store") == []
 

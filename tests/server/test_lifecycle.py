@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from peltier_adapters.blobs import BlobError, Blobs
 from peltier_backbone.load import Backbone
 from peltier_client.errors import NotReady
 from peltier_server.app import create_app
@@ -42,6 +43,16 @@ async def test_a_backbone_that_is_not_there_is_the_failure(settings_of: Callable
             await app.state.lifecycle.settled()
     assert type(caught.value).is_user_error
     assert app.state.lifecycle.failure is caught.value
+
+
+async def test_a_store_of_another_registry_is_refused(settings_of: Callable[..., Settings]) -> None:
+    """The server never becomes ready, because it would take for garbage what belongs to the other."""
+    settings = settings_of()
+    await Blobs.open(settings.blobs).claim("another")
+    app = create_app(settings)
+    async with app.router.lifespan_context(app):
+        with pytest.raises(BlobError, match="belongs to the registry another, not to this one"):
+            await app.state.lifecycle.settled()
 
 
 async def test_a_draining_server_finishes_what_it_accepted(

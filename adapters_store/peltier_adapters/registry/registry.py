@@ -26,7 +26,7 @@ from peltier_adapters.registry.records import (
     Version,
 )
 from peltier_adapters.registry.snapshot import read_snapshot, read_tenants
-from peltier_adapters.registry.transactions import Transactions, Writing, read_revision
+from peltier_adapters.registry.transactions import Transactions, Writing, read_identity, read_revision
 
 _NO_LIMITS = Quotas()
 # Who reserves and collects is not of interest: neither changes what anyone owns.
@@ -58,6 +58,10 @@ class Registry:
     async def close(self) -> None:
         """Finishes what has begun and closes every connection; nothing may be asked afterwards."""
         await self._transactions.close()
+
+    async def identity(self) -> str:
+        """What tells this registry from every other one; a copy of its database, unlike an import, has the same."""
+        return await self._transactions.read(read_identity)
 
     # What replicas follow.
 

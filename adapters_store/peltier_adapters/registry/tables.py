@@ -51,12 +51,13 @@ class Base(DeclarativeBase):
 
 
 class RevisionRow(Base):
-    """The one row that every writing transaction locks and counts up first."""
+    """The one row that every writing transaction locks and counts up first. `registry_id` no other registry has."""
 
     __tablename__ = "revision"
 
     id: Mapped[int] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(BigInteger)
+    registry_id: Mapped[str] = mapped_column(Text)
 
 
 class TenantRow(Base):

@@ -125,3 +125,8 @@ class Transactions:
 async def read_revision(connection: AsyncConnection) -> int:
     """The number of the last writing transaction that this connection sees."""
     return (await connection.execute(select(RevisionRow.number))).scalar_one()
+
+
+async def read_identity(connection: AsyncConnection) -> str:
+    """What tells this registry from every other one."""
+    return (await connection.execute(select(RevisionRow.registry_id))).scalar_one()

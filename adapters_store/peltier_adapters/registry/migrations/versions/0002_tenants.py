@@ -1,5 +1,6 @@
 """Tenants, keys, aliases, deletion with a grace period, the audit log, and the claims that collecting blobs respects"""
 
+import secrets
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
@@ -28,9 +29,10 @@ def create_revision() -> None:
         "revision",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("registry_id", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_revision")),
     )
-    op.bulk_insert(revisions, [{"id": 1, "number": 1}])
+    op.bulk_insert(revisions, [{"id": 1, "number": 1, "registry_id": secrets.token_hex(16)}])
 
 
 def create_tenants() -> None:
