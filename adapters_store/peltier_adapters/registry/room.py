@@ -1,6 +1,10 @@
-"""Whether a tenant may own more: adapters by their number, bytes once a digest, also while they can be undeleted."""
+"""Whether a tenant may own more: adapters by their number, bytes by all of its versions until these are purged.
 
-from sqlalchemy import select
+Each version counts with all of its bytes, though equal bytes are one blob: its record has a manifest of its own, which
+may be most of them.
+"""
+
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry.errors import QuotaReached
@@ -26,11 +30,9 @@ async def require_room_for_bytes(connection: AsyncConnection, quotas: Quotas, dr
     """Raises QuotaReached where the bytes of `draft` would be too many beside those that the tenant has stored."""
     if quotas.max_stored_bytes is None:
         return
-    mine = select(AdapterRow.id).where(AdapterRow.tenant == draft.tenant)
-    blobs = select(VersionRow.digest, VersionRow.size_bytes).where(VersionRow.adapter_id.in_(mine)).distinct()
-    stored = {row.digest: row.size_bytes for row in await connection.execute(blobs)}
-    num_bytes = sum(stored.values())
-    if draft.digest not in stored and num_bytes + draft.size_bytes > quotas.max_stored_bytes:
+    owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
+    num_bytes = int((await connection.execute(owned.where(AdapterRow.tenant == draft.tenant))).scalar_one())
+    if num_bytes + draft.size_bytes > quotas.max_stored_bytes:
         raise QuotaReached(
             f"tenant {draft.tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "
             f"{draft.size_bytes} more do not fit; what is deleted counts until its grace period is over"

@@ -27,27 +27,29 @@ async def test_a_tenant_has_as_many_adapters_as_it_may(registry: Registry) -> No
         await registry.undelete("acme", "a", 1, actor="ann")
 
 
-async def test_bytes_count_once_and_until_they_are_purged(registry: Registry) -> None:
-    """The same bytes under two names are stored once; deleted ones still are stored."""
-    await limit(registry, Quotas(max_stored_bytes=8))
+async def test_each_version_counts_until_it_is_purged(registry: Registry) -> None:
+    """Also one whose bytes another version has: nobody fills the registry with records of one file."""
+    await limit(registry, Quotas(max_stored_bytes=12))
     for name in ("a", "b"):
         await publish(registry, b"12345", name=name)
     message = (
-        r"^tenant 'acme' has stored 5 bytes and may store 8, so 4 more do not fit; "
+        r"^tenant 'acme' has stored 10 bytes and may store 12, so 5 more do not fit; "
         r"what is deleted counts until its grace period is over$"
     )
-    await registry.delete_adapter("acme", "a", actor="ann")
-    await registry.delete_adapter("acme", "b", actor="ann")
+    await publish(registry, b"12345", name="c", tenant="zenith")
+    await publish(registry, b"12345", name="a")
+    for name in ("a", "b"):
+        await registry.delete_adapter("acme", name, actor="ann")
     with pytest.raises(QuotaReached, match=message):
-        await publish(registry, b"1234")
-    await publish(registry, b"123")
-    await publish(registry, b"12345")
-    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+        await publish(registry, b"12345", name="a")
+    await publish(registry, b"12")
     with pytest.raises(QuotaReached):
         await publish(registry, b"1")
-    await registry.delete_adapter("acme", "sst2", actor="ann")
+    await registry.undelete("acme", "a", 1, actor="ann")
     await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
-    await publish(registry, b"12345678")
+    await publish(registry, b"12345", name="b")
+    with pytest.raises(QuotaReached):
+        await publish(registry, b"1")
 
 
 async def test_a_refused_upload_leaves_nothing(registry: Registry) -> None:
