@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from peltier_adapters.blobs import BlobError, Blobs, StoredBlob
 from peltier_adapters.ownership import require_own
@@ -13,6 +14,8 @@ from peltier_adapters.registry.claims import MAX_COLLECTING
 
 _BATCH = 500
 _MAX_DELETIONS = 16
+# How long deletions that have begun may take once a collection is cancelled; a store that is silent takes longer.
+_MAX_STOPPING_SECONDS = 5.0
 # An upload that takes longer than this has lost its reservation, so its half-written file is of no use to it. Whole
 # blobs are left alone as long: what a mistake of an operator has made garbage of, someone may just be storing.
 _MIN_AGE = timedelta(hours=2)
@@ -48,12 +51,14 @@ class Collector:
         self._registry = registry
         self._blobs = blobs
         self._deletions = asyncio.Semaphore(_MAX_DELETIONS)
+        self._is_stopping = False
 
     async def run(self) -> Collected:
         """Deletes what neither a version nor an upload on its way needs, and files of uploads that broke off.
 
         Raises RegistryError, or BlobError where the store cannot be listed; what was deleted by then stays deleted.
-        Also BlobError where the store is another registry's, and then nothing is deleted.
+        Also BlobError where the store is another registry's, and then nothing is deleted. Cancelled, it first finishes the
+        deletions that it has begun.
         """
         await require_own(self._registry, self._blobs)
         done = Collected(num_remains=await self._blobs.sweep(_MIN_AGE))
@@ -61,9 +66,21 @@ class Collector:
         async for entry in self._blobs.entries():
             batch.append(entry)
             if len(batch) == _BATCH:
-                done += await self._collect(batch)
+                done += await self._finish(self._collect(batch))
                 batch = []
-        return done + await self._collect(batch)
+        return done + await self._finish(self._collect(batch))
+
+    async def _finish(self, work: Coroutine[Any, Any, Collected]) -> Collected:
+        # A caller may be cancelled, a batch may not: until it gives its claims back, nobody can store the same bytes.
+        task = asyncio.create_task(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._is_stopping = True
+            await asyncio.wait([task], timeout=_MAX_STOPPING_SECONDS)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            raise
 
     async def _collect(self, batch: Sequence[StoredBlob]) -> Collected:
         # The watch begins before the registry is asked, so that it never runs behind the registry's.
@@ -83,7 +100,7 @@ class Collector:
     async def _delete(self, entry: StoredBlob, deadline: float) -> bool | None:
         """Whether the blob is deleted; None where nobody knows."""
         async with self._deletions:
-            if time.monotonic() > deadline:
+            if self._is_stopping or time.monotonic() > deadline:
                 return False
             try:
                 await self._blobs.delete(entry.digest)

@@ -205,6 +205,28 @@ async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry,
     await registry.reserve(digest_of(b"two"))
 
 
+async def test_a_cancelled_collection_keeps_no_claims(registry: Registry, tmp_path: Path) -> None:
+    """Deletions that have begun are finished, no other begins, and all of the bytes can be stored again at once."""
+    begun = asyncio.Event()
+
+    class Lasting(Old):
+        async def delete(self, digest: str) -> None:
+            begun.set()
+            await asyncio.sleep(0.1)
+            await super().delete(digest)
+
+    blobs = Lasting.open(tmp_path / "blobs")
+    digests = [await blobs.put(b"%d" % number) for number in range(40)]
+    collection = asyncio.create_task(Collector(registry, blobs).run())
+    await begun.wait()
+    collection.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await collection
+    assert len(await stored(blobs)) == 24
+    for digest in digests:
+        await registry.reserve(digest)
+
+
 async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Registry, tmp_path: Path) -> None:
     """A half-written file of long ago goes; one of a put that may still run stays, as does every whole blob."""
     blobs = Blobs.open(tmp_path / "blobs")
