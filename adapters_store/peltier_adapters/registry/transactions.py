@@ -29,6 +29,9 @@ from peltier_adapters.registry.tables import AdapterRow, AuditRow, RevisionRow, 
 
 Result = TypeVar("Result")
 
+# Beside a database that is silent, each writer would wait for the time-outs of all before it.
+_TURN_SECONDS = 30.0
+
 
 @dataclass(frozen=True)
 class Writing:
@@ -103,10 +106,25 @@ class Transactions:
             return await work(connection)
 
     async def _write(self, engine: AsyncEngine, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
-        async with self._turn, self._transaction(engine) as connection:
+        async with self._own_turn(), self._transaction(engine) as connection:
             counted = update(RevisionRow).values(number=RevisionRow.number + 1).returning(RevisionRow.number)
             revision = (await connection.execute(counted)).scalar_one()
             return await work(Writing(connection, actor, datetime.now(UTC), revision))
+
+    @asynccontextmanager
+    async def _own_turn(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(_TURN_SECONDS):
+                await self._turn.acquire()
+        except TimeoutError:
+            name = describe(self._readers.url)
+            raise RegistryError(
+                f"the registry {name} failed: earlier writers have not finished within {_TURN_SECONDS:g} s"
+            ) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     @asynccontextmanager
     async def _transaction(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from peltier_adapters.registry import Registry, RegistryError, database
+from peltier_adapters.registry import Registry, RegistryError, database, transactions
 from peltier_adapters.registry.transactions import Writing
 
 from tests.adapters_store.registry.conftest import publish
@@ -83,6 +83,25 @@ async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
     await publish(registry, b"one")
     assert [entry.action for entry in await registry.audit(limit=2)] == ["publish", "create_tenant"]
     await registry.close()
+
+
+async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails in one sentence and has changed nothing; those before it go on, and so do those after them."""
+    monkeypatch.setattr(transactions, "_TURN_SECONDS", 0.1)
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hang(writing: Writing) -> None:
+        began.set()
+        await goes_on.wait()
+
+    slow = asyncio.create_task(registry._transactions.write("ann", hang))
+    await began.wait()
+    results = await asyncio.gather(*(publish(registry, b"one") for _ in range(5)), return_exceptions=True)
+    assert {type(result) for result in results} == {RegistryError}
+    assert "failed: earlier writers have not finished within 0.1 s" in str(results[0])
+    goes_on.set()
+    await slow
+    assert (await publish(registry, b"one"))[0].number == 1
 
 
 async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
