@@ -57,8 +57,8 @@ class Collector:
         """Deletes what neither a version nor an upload on its way needs, and files of uploads that broke off.
 
         Raises RegistryError, or BlobError where the store cannot be listed; what was deleted by then stays deleted.
-        Also BlobError where the store is another registry's, and then nothing is deleted. Cancelled, it first finishes the
-        deletions that it has begun.
+        Also BlobError where the store is another registry's, and then nothing is deleted. Cancelled, it first finishes
+        the deletions that it has begun.
         """
         await require_own(self._registry, self._blobs)
         done = Collected(num_remains=await self._blobs.sweep(_MIN_AGE))

@@ -15,7 +15,7 @@ from peltier_adapters.backup import Summary
 from peltier_adapters.blobs import Blobs
 from peltier_adapters.export import export_store
 from peltier_adapters.garbage import Collected, Collector
-from peltier_adapters.ownership import require_not_foreign
+from peltier_adapters.ownership import require_not_foreign, require_own
 from peltier_adapters.registry import Registry
 from peltier_adapters.restore import import_store
 from peltier_adapters.store_location import StoreLocation
@@ -23,12 +23,23 @@ from peltier_adapters.verification import Verdict, verify_store
 
 _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
+_MAX_GRACE_SECONDS = 10 * 365 * 24 * 3600
 
 Store = Annotated[
     str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as of peltier serve.")
 ]
 RegistryUrl = Annotated[
     str, typer.Option(envvar="PELTIER_REGISTRY", help="sqlite+aiosqlite:///PATH or postgresql+asyncpg://…")
+]
+# Without a default: one that is shorter than the server's would break the server's promise.
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=_MAX_GRACE_SECONDS,
+        envvar="PELTIER_UNDELETE_SECONDS",
+        help="Forget for good versions that were deleted longer ago; as of peltier serve. Not given: forget none.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -76,11 +87,12 @@ def verify(store: Store = ".peltier", registry: RegistryUrl = "", json_output: J
 def gc(
     store: Store = ".peltier",
     registry: RegistryUrl = "",
-    grace_days: Annotated[float, typer.Option(min=0, help="How long deleted versions can be undeleted.")] = 7.0,
+    undelete_seconds: Grace = None,
     json_output: Json = False,
 ) -> None:
-    """Forget versions deleted longer ago than the grace period, and delete the bytes that nothing needs any more."""
-    collected = asyncio.run(_collect(StoreLocation.of(store, registry).existing(), timedelta(days=grace_days)))
+    """Delete the bytes that nothing needs; with --undelete-seconds, first forget versions deleted longer ago."""
+    grace = None if undelete_seconds is None else timedelta(seconds=undelete_seconds)
+    collected = asyncio.run(_collect(StoreLocation.of(store, registry).existing(), grace))
     if json_output:
         print(json.dumps(asdict(collected)))
         return
@@ -118,9 +130,11 @@ async def _verify(location: StoreLocation) -> Verdict:
         return await verify_store(registry, blobs)
 
 
-async def _collect(location: StoreLocation, grace: timedelta) -> Collected:
+async def _collect(location: StoreLocation, grace: timedelta | None) -> Collected:
     async with _opened(location) as (registry, blobs):
-        await registry.purge(datetime.now(UTC) - grace, actor=_ACTOR)
+        await require_own(registry, blobs)
+        if grace is not None:
+            await registry.purge(datetime.now(UTC) - grace, actor=_ACTOR)
         return await Collector(registry, blobs).run()
 
 

@@ -102,11 +102,13 @@ def test_problems_are_exit_status_1(store: Path) -> None:
     assert broken.stdout.endswith("bytes: 2 problems\n")
 
 
-def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path) -> None:
-    """gc deletes the orphan at once, and a deleted version's bytes when its grace period is over."""
+def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gc deletes the orphan, and a deleted version's bytes once the grace period is over that it was told."""
     first = json.loads(peltier_store("gc", "--store", store, "--json").stdout)
     assert (first["num_kept"], first["num_deleted"], first["deleted_bytes"]) == (2, 1, 6)
-    second = peltier_store("gc", "--store", store, "--grace-days", "0")
+    monkeypatch.setenv("PELTIER_UNDELETE_SECONDS", "3600")
+    assert json.loads(peltier_store("gc", "--store", store, "--json").stdout)["num_kept"] == 2
+    second = peltier_store("gc", "--store", store, "--undelete-seconds", "0")
     assert second.stdout.startswith("deleted 1 blobs (")
     assert second.stdout.endswith("; 1 are kept\n")
     assert peltier_store("verify", "--store", store).exit_code == 0
