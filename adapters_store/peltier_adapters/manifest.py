@@ -28,6 +28,7 @@ MAX_JSON_TOKENS = 131_072
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Metric = Annotated[str, Field(max_length=128)]
 Input = str | tuple[str, str] | tuple[str, str, str]
 
 
@@ -47,7 +48,8 @@ class TrainingRecord(Spec):
 
     data: dict[str, Any] = Field(default_factory=dict)
     hyperparameters: dict[str, Any] = Field(default_factory=dict)
-    metrics: dict[str, float] = Field(default_factory=dict)
+    # Lists show them, of a thousand adapters at a time.
+    metrics: dict[Metric, float] = Field(default_factory=dict, max_length=256)
     versions: dict[str, str] = Field(default_factory=dict)
 
 

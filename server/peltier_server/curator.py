@@ -1,5 +1,6 @@
 """What becomes of versions once they are published: aliases, deprecation, deletion and its undoing."""
 
+import asyncio
 from collections.abc import Mapping
 
 from peltier_adapters.registry import Alias
@@ -52,13 +53,13 @@ class Curator:
         """Brings a deleted version back under its number, as long as its grace period lasts."""
         version = await self._registry.undelete(caller.tenant, name, number, actor=caller.actor)
         await self._follower.show_own()
-        return Entry.of(version)
+        return await asyncio.to_thread(Entry.of, version)
 
     async def deprecate(self, caller: Caller, name: str, number: int, reason: str | None) -> Entry:
         """Advises against a version, or with no reason no longer: bare names then mean another one if they can."""
         version = await self._registry.deprecate(caller.tenant, name, number, reason, actor=caller.actor)
         await self._follower.show_own()
-        return Entry.of(version)
+        return await asyncio.to_thread(Entry.of, version)
 
     async def set_public(self, caller: Caller, name: str, *, public: bool) -> None:
         """Lets other tenants use an adapter, or no longer."""

@@ -6,15 +6,18 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from peltier_adapters.registry import Registry, RegistryError, Snapshot
+from peltier_adapters.registry import AdapterRecord, Registry, RegistryError, Snapshot
 
 from peltier_server.catalog import Catalog
 from peltier_server.owned import Owned
+from peltier_server.published import Published
 
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
 _READ_SECONDS = 5.0
+# Manifests of more than this take milliseconds to read, so they are read in a thread.
+_CHARS_ON_THE_LOOP = 65_536
 
 
 class Image(Protocol):
@@ -82,15 +85,22 @@ class Follower:
         for image in self._images:
             image.apply(snapshot)
         for record in snapshot.adapters:
-            for gone in self._catalog.apply(record):
+            for gone in await self._take_over(record):
                 self._retire(gone)
-            # Manifests may have to be read, and there may be thousands: requests have their turn in between.
+            # There may be thousands: requests have their turn in between.
             await asyncio.sleep(0)
         self.revision = snapshot.revision
         self._read_at = read_at
         if self._failing:
             logger.info("the registry answers again")
             self._failing = False
+
+    async def _take_over(self, record: AdapterRecord) -> set[Owned]:
+        if sum(len(version.manifest) for version in record.versions) <= _CHARS_ON_THE_LOOP:
+            return self._catalog.apply(record)
+        known = self._catalog.find(record.tenant, record.name)
+        published = await asyncio.to_thread(Published.of, record, known)
+        return self._catalog.replace(record.tenant, record.name, published)
 
     async def _snapshot(self) -> Snapshot:
         if not self.revision:

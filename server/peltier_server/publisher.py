@@ -10,6 +10,7 @@ from peltier_adapters.bank import Resident
 from peltier_adapters.blobs import Blobs
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import golden_rows, judge_golden
+from peltier_adapters.manifest import Manifest
 from peltier_adapters.registry import Registry, RegistryError, Version
 from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name
@@ -117,6 +118,7 @@ class Publisher:
 
     async def _commit(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
         registry, owner, name = self._store.registry, place.owner, place.name or artifact.manifest.name
+        manifest = await asyncio.to_thread(_text_of, artifact.manifest)
         reservation = await registry.reserve(artifact.digest)
         try:
             await self._store.blobs.put(data)
@@ -126,8 +128,7 @@ class Publisher:
                 reservation,
                 size_bytes=len(data),
                 preset=artifact.manifest.preset,
-                # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
-                manifest=json.dumps(artifact.manifest.model_dump(mode="json")),
+                manifest=manifest,
                 actor=owner.actor,
             )
         except BaseException:
@@ -144,3 +145,8 @@ class Publisher:
     def _forget(self, owned: Owned) -> None:
         if not self._store.catalog.holds(owned):
             self._slots.retire(owned)
+
+
+def _text_of(manifest: Manifest) -> str:
+    # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
+    return json.dumps(manifest.model_dump(mode="json"))

@@ -312,6 +312,8 @@ def _long_after_a_prefix(manifest: Json) -> None:
             _long_after_a_prefix,
             "task max_length is 96; this backbone takes 93 tokens after a prefix that takes 3 positions",
         ),
+        (_set("training", "metrics", to={f"f1/{label}": 1.0 for label in range(257)}), "training.metrics is {"),
+        (_set("training", "metrics", to={"f" * 129: 1.0}), "at most 128 characters"),
         (_set("golden", to=[]), "golden is []"),
         (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value a label"),
         (_set("golden", 0, "input", to=["a", "b"]), "golden inputs do not fit a task of single inputs"),

@@ -1,13 +1,16 @@
 """Several replicas on one registry."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from peltier_adapters.manifest import Manifest, parse_manifest
 from peltier_adapters.registry import RegistryError
 from peltier_backbone.load import Backbone
+from peltier_server import entry
 
 from tests.fault_proxy import FaultProxy
 from tests.postgres_server import PostgresServer, run_postgres
@@ -195,6 +198,28 @@ async def test_a_write_stands_even_if_it_cannot_be_read_back(
         broken.setattr(running.service.store.registry, "snapshot", fail)
         assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
     await soon(running, "a", version=1)
+
+
+async def test_large_manifests_are_read_off_the_event_loop(
+    replicas: tuple[Running, Running],
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Requests are not kept waiting for what another replica has published."""
+    one, two = replicas
+    threads = []
+
+    def parse(text: object) -> Manifest:
+        threads.append(threading.current_thread())
+        return parse_manifest(text)
+
+    monkeypatch.setattr(entry, "parse_manifest", parse)
+    labels = [f"the label of number {number}" for number in range(1500)]
+    assert (await one.upload(make_artifact(bert, "bitfit", name="a", labels=labels))).status_code == 201
+    await soon(two, "a", version=1)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_a_surprise_does_not_end_the_following(
