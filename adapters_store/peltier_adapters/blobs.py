@@ -21,7 +21,6 @@ __all__ = ["BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", 
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _FOLDER = "sha256"
-_NOTES = "notes"
 # Whose blobs these are.
 _OWNER = "owner"
 # No space left on the device; the user's quota of it is used up.
@@ -142,16 +141,6 @@ class Blobs:
             return 0
         with _plainly(f"the blob store {self._name!r} cannot be swept"):
             return await asyncio.to_thread(_sweep, self._root / _FOLDER, time.time() - age.total_seconds())
-
-    async def note(self, name: str) -> None:
-        """Leaves a note for everyone who opens this store."""
-        with _plainly(f"the note {name!r} cannot be stored"):
-            await self._store.put_async(f"{_NOTES}/{name}", b"", mode="overwrite")
-
-    async def has_note(self, name: str) -> bool:
-        """Whether somebody left that note."""
-        with _plainly(f"the note {name!r} cannot be read"):
-            return await self._stored(f"{_NOTES}/{name}") is not None
 
     async def owner(self) -> str | None:
         """Who has claimed this store."""

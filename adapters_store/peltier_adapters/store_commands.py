@@ -23,7 +23,7 @@ from peltier_adapters.verification import Verdict, verify_store
 
 _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
-_MAX_GRACE_SECONDS = 10 * 365 * 24 * 3600
+_MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
 
 Store = Annotated[
     str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as of peltier serve.")

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
-from peltier_adapters.blobs import Blobs
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.manifest import read_header
+from peltier_adapters.registry import Registry
 from peltier_client.errors import PeltierError
 
 from peltier_server.caller import TENANT, Caller
@@ -14,21 +16,18 @@ from peltier_server.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
-_PUBLISHED = "examples-published"
 _ITSELF = Caller(TENANT, frozenset({"publish"}), "server")
 
 
-async def publish_examples(directory: Path, blobs: Blobs, publisher: Publisher) -> None:
-    """Publishes every artifact in `directory`, once a store: one that was deleted does not come back later.
+async def publish_examples(directory: Path, registry: Registry, publisher: Publisher) -> None:
+    """Publishes the artifacts in `directory` whose names are new to the registry.
 
-    One that this backbone refuses is logged and tried again at the next start.
+    So one that was deleted does not come back, neither at the next start nor from a backup, and none takes the place of
+    what a user has published. One that this backbone refuses is logged and tried again at the next start.
     """
-    if await blobs.has_note(_PUBLISHED):
-        return
-    paths = await asyncio.to_thread(_artifacts, directory)
-    published = [await _publish(path, publisher) for path in paths]
-    if all(published):
-        await blobs.note(_PUBLISHED)
+    taken = await registry.names(_ITSELF.tenant)
+    for path in await asyncio.to_thread(_artifacts, directory):
+        await _publish(path, taken, publisher)
 
 
 def _artifacts(directory: Path) -> list[Path]:
@@ -37,11 +36,13 @@ def _artifacts(directory: Path) -> list[Path]:
     return sorted(directory.glob("*.safetensors"))
 
 
-async def _publish(path: Path, publisher: Publisher) -> bool:
+async def _publish(path: Path, taken: Collection[str], publisher: Publisher) -> None:
     try:
-        entry, _ = await publisher.publish(await asyncio.to_thread(path.read_bytes), Place(_ITSELF))
+        data = await asyncio.to_thread(path.read_bytes)
+        if read_header(data)[0].name in taken:
+            return
+        entry, _ = await publisher.publish(data, Place(_ITSELF))
     except (PeltierError, AdapterError, OSError) as error:
         logger.warning("example %s is not published: %s", path, error)
-        return False
-    logger.info("published example %s as version %d", entry.version.name, entry.number)
-    return True
+    else:
+        logger.info("published example %s as version %d", entry.version.name, entry.number)

@@ -83,7 +83,7 @@ class Service:
             service._janitor.start()
             opened.push_async_callback(service._stop)
             if settings.publish is not None:
-                await publish_examples(settings.publish, blobs, service.publisher)
+                await publish_examples(settings.publish, registry, service.publisher)
             opened.pop_all()
         return service
 

@@ -64,22 +64,13 @@ async def test_the_list_has_every_blob_and_nothing_else(blobs: Blobs, location: 
     """Every blob is listed once with its size and time, and what is no blob is left out."""
     before = datetime.now(UTC)
     stored = {await blobs.put(b"%d" % number) for number in range(30)}
-    await blobs.note("examples-published")
+    await blobs.claim("somebody")
     await locate(location).store.put_async("sha256/README", b"not a blob")
     entries = [entry async for entry in blobs.entries()]
     assert len(entries) == 30
     assert {entry.digest for entry in entries} == stored
     assert sorted(entry.size_bytes for entry in entries) == [1] * 10 + [2] * 20
     assert all(abs(entry.modified_at - before) < timedelta(minutes=1) for entry in entries)
-
-
-async def test_a_note_is_for_everyone_who_opens_the_store(blobs: Blobs, location: str) -> None:
-    """A note is there from the moment it was left, also for others, and no other note is."""
-    assert not await blobs.has_note("examples-published")
-    await blobs.note("examples-published")
-    await blobs.note("examples-published")
-    assert await Blobs.open(location).has_note("examples-published")
-    assert not await blobs.has_note("another")
 
 
 async def test_of_many_claimants_one_is_the_owner(blobs: Blobs, location: str) -> None:

@@ -23,7 +23,6 @@ CALLS: dict[str, Callable[[Blobs], Awaitable[object]]] = {
     "get": lambda blobs: blobs.get(DIGEST),
     "delete": lambda blobs: blobs.delete(DIGEST),
     "list": lambda blobs: anext(blobs.entries()),
-    "note": lambda blobs: blobs.note("a"),
     "claim": lambda blobs: blobs.claim("a"),
 }
 

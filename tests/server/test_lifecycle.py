@@ -102,7 +102,8 @@ def names(running: Running) -> list[str]:
 async def test_examples_are_published_once(
     serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
-    """A new store begins with them; one that was deleted does not come back."""
+    """A new registry begins with them. One that was deleted does not come back, though another is refused each time and
+    the store has forgotten everything but the registry; nor does one replace what a user calls the same."""
     examples = tmp_path / "examples"
     examples.mkdir()
     for name in ("a", "b"):
@@ -110,8 +111,14 @@ async def test_examples_are_published_once(
     async with serve(publish=examples) as running:
         assert names(running) == ["a", "b"]
         await running.client.delete("/v1/adapters/a")
-    async with serve(publish=examples) as running:
-        assert names(running) == ["b"]
+        assert (await running.upload(make_artifact(bert, name="c"))).json()["version"] == 1
+        registry = running.service.settings.registry
+    (examples / "0.safetensors").write_bytes(b"not an artifact")
+    for name in ("c", "d"):
+        (examples / f"{name}.safetensors").write_bytes(make_artifact(bert, name=name, seed=1))
+    async with serve(publish=examples, store=tmp_path / "new", registry=registry) as running:
+        assert names(running) == ["b", "c", "d"]
+        assert len(running.service.catalog.find("default", "c").entries) == 1
 
 
 async def test_a_refused_example_does_not_stop_the_server(

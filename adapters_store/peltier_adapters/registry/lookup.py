@@ -48,6 +48,11 @@ async def read_digests(connection: AsyncConnection) -> set[str]:
     return set((await connection.execute(select(VersionRow.digest).distinct())).scalars())
 
 
+async def read_names(connection: AsyncConnection, tenant: str) -> set[str]:
+    """Every name that ever had a version in the tenant; one that was purged has left its name."""
+    return set((await connection.execute(select(AdapterRow.name).where(AdapterRow.tenant == tenant))).scalars())
+
+
 async def find_version(connection: AsyncConnection, tenant: str, name: str, number: int) -> Version | None:
     """A version, live or deleted."""
     same = (AdapterRow.tenant == tenant, AdapterRow.name == name, VersionRow.number == number)

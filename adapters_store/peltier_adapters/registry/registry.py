@@ -12,7 +12,7 @@ from peltier_adapters.registry import aliases, claims, deletion, keys, marks, te
 from peltier_adapters.registry.audit import read_audit
 from peltier_adapters.registry.database import database_url, upgrade
 from peltier_adapters.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
-from peltier_adapters.registry.lookup import read_digests, read_versions
+from peltier_adapters.registry.lookup import read_digests, read_names, read_versions
 from peltier_adapters.registry.publishing import publish, require_room
 from peltier_adapters.registry.records import (
     Alias,
@@ -88,6 +88,10 @@ class Registry:
         would refuse these bytes if it came now."""
         draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
         await self._transactions.read(lambda connection: require_room(connection, draft))
+
+    async def names(self, tenant: str) -> set[str]:
+        """Every name that ever had a version in the tenant, be they all deleted and purged."""
+        return await self._transactions.read(lambda connection: read_names(connection, tenant))
 
     async def publish(  # noqa: PLR0913 - what a version is
         self,
