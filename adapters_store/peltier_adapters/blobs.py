@@ -27,6 +27,7 @@ _OWNER = "owner"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = "create-only-probe"
 _PAGE = 1000
+_PIECE_BYTES = 256 * 1024
 # What obstore calls a file that it is still writing.
 _REMAINS = re.compile(r"[0-9a-f]{64}#[0-9]+")
 # How S3, Google and Azure name what is wrong, in their XML.
@@ -113,6 +114,20 @@ class Blobs:
             raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
         return data
 
+    async def pieces(self, digest: str, size_bytes: int) -> AsyncIterator[bytes]:
+        """Yields what `get` returns in pieces of 256 KiB, each read once it is asked for; raises what `get` raises.
+
+        The last piece comes only if all of them together have the digest, so who has it has them right.
+        """
+        found = hashlib.sha256()
+        for start in range(0, size_bytes, _PIECE_BYTES):
+            end = min(start + _PIECE_BYTES, size_bytes)
+            piece = await self._piece(digest, start, end)
+            found.update(piece)
+            if end == size_bytes and f"sha256:{found.hexdigest()}" != digest:
+                raise BlobDamaged(f"the blob {digest} is damaged: what is stored has another digest or length")
+            yield piece
+
     async def delete(self, digest: str) -> None:
         """Deletes the blob; one that is not there is no error."""
         # No fsync: a deletion that a power loss undoes leaves bytes that nothing refers to.
@@ -175,6 +190,15 @@ class Blobs:
             return bytes(await result.bytes_async())
         except FileNotFoundError:
             return None
+
+    async def _piece(self, digest: str, start: int, end: int) -> bytes:
+        key = _key(digest)
+        # Not one stream: the time-out of a bucket's request would then be that of whoever reads slowly.
+        with _plainly(f"the blob {digest} cannot be read"):
+            try:
+                return bytes(await self._store.get_range_async(key, start=start, end=end))
+            except FileNotFoundError:
+                raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}") from None
 
     def _sync(self, key: str) -> None:
         # A bucket has acknowledged what is durable. In a directory, obstore links or renames a finished file into

@@ -51,6 +51,37 @@ async def test_any_size_is_stored_once(blobs: Blobs, size: int) -> None:
     assert await blobs.get(digest_of(data)) == data
 
 
+async def test_a_large_blob_comes_in_pieces(blobs: Blobs) -> None:
+    """Of 256 KiB at the most, which together are the blob."""
+    data = os.urandom(2**20 + 1)
+    pieces = [piece async for piece in blobs.pieces(await blobs.put(data), len(data))]
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) == 2**18
+
+
+@pytest.mark.parametrize("damage", [b"", bytes(2**19 - 1), bytes(2**19)])
+async def test_the_last_piece_of_a_damaged_blob_never_comes(blobs: Blobs, location: str, damage: bytes) -> None:
+    """So that nobody takes for whole what is not."""
+    data = os.urandom(2**19)
+    digest = await blobs.put(data)
+    await locate(location).store.put_async(digest.replace(":", "/"), damage)
+    pieces, got = blobs.pieces(digest, len(data)), list[bytes]()
+
+    async def collect() -> None:
+        async for piece in pieces:
+            got.append(piece)
+
+    with pytest.raises(BlobError):
+        await collect()
+    assert sum(map(len, got)) <= 2**18
+
+
+async def test_pieces_of_an_unknown_digest_are_not_found(blobs: Blobs) -> None:
+    """From the first on."""
+    with pytest.raises(BlobNotFound, match="holds no blob"):
+        await anext(blobs.pieces(DIGEST, 1))
+
+
 async def test_concurrent_puts_of_the_same_bytes_all_succeed(blobs: Blobs, location: str) -> None:
     """Whoever wins the race, each caller gets the digest, and one blob holds the bytes."""
     other = Blobs.open(location)

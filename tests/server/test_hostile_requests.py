@@ -1,5 +1,6 @@
 """Requests of an attacker, over a real socket to a real process: each ends, and nobody else notices much."""
 
+import contextlib
 import json
 import threading
 import time
@@ -250,3 +251,20 @@ def test_uploads_at_once_take_the_memory_of_two(target: Target) -> None:
             thread.join()
     assert set(statuses) <= {422, 503}
     assert statuses.count(422) > 0
+
+
+def test_downloads_that_nobody_reads_take_some_pieces_each(
+    target: Target, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """A hundred callers of a large artifact who take none of it: some pieces each, not the artifact."""
+    large = make_artifact(bert, "houlsby", name="large", overrides={"bottleneck": "3000"})
+    assert 4 * _MIB < len(large) <= MAX_ARTIFACT_BYTES
+    answer = httpx2.post(f"{target.url}/v1/adapters", files={"file": ("a", large)}, timeout=60)
+    assert answer.status_code == 201, answer.text
+    url = "/v1/adapters/large/versions/1/artifact"
+    with target.bounded(150 * _MIB), contextlib.ExitStack() as open_ones:
+        for _ in range(100):
+            connection = open_ones.enter_context(target.connect())
+            connection.sendall(b"GET " + url.encode() + b" HTTP/1.1\r\nhost: peltier\r\n\r\n")
+        time.sleep(STALL_SECONDS)
+    assert httpx2.get(f"{target.url}{url}", timeout=60).content == large

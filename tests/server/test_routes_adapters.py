@@ -1,6 +1,7 @@
 """Adapters over HTTP."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from peltier_backbone.load import Backbone
@@ -92,6 +93,17 @@ async def test_a_download_is_the_upload(running: Running, bert: Backbone, make_a
     assert answer.headers["etag"] == f'"{digest}"'
     assert (await running.client.get(url, headers={"if-none-match": f'"{digest}"'})).status_code == 304
     assert (await running.client.get(url, headers={"if-none-match": '"sha256:other"'})).status_code == 200
+
+
+async def test_a_damaged_artifact_is_not_downloaded(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """503, not other bytes under a good status."""
+    assert (await running.upload(make_artifact(bert))).status_code == 201
+    (stored,) = (tmp_path / "store" / "blobs" / "sha256").iterdir()
+    stored.write_bytes(bytes(stored.stat().st_size))
+    answer = await running.client.get("/v1/adapters/demo/versions/1/artifact")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
 
 
 async def test_deleting_a_version_and_an_adapter(shelf: Running) -> None:

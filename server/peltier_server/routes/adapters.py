@@ -1,5 +1,6 @@
 """Adapters: upload, look, download, open to others, deprecate, delete and bring back."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Header, Path, Query, Request, Response, UploadFile
@@ -28,6 +29,7 @@ from peltier_client.protocol import (
     VersionList,
 )
 from pydantic import BaseModel, ConfigDict
+from starlette.responses import StreamingResponse
 
 from peltier_server.errors import describe_errors
 from peltier_server.publisher import Place
@@ -157,13 +159,17 @@ async def download(
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The artifact, bit by bit as it was uploaded."""
-    digest = service.catalog.get(caller.tenant, name).version(version).digest
+    entry = service.catalog.get(caller.tenant, name).version(version)
+    digest, size_bytes = entry.digest, entry.version.size_bytes
     headers = {"etag": f'"{digest}"', "x-adapter-version": str(version), "x-adapter-digest": digest}
     if if_none_match is not None and (if_none_match.strip() == "*" or headers["etag"] in if_none_match):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{name}-{version}.safetensors"'
-    data = await service.store.blobs.get(digest)
-    return Response(data, headers=headers, media_type="application/octet-stream")
+    headers["content-length"] = str(size_bytes)
+    pieces = service.store.blobs.pieces(digest, size_bytes)
+    # Before the answer begins, so that what cannot be read at all is an ordinary error.
+    first = await anext(pieces)
+    return StreamingResponse(_joined(first, pieces), headers=headers, media_type="application/octet-stream")
 
 
 @changes.delete("/{name}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
@@ -198,3 +204,9 @@ async def deprecate_version(
 ) -> AdapterVersion:
     """Advise against a version. It still answers when it is named; a bare name means another one where there is one."""
     return (await service.curator.deprecate(caller, name, version, body.reason)).on_the_wire
+
+
+async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in others:
+        yield piece
