@@ -37,7 +37,7 @@ def make_keyring(num_keys: int) -> tuple[Keyring, str]:
     keyring.unlock(credentials)
     issued = [credentials.issue() for _ in range(num_keys)]
     keys = tuple(Key(one.prefix, "a", one.digest, _SCOPES, "", _NOW, "", None, None) for one in issued)
-    keyring.apply(Snapshot(1, (), (Tenant("a", _NOW, Quotas(), keys),)))
+    keyring.apply(Snapshot(1, (), (Tenant("a", _NOW, Quotas()),), keys))
     return keyring, issued[num_keys // 2].text
 
 

@@ -56,14 +56,13 @@ class Keyring:
         return self._credentials
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Takes over the tenants that have changed, each with all of its keys; one from before is left alone."""
+        """Takes over the tenants and keys that have changed; a snapshot from before is left alone."""
         if snapshot.revision < self._revision:
             return
         self._revision = snapshot.revision
-        for tenant in snapshot.tenants:
-            self._tenants[tenant.name] = tenant
-            # Keys are never deleted and never change hands: what was revoked stays, as such.
-            self._keys.update((key.prefix, _Held.of(key)) for key in tenant.keys)
+        self._tenants.update((tenant.name, tenant) for tenant in snapshot.tenants)
+        # Keys are never deleted and never change hands: what was revoked stays, as such.
+        self._keys.update((key.prefix, _Held.of(key)) for key in snapshot.keys)
 
     @property
     def is_known(self) -> bool:

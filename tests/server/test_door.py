@@ -35,7 +35,7 @@ class EveryToken:
 
 def snapshot_of(*keys: Key, revision: int = 1) -> Snapshot:
     """A registry with the tenants default and a, and these keys of a."""
-    return Snapshot(revision, (), (Tenant("default", NOW, Quotas()), Tenant("a", NOW, Quotas(), keys)))
+    return Snapshot(revision, (), (Tenant("default", NOW, Quotas()), Tenant("a", NOW, Quotas())), keys)
 
 
 def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: datetime | None = None) -> Key:

@@ -19,9 +19,9 @@ def make_key(tenant: str, age_days: int = 0) -> tuple[str, Key]:
     return issued.text, Key(issued.prefix, tenant, issued.digest, frozenset({"admin"}), "", made, "", None, None)
 
 
-def make_tenant(name: str, *keys: Key, max_adapters: int | None = None) -> Tenant:
-    """A tenant with all of its keys."""
-    return Tenant(name, NOW, Quotas(max_adapters=max_adapters), keys)
+def make_tenant(name: str, max_adapters: int | None = None) -> Tenant:
+    """A tenant."""
+    return Tenant(name, NOW, Quotas(max_adapters=max_adapters))
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def test_nothing_is_known_before_the_registry_is_read(keyring: Keyring) -> None:
 
 
 def test_what_has_not_changed_stays(keyring: Keyring) -> None:
-    """A snapshot holds only the tenants that have changed."""
+    """A snapshot holds only the tenants and keys that have changed."""
     (text, first), (_, second) = make_key("a"), make_key("b")
-    keyring.apply(Snapshot(1, (), (make_tenant("a", first), make_tenant("b"))))
-    keyring.apply(Snapshot(2, (), (make_tenant("b", second, max_adapters=3),)))
+    keyring.apply(Snapshot(1, (), (make_tenant("a"), make_tenant("b")), (first,)))
+    keyring.apply(Snapshot(2, (), (make_tenant("b", max_adapters=3),), (second,)))
     assert keyring.caller(text).tenant == "a"
     assert [tenant.name for tenant in keyring.tenants()] == ["a", "b"]
     assert keyring.quotas("b").max_adapters == 3
@@ -53,8 +53,7 @@ def test_what_has_not_changed_stays(keyring: Keyring) -> None:
 def test_keys_are_listed_by_age(keyring: Keyring) -> None:
     """Of one tenant or of all."""
     keys = {age: make_key("a" if age < 3 else "b", age)[1] for age in (1, 3, 2)}
-    of_a = (keys[1], keys[2])
-    keyring.apply(Snapshot(1, (), (make_tenant("a", *of_a), make_tenant("b", keys[3]))))
+    keyring.apply(Snapshot(1, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
     assert keyring.list_keys() == [keys[3], keys[2], keys[1]]
     assert keyring.list_keys("a") == [keys[2], keys[1]]
     assert keyring.list_keys("z") == []
@@ -73,7 +72,7 @@ def test_keys_made_under_another_secret_are_wrong(caplog: pytest.LogCaptureFixtu
     text, key = make_key("a")
     keyring = Keyring()
     keyring.unlock(Credentials(b"another secret"))
-    keyring.apply(Snapshot(1, (), (make_tenant("a", key),)))
+    keyring.apply(Snapshot(1, (), (make_tenant("a"),), (key,)))
     for _ in range(3):
         with pytest.raises(Unauthorized):
             keyring.caller(text)

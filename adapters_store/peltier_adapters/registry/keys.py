@@ -1,6 +1,7 @@
 """API keys: made, revoked, never shown. Their secrets are the server's business and never come here."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 from sqlalchemy import Row, Select, insert, select, update
 
@@ -29,9 +30,9 @@ async def create_key(writing: Writing, key: Key) -> Key:
         created_at=key.created_at,
         created_by=key.created_by,
         expires_at=key.expires_at,
+        revision=writing.revision,
     )
     await writing.connection.execute(row)
-    await writing.stamp_tenant(key.tenant)
     expires = None if key.expires_at is None else key.expires_at.isoformat()
     await writing.audit(
         key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires
@@ -46,8 +47,8 @@ async def revoke_key(writing: Writing, prefix: str) -> Key:
         raise KeyUnknown(f"no key has the prefix {prefix!r}")
     if found.revoked_at is not None:
         return key_of(found)
-    await writing.connection.execute(update(KeyRow).where(KeyRow.prefix == prefix).values(revoked_at=writing.at))
-    await writing.stamp_tenant(found.tenant)
+    changed = update(KeyRow).where(KeyRow.prefix == prefix)
+    await writing.connection.execute(changed.values(revoked_at=writing.at, revision=writing.revision))
     await writing.audit(found.tenant, "revoke_key", prefix)
     return key_of((await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one())
 
@@ -61,7 +62,8 @@ def check_scopes(scopes: Iterable[str]) -> None:
 
 def select_keys() -> Select[*tuple[object, ...]]:
     """Every key, oldest first: what `key_of` reads."""
-    return select(KeyRow.__table__).order_by(KeyRow.created_at, KeyRow.prefix)
+    columns = (getattr(KeyRow, field.name) for field in fields(Key))
+    return select(*columns).order_by(KeyRow.created_at, KeyRow.prefix)
 
 
 def key_of(row: Row[*tuple[object, ...]]) -> Key:

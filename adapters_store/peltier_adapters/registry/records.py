@@ -89,12 +89,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Tenant:
-    """Who owns adapters and is accounted for, with all of its keys, expired and revoked ones too."""
+    """Who owns adapters and is accounted for."""
 
     name: str
     created_at: datetime
     quotas: Quotas
-    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,11 +111,12 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What changed between two revisions: each adapter and tenant as it is at `revision`, whole."""
+    """What changed between two revisions: each adapter, tenant and key as it is at `revision`, whole."""
 
     revision: int
     adapters: tuple[AdapterRecord, ...]
     tenants: tuple[Tenant, ...]
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from peltier_adapters.registry.records import (
     Tenant,
     Version,
 )
-from peltier_adapters.registry.snapshot import read_snapshot, read_tenants
+from peltier_adapters.registry.snapshot import read_keys, read_snapshot, read_tenants
 from peltier_adapters.registry.transactions import Transactions, Writing, read_identity, read_revision
 
 _NO_LIMITS = Quotas()
@@ -70,7 +70,7 @@ class Registry:
         return await self._transactions.read(read_revision)
 
     async def snapshot(self, since: int = 0) -> Snapshot:
-        """Every adapter and tenant that changed after revision `since`, whole; after 0 that is all there are.
+        """Every adapter, tenant and key that changed after revision `since`, whole; after 0 that is all there are.
 
         Manifests, which are large and never change, come only with versions that have become live after `since`.
         Applying each in its turn gives what reading everything would give, whoever else writes meanwhile.
@@ -179,7 +179,7 @@ class Registry:
     # Tenants and keys.
 
     async def tenants(self) -> tuple[Tenant, ...]:
-        """Every tenant with its keys, by name."""
+        """Every tenant, by name."""
         return await self._transactions.read(read_tenants)
 
     async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> Tenant:
@@ -191,8 +191,8 @@ class Registry:
         await self._transactions.write(actor, lambda writing: tenants.update_tenant(writing, name, quotas))
 
     async def keys(self) -> tuple[Key, ...]:
-        """Every key, expired and revoked ones too, by tenant and age."""
-        return tuple(key for tenant in await self.tenants() for key in tenant.keys)
+        """Every key, expired and revoked ones too, oldest first."""
+        return await self._transactions.read(read_keys)
 
     async def create_key(  # noqa: PLR0913 - what a key is
         self,

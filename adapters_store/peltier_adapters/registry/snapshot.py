@@ -19,18 +19,23 @@ async def read_snapshot(connection: AsyncConnection, since: int) -> Snapshot:
     revision = await read_revision(connection)
     if revision == since:
         return Snapshot(revision, (), ())
-    return Snapshot(revision, await _adapters(connection, since), await read_tenants(connection, since))
+    return Snapshot(
+        revision,
+        await _adapters(connection, since),
+        await read_tenants(connection, since),
+        await read_keys(connection, since),
+    )
 
 
 async def read_tenants(connection: AsyncConnection, since: int = 0) -> tuple[Tenant, ...]:
-    """The tenants that changed after `since`, with all of their keys, by name."""
-    changed = TenantRow.revision > since
-    keys: dict[str, list[Key]] = defaultdict(list)
-    owned = select_keys().join(TenantRow, TenantRow.name == KeyRow.tenant).where(changed)
-    for row in await connection.execute(owned):
-        keys[row.tenant].append(key_of(row))
-    tenants = await connection.execute(select_tenants().where(changed))
-    return tuple(tenant_of(row, keys[row.name]) for row in tenants)
+    """The tenants that changed after `since`, by name."""
+    changed = select_tenants().where(TenantRow.revision > since)
+    return tuple(tenant_of(row) for row in await connection.execute(changed))
+
+
+async def read_keys(connection: AsyncConnection, since: int = 0) -> tuple[Key, ...]:
+    """The keys that changed after `since`, oldest first; expired and revoked ones are never removed."""
+    return tuple(key_of(row) for row in await connection.execute(select_keys().where(KeyRow.revision > since)))
 
 
 async def _adapters(connection: AsyncConnection, since: int) -> tuple[AdapterRecord, ...]:

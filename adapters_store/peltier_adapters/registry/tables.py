@@ -61,7 +61,7 @@ class RevisionRow(Base):
 
 
 class TenantRow(Base):
-    """A tenant and its quotas. `revision` is that of its last change, or of its keys'."""
+    """A tenant and its quotas. `revision` is that of its last change."""
 
     __tablename__ = "tenants"
 
@@ -77,7 +77,7 @@ class TenantRow(Base):
 
 
 class KeyRow(Base):
-    """An API key, expired and revoked ones too."""
+    """An API key, expired and revoked ones too. `revision` is that of its last change."""
 
     __tablename__ = "keys"
 
@@ -90,6 +90,7 @@ class KeyRow(Base):
     created_by: Mapped[str] = mapped_column(Text)
     expires_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revision: Mapped[int] = mapped_column(BigInteger, index=True)
 
 
 class AdapterRow(Base):

@@ -1,14 +1,13 @@
 """Tenants: who owns adapters, and what they may use."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import asdict, fields
 
 from sqlalchemy import Row, Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry.errors import InvalidRecord, RegistryConflict, TenantUnknown
-from peltier_adapters.registry.records import Key, Quotas, Tenant
+from peltier_adapters.registry.records import Quotas, Tenant
 from peltier_adapters.registry.rules import check_name
 from peltier_adapters.registry.tables import TenantRow
 from peltier_adapters.registry.transactions import Writing
@@ -59,9 +58,9 @@ def select_tenants() -> Select[*tuple[object, ...]]:
     return select(*columns).order_by(TenantRow.name)
 
 
-def tenant_of(row: Row[*tuple[object, ...]], keys: Iterable[Key]) -> Tenant:
+def tenant_of(row: Row[*tuple[object, ...]]) -> Tenant:
     """The tenant in a row of `select_tenants`."""
-    return Tenant(row.name, row.created_at, _quotas(row), tuple(keys))
+    return Tenant(row.name, row.created_at, _quotas(row))
 
 
 def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:

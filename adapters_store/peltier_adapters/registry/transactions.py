@@ -48,7 +48,7 @@ class Writing:
         await self.connection.execute(stamped)
 
     async def stamp_tenant(self, tenant: str) -> None:
-        """Makes replicas read this tenant and its keys anew."""
+        """Makes replicas read this tenant anew."""
         await self.connection.execute(update(TenantRow).where(TenantRow.name == tenant).values(revision=self.revision))
 
     async def audit(self, tenant: str, action: str, subject: str, **detail: object) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from peltier_adapters.registry import AdapterRecord, Quotas, Registry, Snapshot, Tenant
+from peltier_adapters.registry import AdapterRecord, Key, Quotas, Registry, Snapshot, Tenant
 
 from tests.adapters_store.registry.conftest import publish
 
@@ -15,12 +15,14 @@ class Follower:
         self.revision = 0
         self.adapters: dict[tuple[str, str], AdapterRecord] = {}
         self.tenants: dict[str, Tenant] = {}
+        self.keys: dict[str, Key] = {}
 
     async def follow(self, registry: Registry) -> Snapshot:
         snapshot = await registry.snapshot(self.revision)
         self.revision = snapshot.revision
         self.adapters |= {(adapter.tenant, adapter.name): self._whole(adapter) for adapter in snapshot.adapters}
         self.tenants |= {tenant.name: tenant for tenant in snapshot.tenants}
+        self.keys |= {key.prefix: key for key in snapshot.keys}
         return snapshot
 
     def _whole(self, adapter: AdapterRecord) -> AdapterRecord:
@@ -36,11 +38,11 @@ class Follower:
     async def knows_all(self, registry: Registry) -> bool:
         other = Follower()
         await other.follow(registry)
-        return (self.revision, self.adapters, self.tenants) == (other.revision, other.adapters, other.tenants)
+        return vars(self) == vars(other)
 
 
 async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) -> None:
-    """Whole adapters and tenants with their keys; nothing where nothing changed."""
+    """Whole adapters, tenants and keys; nothing where nothing changed."""
     follower = Follower()
     await follower.follow(registry)
     await publish(registry, b"one", name="a")
@@ -49,11 +51,18 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
     assert ([adapter.name for adapter in snapshot.adapters], snapshot.tenants) == (["a", "b"], ())
     await registry.set_alias("acme", "b", "production", {1: 1.0}, actor="ann")
     await registry.create_key("zenith", prefix="abcd1234", digest="00", scopes={"predict"}, actor="ann")
+    await registry.update_tenant("acme", Quotas(max_adapters=5), actor="ann")
     snapshot = await follower.follow(registry)
     assert [(adapter.name, len(adapter.versions), len(adapter.aliases)) for adapter in snapshot.adapters] == [
         ("b", 1, 1)
     ]
-    assert [(tenant.name, len(tenant.keys)) for tenant in snapshot.tenants] == [("zenith", 1)]
+    assert [tenant.name for tenant in snapshot.tenants] == ["acme"]
+    assert [(key.tenant, key.prefix) for key in snapshot.keys] == [("zenith", "abcd1234")]
+    await registry.create_key("zenith", prefix="wxyz1234", digest="00", scopes={"predict"}, actor="ann")
+    snapshot = await follower.follow(registry)
+    assert (snapshot.tenants, [key.prefix for key in snapshot.keys]) == ((), ["wxyz1234"])
+    await registry.revoke_key("abcd1234", actor="ann")
+    assert [key.prefix for key in (await follower.follow(registry)).keys] == ["abcd1234"]
     assert await follower.follow(registry) == Snapshot(await registry.revision(), (), ())
 
 
@@ -82,7 +91,7 @@ async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
         await change()
         assert await registry.revision() > revision
         snapshot = await follower.follow(registry)
-        assert len(snapshot.adapters) + len(snapshot.tenants) > 0
+        assert len(snapshot.adapters) + len(snapshot.tenants) + len(snapshot.keys) > 0
         assert await follower.knows_all(registry)
     assert all(version.deleted_at for version in follower.adapters["acme", "sst2"].versions)
 

@@ -69,10 +69,12 @@ def create_keys() -> None:
         sa.Column("created_by", sa.Text(), nullable=False),
         sa.Column("expires_at", sa.DateTime(), nullable=True),
         sa.Column("revoked_at", sa.DateTime(), nullable=True),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["tenant"], ["tenants.name"], name=op.f("fk_keys_tenant_tenants")),
         sa.PrimaryKeyConstraint("prefix", name=op.f("pk_keys")),
     )
     op.create_index(op.f("ix_keys_tenant"), "keys", ["tenant"])
+    op.create_index(op.f("ix_keys_revision"), "keys", ["revision"])
 
 
 def alter_adapters() -> None:
