@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
-from peltier_adapters.registry import Alias
+from peltier_adapters.registry import Alias, InvalidRecord, VersionUnknown
 from peltier_client.errors import InvalidInput
 
 from peltier_server.caller import Caller
@@ -25,8 +25,13 @@ class Curator:
     async def set_alias(self, caller: Caller, name: str, alias: str, split: Mapping[int, float]) -> Alias:
         """Makes `alias` mean these versions, with these shares of the requests; raises `InvalidInput` with every reason
         why it cannot."""
-        self._check_split(caller, name, split)
-        changed = await self._registry.set_alias(caller.tenant, name, alias, split, actor=caller.actor)
+        try:
+            changed = await self._registry.set_alias(caller.tenant, name, alias, split, actor=caller.actor)
+        except (InvalidRecord, VersionUnknown):
+            # Another replica may have published or deleted versions a moment ago.
+            await self._follower.show_own()
+            self._check_split(caller, name, split)
+            raise
         await self._follower.show_own()
         return changed
 

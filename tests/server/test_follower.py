@@ -200,6 +200,26 @@ async def test_a_write_stands_even_if_it_cannot_be_read_back(
     await soon(running, "a", version=1)
 
 
+async def test_an_alias_may_name_what_another_replica_has_just_published(
+    replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Whichever replica is asked, and it refuses what is deleted there by what is true now, with every reason."""
+    one, two = replicas
+    await two.service.store.follower.close()
+    for seed, share in ((0, {"1": 1}), (1, {"1": 0.5, "2": 0.5})):
+        await one.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
+        answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": share})
+        assert answer.status_code == 200, answer.text
+    await one.upload(make_artifact(bert, "bitfit", name="a", seed=2))
+    await one.client.delete("/v1/adapters/a/versions/3")
+    answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": {"3": 0.5, "9": 0.5}})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["details"] == [
+        "version 3 of adapter 'a' is deleted; undelete it first",
+        "adapter 'a' has no version 9; its newest is 2",
+    ]
+
+
 async def test_large_manifests_are_read_off_the_event_loop(
     replicas: tuple[Running, Running],
     bert: Backbone,
