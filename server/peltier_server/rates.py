@@ -148,10 +148,12 @@ class _RedisLimiter(SlidingWindowCounterRateLimiter):
                 socket_timeout=_TIMEOUT_SECONDS,
                 socket_connect_timeout=_TIMEOUT_SECONDS,
             )
-        except (ConfigurationError, ValueError) as error:
+        except (ConfigurationError, ValueError):
+            # Neither the URL nor what is said of it is shown: there may be a password anywhere in it.
             if find_spec("redis") is None:
-                raise SettingsError(f'rate_store {url!r} needs redis: pip install "peltier[redis]"') from None
-            raise SettingsError(f"setting 'rate_store' is {url!r}: {error}") from None
+                raise SettingsError("setting 'rate_store' needs redis: pip install \"peltier[redis]\"") from None
+            sentence = "setting 'rate_store' is not of the form redis://[USER:PASSWORD@]HOST[:PORT][/NUMBER]"
+            raise SettingsError(sentence) from None
         super().__init__(self._redis)
         known = self._redis.base_exceptions
         self.failures: tuple[type[Exception], ...] = (*(known if isinstance(known, tuple) else (known,)), OSError)

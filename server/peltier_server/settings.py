@@ -25,7 +25,8 @@ _MIB = 1024 * 1024
 _YEAR_SECONDS = 366 * 24 * 3600
 _MIN_SECRET_LEN = 32
 _MIN_KEY_LEN = 16
-_SECRETS = frozenset({"admin_key", "secret"})
+# The URLs may hold a password, and one that is no URL has it anywhere.
+_SECRETS = frozenset({"admin_key", "secret", "registry", "rate_store"})
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -57,7 +58,7 @@ class Settings(BaseSettings):
     config: Path | None = None
     backbone: str = "minilm"
     store: Path | str = Path(".peltier")
-    registry: str = ""
+    registry: Annotated[str, Field(repr=False)] = ""
     publish: Path | None = None
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
@@ -69,7 +70,7 @@ class Settings(BaseSettings):
     oidc_jwks_url: str | None = None
     oidc_tenant_claim: str = "tenant"
     oidc_scope_claim: str = "scope"
-    rate_store: Annotated[str, Field(pattern=r"^(memory://|rediss?://.+)$")] = "memory://"
+    rate_store: Annotated[str, Field(pattern=r"^(memory://|rediss?://.+)$", repr=False)] = "memory://"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
     threads: Annotated[int, Field(ge=0)] = 0

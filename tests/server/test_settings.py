@@ -131,6 +131,14 @@ def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert load_settings({}).admin_key is None
 
 
+def test_passwords_in_urls_stay_secret() -> None:
+    """Neither the value's own text nor a sentence about it shows one."""
+    urls = {"registry": "postgresql+asyncpg://u:hunter2@h/d", "rate_store": "redis://:hunter2@h"}
+    assert "hunter2" not in repr(load_settings(urls))
+    with pytest.raises(SettingsError, match="setting 'rate_store': String should match"):
+        load_settings({"rate_store": "redis//:hunter2@h:6379"})
+
+
 @pytest.mark.parametrize("key", ["", "plt_secret", "plt_of_the_operator\n", "plt of operator", "plt_schlüsselgewalt"])
 def test_an_admin_key_that_cannot_guard_is_refused(tmp_path: Path, key: str) -> None:
     """One that is guessed, that every request without a key has, or that no header can carry; it is not shown."""
