@@ -282,6 +282,8 @@ class Registry:
         async def work(writing: Writing) -> None:
             await require_empty(writing.connection)
             await require_no_collectors(writing)
+            # It may list a large bucket.
+            await writing.take_time()
             await ready()
             await write_lines(writing, lines)
 

@@ -51,6 +51,11 @@ class Writing:
         """Makes replicas read this tenant anew."""
         await self.connection.execute(update(TenantRow).where(TenantRow.name == tenant).values(revision=self.revision))
 
+    async def take_time(self) -> None:
+        """Lets this transaction stand idle, where PostgreSQL would end one that may hang for the sake of the others."""
+        if self.connection.dialect.name == "postgresql":
+            await self.connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+
     async def audit(self, tenant: str, action: str, subject: str, **detail: object) -> None:
         """Records who did what, in the same transaction that does it."""
         await self.connection.execute(

@@ -104,6 +104,17 @@ async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkey
     assert (await publish(registry, b"one"))[0].number == 1
 
 
+async def test_a_restore_may_take_its_time(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it waits for in its transaction, such as the list of a large bucket, may be longer than writers may hang."""
+    url = postgres.url(postgres.create_database())
+    await (await Registry.open(url)).close()
+    monkeypatch.setattr(database, "_IDLE_SECONDS", 0.5)
+    registry = await Registry.open(url)
+    await registry.restore([], lambda: asyncio.sleep(1))
+    assert await registry.tenants() == ()
+    await registry.close()
+
+
 async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PostgreSQL ends the transaction of a replica that is stopped in it, which then has changed nothing."""
     monkeypatch.setattr(database, "_IDLE_SECONDS", 0.3)
