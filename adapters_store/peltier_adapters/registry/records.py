@@ -62,14 +62,13 @@ class AdapterRecord:
 
 @dataclass(frozen=True)
 class Quotas:
-    """What a tenant may use; None is no limit. `weight` is its share of a busy server beside other tenants'."""
+    """What a tenant may use; None is no limit."""
 
     requests_per_second: float | None = None
     tokens_per_second: float | None = None
     max_concurrent_requests: int | None = None
     max_stored_bytes: int | None = None
     max_adapters: int | None = None
-    weight: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:
 
 def _check_quotas(quotas: Quotas) -> None:
     rates = {"requests_per_second": quotas.requests_per_second, "tokens_per_second": quotas.tokens_per_second}
-    for name, rate in {**rates, "weight": quotas.weight}.items():
+    for name, rate in rates.items():
         if rate is not None and not (math.isfinite(rate) and rate > 0):
             raise InvalidRecord(f"{name} is {rate!r}: it must be a number above 0")
     for name in ("max_concurrent_requests", "max_stored_bytes", "max_adapters"):

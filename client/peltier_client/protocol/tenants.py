@@ -15,14 +15,13 @@ Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
 
 
 class TenantQuotas(RequestModel):
-    """What a tenant may use; null is no limit. `weight` is its share of a busy server beside other tenants'."""
+    """What a tenant may use; null is no limit."""
 
     requests_per_second: PerSecond | None = None
     tokens_per_second: PerSecond | None = None
     max_concurrent_requests: Count | None = None
     max_stored_bytes: Count | None = None
     max_adapters: Count | None = None
-    weight: PerSecond = 1.0
 
 
 class TenantRequest(RequestModel):
