@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from http.client import HTTPException
 
 from jwt import PyJWK, PyJWKClient, PyJWKClientError, PyJWKError, PyJWKSetError
 from peltier_client.errors import Unavailable
@@ -15,6 +16,8 @@ STALE_SECONDS = 3600.0
 # Between two fetches at least: whoever sends made-up key ids must not make this server flood the provider.
 PAUSE_SECONDS = 10.0
 _TIMEOUT_SECONDS = 5.0
+# For so long a token waits for the provider though its key is known: a key that was withdrawn ends with its fetch.
+_COURTESY_SECONDS = 0.5
 
 
 class KeySet:
@@ -25,19 +28,19 @@ class KeySet:
         self._client = PyJWKClient(url, cache_jwk_set=False, timeout=_TIMEOUT_SECONDS)
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at = self._tried_at = -STALE_SECONDS
-        self._fetching = asyncio.Lock()
+        self._fetch: asyncio.Task[None] | None = None
+        self._is_slow = False
 
     async def find(self, kid: str) -> PyJWK | None:
         """The key of that id, None where the provider has none.
 
-        Raises `Unavailable` where that cannot be told because the provider does not answer: the token may be good, and
-        a 401 would make its bearer throw it away.
+        A known key comes at once while the provider is slow or away. Raises `Unavailable` where an unknown one cannot
+        be told from none because the provider does not answer within five seconds: the token may be good, and a 401
+        would make its bearer throw it away.
         """
         if kid in self._keys and self._age < FRESH_SECONDS:
             return self._keys[kid]
-        async with self._fetching:
-            if time.monotonic() - self._tried_at >= PAUSE_SECONDS:
-                await self._fetch()
+        await self._wait(is_known=kid in self._keys and self._age < STALE_SECONDS)
         known_missing = self._tried_at == self._fetched_at
         if self._age < STALE_SECONDS and (kid in self._keys or known_missing):
             return self._keys.get(kid)
@@ -47,12 +50,26 @@ class KeySet:
     def _age(self) -> float:
         return time.monotonic() - self._fetched_at
 
-    async def _fetch(self) -> None:
-        self._tried_at = time.monotonic()
+    async def _wait(self, *, is_known: bool) -> None:
+        """Has the keys fetched where it is time, and waits for them with patience for those who have none."""
+        if self._fetch is None and time.monotonic() - self._tried_at >= PAUSE_SECONDS:
+            self._tried_at = time.monotonic()
+            self._fetch = asyncio.create_task(self._refresh())
+        if self._fetch is None or (is_known and self._is_slow):
+            return
+        seconds = _COURTESY_SECONDS if is_known else _TIMEOUT_SECONDS
+        # The fetch goes on when the wait, or the request that waits, ends first.
+        _, pending = await asyncio.wait({self._fetch}, timeout=seconds)
+        self._is_slow = self._is_slow or bool(pending)
+
+    async def _refresh(self) -> None:
         try:
             keys = await asyncio.to_thread(self._client.get_jwk_set)
-        except (PyJWKClientError, PyJWKSetError, PyJWKError, ValueError) as error:
+        except (PyJWKClientError, PyJWKSetError, PyJWKError, ValueError, OSError, HTTPException) as error:
             logger.warning("the keys at %s cannot be fetched: %s", self._client.uri, error)
+            self._is_slow = True
             return
+        finally:
+            self._fetch = None
         self._keys = {key.key_id: key for key in keys.keys if key.key_id is not None}
-        self._fetched_at = self._tried_at
+        self._fetched_at, self._is_slow = self._tried_at, False

@@ -1,11 +1,12 @@
 """Tokens of a real little identity provider: keys over HTTP, and every way in which a token can be wrong."""
 
+import asyncio
 import base64
 import json
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import jwt
@@ -34,11 +35,14 @@ class IdentityProvider:
         ]
         self.num_fetches = 0
         self.is_up = True
+        self.answers = Event()
+        self.answers.set()
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 provider.num_fetches += 1
+                provider.answers.wait(5)
                 self.send_response(200 if provider.is_up else 500)
                 self.end_headers()
                 self.wfile.write(json.dumps({"keys": provider.public}).encode() if provider.is_up else b"")
@@ -70,6 +74,7 @@ def idp() -> Iterator[IdentityProvider]:
     thread = Thread(target=provider.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield provider
+    provider.answers.set()
     provider.server.shutdown()
     thread.join()
     provider.server.server_close()
@@ -186,6 +191,25 @@ async def test_known_keys_outlive_an_outage(idp: IdentityProvider, monkeypatch: 
         await tokens.caller(idp.token(kid="another"))
     monkeypatch.setattr(jwks, "STALE_SECONDS", 0.0)
     with pytest.raises(Unavailable):
+        await tokens.caller(idp.token())
+
+
+async def test_a_provider_that_hangs_is_waited_for_once(idp: IdentityProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And briefly, by those whose key is known; once it answers again, what it says holds."""
+    monkeypatch.setattr(jwks, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(jwks, "FRESH_SECONDS", 0.0)
+    tokens = Tokens(idp.provider())
+    await tokens.caller(idp.token())
+    idp.answers.clear()
+    del idp.public[0]
+    started = time.monotonic()
+    for _ in range(20):
+        await tokens.caller(idp.token())
+    assert time.monotonic() - started < 2
+    assert idp.num_fetches == 2
+    idp.answers.set()
+    await asyncio.sleep(0.2)
+    with pytest.raises(Unauthorized):
         await tokens.caller(idp.token())
 
 
