@@ -129,6 +129,7 @@ class Publisher:
                 size_bytes=len(data),
                 preset=artifact.manifest.preset,
                 manifest=manifest,
+                alias=place.alias,
                 actor=owner.actor,
             )
         except BaseException:
@@ -137,8 +138,6 @@ class Publisher:
             with suppress(RegistryError):
                 await registry.release(reservation)
             raise
-        if place.alias is not None:
-            await registry.set_alias(owner.tenant, name, place.alias, {version.number: 1.0}, actor=owner.actor)
         await self._store.follower.show_own()
         return version, created
 

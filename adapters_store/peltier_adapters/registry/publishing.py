@@ -5,6 +5,7 @@ from dataclasses import replace
 from sqlalchemy import insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from peltier_adapters.registry.aliases import set_alias
 from peltier_adapters.registry.claims import consume
 from peltier_adapters.registry.lookup import find_live_bytes
 from peltier_adapters.registry.records import Reservation, Version
@@ -14,16 +15,16 @@ from peltier_adapters.registry.tenants import require_quotas
 from peltier_adapters.registry.transactions import Writing
 
 
-async def publish(writing: Writing, draft: Version, reservation: Reservation) -> tuple[Version, bool]:
-    """Gives the draft its number and makes it live, unless its bytes already are a live version."""
-    connection = writing.connection
-    existing = await require_room(connection, draft)
-    await consume(connection, reservation)
-    if existing is not None:
-        return existing, False
-    version = await _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
-    await writing.audit(version.tenant, "publish", f"{version.name}@{version.number}", digest=version.digest)
-    return version, True
+async def publish(
+    writing: Writing, draft: Version, reservation: Reservation, alias: str | None
+) -> tuple[Version, bool]:
+    """Gives the draft its number and makes it live, unless its bytes already are a live version; the alias names it."""
+    existing = await require_room(writing.connection, draft)
+    await consume(writing.connection, reservation)
+    version = existing or await _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
+    if alias is not None:
+        await set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
+    return version, existing is None
 
 
 async def require_room(connection: AsyncConnection, draft: Version) -> Version | None:
@@ -54,6 +55,7 @@ async def _insert(writing: Writing, draft: Version) -> Version:
         )
     )
     await writing.connection.execute(row)
+    await writing.audit(draft.tenant, "publish", f"{draft.name}@{number}", digest=draft.digest)
     return replace(draft, number=number)
 
 

@@ -102,16 +102,18 @@ class Registry:
         size_bytes: int,
         preset: str,
         manifest: str,
+        alias: str | None = None,
         actor: str,
     ) -> tuple[Version, bool]:
         """Makes the reserved bytes, stored by now, the next version; returns the version, and whether it is new.
 
-        Bytes that already are a live version stay that version. Numbers start at 1 and are never given out twice, not
-        even after a deletion. The reservation is used up. Raises TenantUnknown, QuotaReached, or BlobBusy where the
-        reservation is gone: then reserve, store and publish again.
+        `alias` names it from the same moment on. Bytes that already are a live version stay that version. Numbers start
+        at 1 and are never given out twice, not even after a deletion. The reservation is used up. Raises TenantUnknown,
+        QuotaReached, InvalidRecord for a bad alias, or BlobBusy where the reservation is gone: then reserve, store and
+        publish again.
         """
         draft = Version(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
-        return await self._transactions.write(actor, lambda writing: publish(writing, draft, reservation))
+        return await self._transactions.write(actor, lambda writing: publish(writing, draft, reservation, alias))
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
         """Deletes one version, which can be undeleted until it is purged.

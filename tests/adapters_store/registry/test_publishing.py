@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from peltier_adapters.blobs import digest_of
-from peltier_adapters.registry import Registry, TenantUnknown, Version
+from peltier_adapters.registry import InvalidRecord, Registry, TenantUnknown, Version
 
 from tests.adapters_store.registry.conftest import publish
 
@@ -56,6 +56,23 @@ async def test_concurrent_publishes_of_different_bytes_get_different_numbers(reg
     await other.close()
     assert sorted(version.number for version, _ in results) == list(range(1, 21))
     assert len(await registry.versions()) == 20
+
+
+async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Registry) -> None:
+    """One transaction: a name that no alias can have makes no version either. Bytes that are live are named too."""
+    given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
+    seen = await registry.revision()
+    reservation = await registry.reserve(digest_of(b"one"))
+    with pytest.raises(InvalidRecord, match="the alias '7' would read as a version's number"):
+        await registry.publish("acme", "a", reservation, alias="7", **given)
+    assert await registry.versions() == []
+    await registry.publish("acme", "a", reservation, alias="live", **given)
+    assert await registry.revision() == seen + 2
+    await publish(registry, b"two", name="a")
+    again = await registry.reserve(digest_of(b"one"))
+    assert not (await registry.publish("acme", "a", again, alias="canary", **given))[1]
+    (adapter,) = (await registry.snapshot()).adapters
+    assert {alias.alias: alias.split for alias in adapter.aliases} == {"live": {1: 1.0}, "canary": {1: 1.0}}
 
 
 async def test_an_unknown_tenant_owns_nothing(registry: Registry) -> None:
