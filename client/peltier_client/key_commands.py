@@ -81,7 +81,7 @@ def list_keys(tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey =
     elif keys:
         print_keys(keys)
     else:
-        typer.echo("no keys yet; make one with: peltier keys create --scope predict")
+        typer.echo("no keys yet; make one with: peltier keys create --scope admin")
 
 
 @app.command("revoke")

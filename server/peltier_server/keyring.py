@@ -31,6 +31,14 @@ class _Held:
         expires_at = None if key.expires_at is None else key.expires_at.timestamp()
         return cls(key, Caller(key.tenant, scopes, f"key:{key.prefix}"), expires_at)
 
+    @property
+    def has_expired(self) -> bool:
+        return self.expires_at is not None and self.expires_at <= time.time()
+
+    @property
+    def is_live(self) -> bool:
+        return self.key.revoked_at is None and not self.has_expired
+
 
 class Keyring:
     """Every tenant and key, once it is unlocked. `apply` is how it follows the registry; belongs to the event loop."""
@@ -74,6 +82,11 @@ class Keyring:
         """No key has ever been made. One that was revoked or has expired still closes the door."""
         return not self._keys
 
+    def is_last_admin(self, prefix: str) -> bool:
+        """Without that key there would be none that can make keys."""
+        admins = [held.key for held in self._keys.values() if "admin" in held.key.scopes and held.is_live]
+        return [key.prefix for key in admins] == [prefix]
+
     def caller(self, text: str) -> Caller:
         """Whose key this is. Raises `Unauthorized`; only who holds a key is told that it was once a right one."""
         held = self._keys.get(prefix_of(text) or "")
@@ -84,7 +97,7 @@ class Keyring:
             raise Unauthorized("the API key is not one of this server's")
         if held.key.revoked_at is not None:
             raise Unauthorized(f"the API key {held.key.prefix} was revoked")
-        if held.expires_at is not None and held.expires_at <= time.time():
+        if held.has_expired:
             raise Unauthorized(f"the API key {held.key.prefix} expired")
         return held.caller
 

@@ -81,14 +81,15 @@ async def test_a_key_expires_by_itself(running: Running) -> None:
     [
         ({"scopes": []}, 422, "scopes"),
         ({"scopes": ["predict", "root"]}, 422, "scopes"),
-        ({"scopes": ["predict"], "tenant": "nobody"}, 404, "tenant 'nobody' does not exist"),
+        ({"scopes": ["predict", "publish"]}, 409, "the first key must have the scope admin"),
+        ({"scopes": ["admin"], "tenant": "nobody"}, 404, "tenant 'nobody' does not exist"),
         ({"scopes": ["predict"], "tenant": "No Name"}, 422, "tenant"),
         ({"scopes": ["predict"], "expires_at": "2020-01-01T00:00:00Z"}, 422, "must have some time left"),
         ({"scopes": ["predict"], "expires_at": "0001-01-01T00:00:00+23:59"}, 422, "must have some time left"),
         ({"scopes": ["predict"], "expires_at": "9999-12-31T23:59:59-23:59"}, 422, "9999"),
         ({"scopes": ["predict"], "expires_at": "2099-01-01T00:00:00"}, 422, "timezone"),
         ({"scopes": ["predict"], "note": "x" * 201}, 422, "note"),
-        ({"scopes": ["predict"], "note": "\0"}, 422, "note"),
+        ({"scopes": ["admin"], "note": "\0"}, 422, "note"),
         ({"scopes": ["predict"], "secret": "mine"}, 422, "secret is unknown here"),
     ],
 )
@@ -97,6 +98,21 @@ async def test_what_cannot_be_a_key(running: Running, body: dict[str, object], s
     answer = await running.client.post("/v1/keys", json=body)
     assert (answer.status_code, message in answer.text) == (status, True), answer.text
     assert (await running.client.get("/v1/keys")).json() == {"keys": []}
+
+
+async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
+    """Unless the bearer of the settings' admin key can still make others."""
+    async with serve() as running:
+        first = (await make(running, "admin")).json()
+        second = (await make(running, "admin", "predict", key=first["key"])).json()
+        owner = bearer(second["key"])
+        assert (await running.client.delete(f"/v1/keys/{first['prefix']}", headers=owner)).status_code == 204
+        refused = await running.client.delete(f"/v1/keys/{second['prefix']}", headers=owner)
+        assert (refused.status_code, "last with the scope admin" in refused.text) == (409, True)
+        assert (await running.client.get("/v1/keys", headers=owner)).status_code == 200
+    async with serve(admin_key="plt_of_the_operator") as running:
+        owner = bearer("plt_of_the_operator")
+        assert (await running.client.delete(f"/v1/keys/{second['prefix']}", headers=owner)).status_code == 204
 
 
 async def test_unknown_prefixes_cannot_be_revoked(running: Running) -> None:
@@ -118,7 +134,7 @@ async def test_keys_are_listed_by_tenant(running: Running) -> None:
 async def test_keys_survive_a_restart(serve: Serve) -> None:
     """Under the secret that lies beside the registry."""
     async with serve() as running:
-        key = (await make(running, "predict")).json()["key"]
+        key = (await make(running, "admin", "predict")).json()["key"]
     async with serve() as running:
         assert (await running.client.get("/info")).status_code == 401
         assert (await running.client.get("/info", headers=bearer(key))).status_code == 200

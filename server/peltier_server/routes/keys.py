@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from peltier_adapters.registry import Key
-from peltier_client.errors import Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
+from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
 from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
 
+from peltier_server.caller import LOCAL
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, Keys
@@ -25,11 +26,13 @@ async def list_keys(keyring: Keys, service: Accepted, tenant: OfTenant = None) -
     return KeyList(keys=[KeyInfo(**_fields(key)) for key in keyring.list_keys(tenant)])
 
 
-@router.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound))
+@router.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))
 async def create_key(body: KeyRequest, response: Response, caller: Asking, keyring: Keys, service: Accepted) -> NewKey:
     """Make a key and show it, this once. With the first key of all, every call begins to need one."""
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
         raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
+    if caller == LOCAL and "admin" not in body.scopes:
+        raise Conflict("the first key must have the scope admin: it shuts the server, and nobody could make another")
     issued = keyring.credentials.issue()
     key = await service.store.registry.create_key(
         body.tenant,
@@ -45,9 +48,14 @@ async def create_key(body: KeyRequest, response: Response, caller: Asking, keyri
     return NewKey(**_fields(key), key=issued.text)
 
 
-@router.delete("/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound))
-async def revoke_key(prefix: str, caller: Asking, service: Accepted) -> None:
+@router.delete(
+    "/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound, Conflict)
+)
+async def revoke_key(prefix: str, caller: Asking, keyring: Keys, service: Accepted) -> None:
     """Take a key's rights for good: here at once, within a second on every replica."""
+    settings = service.settings
+    if settings.admin_key is None and settings.oidc_issuer is None and keyring.is_last_admin(prefix):
+        raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
     await service.store.registry.revoke_key(prefix, actor=caller.actor)
     await service.store.follower.show_own()
 
