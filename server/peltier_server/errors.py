@@ -51,6 +51,8 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
 _RETRY_AFTER_SECONDS = 1.0
+# Room comes when somebody deletes something.
+_RETRY_AFTER_FULL_SECONDS = 60.0
 _FULL = (BlobStoreFull, RegistryFull)
 # Children before their parents.
 _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
@@ -169,9 +171,13 @@ async def _hang_up(request: Request, error: Exception) -> Response:
 def _from_store(error: AdapterError) -> PeltierError:
     kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
     if kind is not None:
-        return kind(str(error), retry_after=_RETRY_AFTER_SECONDS if kind is Unavailable else None)
+        pauses = {Unavailable: _RETRY_AFTER_SECONDS, StorageFull: _RETRY_AFTER_FULL_SECONDS}
+        return kind(str(error), retry_after=pauses.get(kind))
     if isinstance(error, _FULL):
-        return StorageFull("the server's store has no room left; what is published keeps answering")
+        return StorageFull(
+            "the server's store has no room left; what is published keeps answering",
+            retry_after=_RETRY_AFTER_FULL_SECONDS,
+        )
     if isinstance(error, RegistryError | BlobError):
         # What exactly fails is the operator's business, and may name what callers have no right to see.
         return Unavailable(

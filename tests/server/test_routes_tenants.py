@@ -154,6 +154,7 @@ async def test_a_full_shelf_is_507(shelf: Running, bert: Backbone, make_artifact
     await limit(shelf, max_stored_bytes=1)
     again = await shelf.upload(make_artifact(bert, "bitfit", seed=2), "demo")
     assert (again.status_code, again.json()["error"]["code"]) == (507, "storage_full")
+    assert again.headers["retry-after"] == "60"
 
 
 async def test_what_is_over_a_quota_leaves_nothing(
