@@ -15,8 +15,9 @@ class Split:
     """Versions that share an alias, each with its share of the requests.
 
     A request's id decides, so that the same id always gets the same version; over many ids the shares come out. Where
-    shares move, only as many ids change their version as must. `salt` keeps the splits of different aliases apart: who
-    is in the smaller share of one is not for that reason in the smaller share of another.
+    the shares of two versions move, only as many ids change theirs as must; of three or more it may be more.
+    `salt` keeps the splits of different aliases apart: who is in the smaller share of one is not for that reason in the
+    smaller share of another.
     """
 
     def __init__(self, shares: Mapping[int, float], salt: str) -> None:
