@@ -63,15 +63,15 @@ def is_remote(location: str | Path) -> bool:
     return "://" in str(location) and not str(location).startswith("file://")
 
 
-def locate(location: str | Path) -> BlobLocation:
+def locate(location: str | Path, *, make: bool = True) -> BlobLocation:
     """Reads a path, file:///DIRECTORY, or {s3,gs,az}://BUCKET[/PREFIX][?OPTION=VALUE&…]; touches no network.
 
-    A directory is made where it is missing. Options are `endpoint`, `allow_http` (true or false) and `timeout`
-    (seconds of one request; with its retries it takes at most three times that), on S3 `region` and
+    A directory is made where it is missing, if `make` says so. Options are `endpoint`, `allow_http` (true or false) and
+    `timeout` (seconds of one request; with its retries it takes at most three times that), on S3 `region` and
     `virtual_hosted_style_request`, on Azure `account_name`. Credentials, and options that are not given, come from the
     AWS_*, GOOGLE_* and AZURE_* variables. Raises BlobError of one sentence.
     """
-    return _bucket(str(location)) if is_remote(location) else _directory(location)
+    return _bucket(str(location)) if is_remote(location) else _directory(location, make)
 
 
 def local_path(location: str | Path) -> Path:
@@ -84,10 +84,13 @@ def local_path(location: str | Path) -> Path:
     return Path(unquote(url.path))
 
 
-def _directory(location: str | Path) -> BlobLocation:
+def _directory(location: str | Path, make: bool) -> BlobLocation:
     path = local_path(location).absolute()
     try:
-        make_directory(path)
+        if make:
+            make_directory(path)
+        elif not path.is_dir():
+            raise FileNotFoundError("there is no such directory")
         return BlobLocation(str(path), LocalStore(path), path)
     except (BaseError, OSError, ValueError) as error:
         raise BlobError(f"the blob store {str(path)!r} cannot be opened: {error}") from error

@@ -68,12 +68,15 @@ class Blobs:
         self._root = location.directory
 
     @classmethod
-    def open(cls, location: str | Path) -> Self:
+    def open(cls, location: str | Path, *, read_only: bool = False) -> Self:
         """Opens the store at a path or URL (see `locate`); a directory is made where it is missing, a bucket never.
 
-        Raises BlobError if it cannot be written or does not honour create-only.
+        Raises BlobError if it cannot be written or does not honour create-only. With `read_only` nothing is made or
+        written, and whoever opens it so may read and list.
         """
-        place = locate(location)
+        place = locate(location, make=not read_only)
+        if read_only:
+            return cls(place)
         with _plainly(f"the blob store {place.name!r} cannot be opened"):
             if place.directory is not None:
                 make_directory(place.directory / _FOLDER)

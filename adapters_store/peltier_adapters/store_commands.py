@@ -104,18 +104,19 @@ def gc(
 
 
 @asynccontextmanager
-async def _opened(location: StoreLocation) -> AsyncIterator[tuple[Registry, Blobs]]:
-    blobs = await asyncio.to_thread(Blobs.open, location.blobs)
-    registry = await Registry.open(location.registry)
+async def _opened(location: StoreLocation, *, read_only: bool = False) -> AsyncIterator[tuple[Registry, Blobs]]:
+    blobs = await asyncio.to_thread(Blobs.open, location.blobs, read_only=read_only)
+    registry = await Registry.open(location.registry, migrate=not read_only)
     try:
+        if read_only:
+            await require_not_foreign(registry, blobs)
         yield registry, blobs
     finally:
         await registry.close()
 
 
 async def _export(location: StoreLocation, output: Path) -> Summary:
-    async with _opened(location) as (registry, blobs):
-        await require_not_foreign(registry, blobs)
+    async with _opened(location, read_only=True) as (registry, blobs):
         return await export_store(registry, blobs, output)
 
 
@@ -125,8 +126,7 @@ async def _import(location: StoreLocation, backup: Path) -> Summary:
 
 
 async def _verify(location: StoreLocation) -> Verdict:
-    async with _opened(location) as (registry, blobs):
-        await require_not_foreign(registry, blobs)
+    async with _opened(location, read_only=True) as (registry, blobs):
         return await verify_store(registry, blobs)
 
 

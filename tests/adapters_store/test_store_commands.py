@@ -88,6 +88,23 @@ def test_a_store_is_moved_into_a_bucket(store: Path, tmp_path: Path, s3_store: s
     assert again.stderr.startswith("error: the registry is not empty: its table ")
 
 
+@pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",)])
+def test_reading_a_store_writes_nothing_to_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Not even the first time: a backup before an upgrade leaves the old servers what they know."""
+    monkeypatch.chdir(tmp_path)
+    (store / "blobs" / "create-only-probe").unlink()
+    assert peltier_store(*command, "--store", store).exit_code == 0
+    assert [path.name for path in (store / "blobs").iterdir()] == ["sha256"]
+    (store / "blobs").rename(tmp_path / "elsewhere")
+    done = peltier_store(*command, "--store", store)
+    assert str(done.exception).startswith(
+        f"the blob store '{store}/blobs' cannot be opened: there is no such directory"
+    )
+    assert not (store / "blobs").exists()
+
+
 def test_problems_are_exit_status_1(store: Path) -> None:
     """verify names the orphan as such, and once the bytes are gone it says so of each version and fails."""
     sound = peltier_store("verify", "--store", store)

@@ -132,6 +132,17 @@ def refuse_unknown_schema(connection: Connection, scripts: ScriptDirectory) -> N
         raise RegistryError(f"the database {name} is not a Peltier registry: it holds a table {min(tables)!r}")
 
 
+def refuse_older_schema(connection: Connection) -> None:
+    """Raises RegistryError unless the schema is the newest that these migrations know."""
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    refuse_unknown_schema(connection, scripts)
+    if set(MigrationContext.configure(connection).get_current_heads()) != set(scripts.get_heads()):
+        raise RegistryError(
+            f"the registry {describe(connection.engine.url)} was written by an older Peltier; use that one here, "
+            "or start a server of this one first, which upgrades it"
+        )
+
+
 def refuse_broken_references(connection: Connection) -> None:
     """Raises RegistryError where a row refers to one that a migration has lost."""
     if connection.dialect.name == "sqlite":

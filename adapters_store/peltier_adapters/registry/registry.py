@@ -10,8 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry import aliases, claims, deletion, keys, marks, tenants
 from peltier_adapters.registry.audit import read_audit
-from peltier_adapters.registry.database import database_url, upgrade
+from peltier_adapters.registry.database import database_url, refuse_older_schema, upgrade
 from peltier_adapters.registry.dump import Line, read_lines, require_empty, require_no_collectors, write_lines
+from peltier_adapters.registry.errors import RegistryError
 from peltier_adapters.registry.lookup import read_digests, read_names, read_versions
 from peltier_adapters.registry.publishing import publish, require_room
 from peltier_adapters.registry.records import (
@@ -44,16 +45,27 @@ class Registry:
         self._transactions = Transactions(url)
 
     @classmethod
-    async def open(cls, url: str) -> Self:
+    async def open(cls, url: str, *, migrate: bool = True) -> Self:
         """Opens sqlite+aiosqlite:///PATH or postgresql+asyncpg://…, migrated to the newest schema first. Close it.
 
-        A SQLite database is made where there is none. Raises RegistryError for another URL, a place that cannot be
-        written or reached, a database that is something else, or one that a newer Peltier has migrated.
+        A SQLite database is made where there is none. Without `migrate`, which is enough to read, the database stays as
+        it is, and one that is not of the newest schema is refused. Raises RegistryError for another URL, a place that
+        cannot be written or reached, a database that is something else, or one that a newer Peltier has migrated.
         """
         database = database_url(url)
         registry = cls(database)
-        await asyncio.to_thread(upgrade, database)
+        if migrate:
+            await asyncio.to_thread(upgrade, database)
+        else:
+            await registry._require_newest_schema()
         return registry
+
+    async def _require_newest_schema(self) -> None:
+        try:
+            await self._transactions.read(lambda connection: connection.run_sync(refuse_older_schema))
+        except RegistryError:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Finishes what has begun and closes every connection; nothing may be asked afterwards."""

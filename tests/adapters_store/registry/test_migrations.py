@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from peltier_adapters.registry import Registry, Version
+from peltier_adapters.registry import Registry, RegistryError, Version
 from peltier_adapters.registry.database import MIGRATIONS, create_engine, database_url
 from sqlalchemy import text
 
@@ -52,6 +52,23 @@ def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None
     assert versions == [Version(tenant, "sst2", n, digest, 3, "lora", "{}", moment) for tenant, n, digest in expected]
     assert tenants == ["acme", "default", "zenith"]
     assert next_number == 8
+
+
+def test_a_reader_upgrades_nothing(config: Config) -> None:
+    """An older schema is one sentence and stays what it is; the newest is read without migrating."""
+    command.upgrade(config, "0001")
+    url = config.get_main_option("sqlalchemy.url", "")
+    for _ in range(2):
+        with pytest.raises(RegistryError, match=r"^the registry '[^']+' was written by an older Peltier; use that one"):
+            asyncio.run(read(url))
+    command.upgrade(config, "head")
+    asyncio.run(read(url))
+
+
+async def read(url: str) -> None:
+    registry = await Registry.open(url, migrate=False)
+    await registry.snapshot()
+    await registry.close()
 
 
 async def execute(url: str, statements: tuple[str, ...]) -> None:
