@@ -62,7 +62,7 @@ async def publish(registry: Registry, blobs: Blobs, data: bytes, tenant: str = "
 
 async def fill(registry: Registry, blobs: Blobs) -> None:
     """Something of everything that a registry can hold."""
-    await registry.create_tenant("acme", Quotas(requests_per_second=0.1, max_stored_bytes=2**40, weight=3), actor=ACTOR)
+    await registry.create_tenant("acme", Quotas(requests_per_second=0.1, max_stored_bytes=2**40), actor=ACTOR)
     expires_at = datetime.now(UTC) + timedelta(days=1)
     for prefix, scopes in (("abcdefgh", {"predict"}), ("ijklmnop", {"publish", "admin"})):
         await registry.create_key(
