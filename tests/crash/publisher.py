@@ -11,6 +11,7 @@ from peltier_adapters.golden import Golden
 
 from tests.crash.changes import ALIAS, Change, Delete, Point, State, Undelete, Upload
 
+_UNAVAILABLE = 503
 _TOLERANCE = 1e-4  # that of golden examples in float32
 
 
@@ -49,15 +50,18 @@ class Publisher:
         self._state = State()
         self._doubt: Change | None = None
 
-    def work(self, client: httpx2.Client, until: float = math.inf) -> None:
-        """Changes until that moment of the monotonic clock, or until a change is not acknowledged."""
+    def work(self, client: httpx2.Client, until: float = math.inf, *, outage: bool = False) -> None:
+        """Changes until that moment of the monotonic clock, or until a change is not acknowledged.
+
+        That is when the connection breaks, or during an `outage` with 503. Every other refusal fails.
+        """
         while self._doubt is None and time.monotonic() < until:
             change = self._doubt = self._choose()
             try:
                 answer = change.send(client, self.name)
             except httpx2.TransportError:
                 return
-            if answer.is_server_error:
+            if outage and answer.status_code == _UNAVAILABLE:
                 return
             assert answer.is_success, (change, answer.status_code, answer.text)
             self._state, self._doubt = change.after(self._state), None
