@@ -18,6 +18,7 @@ from peltier_client.protocol import (
     Adapter,
     AdapterVersion,
     Alias,
+    AliasChange,
     AuditRecord,
     HealthResponse,
     InfoResponse,
@@ -132,6 +133,10 @@ class AsyncClient:
     async def aliases(self, name: str) -> list[Alias]:
         """Every alias of an adapter, in order of name."""
         return await self._send(management.aliases(name))
+
+    async def alias_history(self, name: str, alias: str) -> list[AliasChange]:
+        """What an alias has meant, newest first: the last thousand changes."""
+        return await self._send(management.alias_history(name, alias))
 
     async def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
         """Make an alias mean a version, or several as `{3: 0.9, 4: 0.1}` with the share of requests that each gets."""

@@ -18,6 +18,7 @@ from peltier_client.protocol import (
     Adapter,
     AdapterVersion,
     Alias,
+    AliasChange,
     AuditRecord,
     HealthResponse,
     InfoResponse,
@@ -133,6 +134,10 @@ class Client:
     def aliases(self, name: str) -> list[Alias]:
         """Every alias of an adapter, in order of name."""
         return self._send(management.aliases(name))
+
+    def alias_history(self, name: str, alias: str) -> list[AliasChange]:
+        """What an alias has meant, newest first: the last thousand changes."""
+        return self._send(management.alias_history(name, alias))
 
     def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
         """Make an alias mean a version, or several as `{3: 0.9, 4: 0.1}` with the share of requests that each gets."""

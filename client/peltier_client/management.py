@@ -11,6 +11,8 @@ from peltier_client.protocol import (
     AdapterChange,
     AdapterVersion,
     Alias,
+    AliasChange,
+    AliasHistory,
     AliasList,
     AliasRequest,
     AuditPage,
@@ -30,6 +32,15 @@ def aliases(name: str) -> Request[list[Alias]]:
         return read_body(response, AliasList).aliases
 
     return Request("GET", f"/v1/adapters/{check_name(name)}/aliases", read)
+
+
+def alias_history(name: str, alias: str) -> Request[list[AliasChange]]:
+    """What an alias has meant."""
+
+    def read(response: httpx2.Response) -> list[AliasChange]:
+        return read_body(response, AliasHistory).changes
+
+    return Request("GET", f"{_alias(name, alias)}/history", read)
 
 
 def set_alias(name: str, alias: str, version: int | Mapping[int, float]) -> Request[Alias]:

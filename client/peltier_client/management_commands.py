@@ -8,12 +8,15 @@ from pydantic import BaseModel
 
 from peltier_client.arguments import ApiKey, Json, OwnAdapter, Task, Url, checked, print_json
 from peltier_client.client import Client
-from peltier_client.protocol import Alias, AuditRecord, check_alias, check_name
-from peltier_client.tables import print_audit
+from peltier_client.protocol import Alias, AliasChange, AliasHistory, AuditRecord, check_alias, check_name
+from peltier_client.tables import print_alias_history, print_audit, shown_split
 from peltier_client.transport import DEFAULT_URL
 
 AliasName = Annotated[str, typer.Argument(metavar="ALIAS", help="Such as production.", callback=checked(check_alias))]
-Versions = Annotated[str, typer.Argument(metavar="VERSION", help="A version, 3, or shares of several, 3=0.9,4=0.1.")]
+Versions = Annotated[
+    str | None, typer.Argument(metavar="VERSION", help="A version, 3, or shares of several, 3=0.9,4=0.1.")
+]
+History = Annotated[bool, typer.Option("--history", help="Show what it has meant instead, newest first.")]
 Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Why it is not to be used any more.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Advise against it no longer.")]
 Limit = Annotated[int, typer.Option(min=1, help="How many records at most.")]
@@ -31,15 +34,21 @@ class AuditList(BaseModel):
 def alias(  # noqa: PLR0913 - each is a word of the command line
     task: OwnAdapter,
     alias: AliasName,
-    version: Versions,
+    version: Versions = None,
+    history: History = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Let an alias mean a version, or split its requests over several."""
-    split = _read_split(version)
+    """Let an alias mean a version, or split its requests over several; or show what it has meant."""
+    if history == (version is not None):
+        raise typer.BadParameter("either a VERSION or --history is wanted")
+    split = _read_split(version) if version is not None else None
     with Client(url, api_key) as client:
-        _show(task, client.set_alias(task, alias, split), json=json)
+        if split is not None:
+            _show(task, client.set_alias(task, alias, split), json=json)
+        else:
+            _show_history(client.alias_history(task, alias), json=json)
 
 
 def rollback(
@@ -104,6 +113,11 @@ def _show(task: str, alias: Alias, *, json: bool) -> None:
     if json:
         print_json(alias)
         return
-    meaning = ", ".join(f"version {number} ({share:.4g})" for number, share in alias.versions.items())
-    single = next(iter(alias.versions)) if len(alias.versions) == 1 else None
-    typer.echo(f"{task}@{alias.alias} means {meaning if single is None else f'version {single}'}")
+    typer.echo(f"{task}@{alias.alias} means {shown_split(alias.versions)}")
+
+
+def _show_history(changes: list[AliasChange], *, json: bool) -> None:
+    if json:
+        print_json(AliasHistory(changes=changes))
+    else:
+        print_alias_history(changes)

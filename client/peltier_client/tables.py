@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from peltier_client.protocol import Adapter, AuditRecord, KeyInfo, TenantInfo, TenantQuotas
+from peltier_client.protocol import Adapter, AliasChange, AuditRecord, KeyInfo, Split, TenantInfo, TenantQuotas
 from peltier_client.results import Prediction, Predictions
 
 
@@ -18,6 +18,22 @@ def print_adapters(adapters: Iterable[Adapter]) -> None:
         published = f"{latest.created_at.astimezone():%Y-%m-%d %H:%M}"
         columns = (adapter.name, str(latest.version), latest.preset, latest.task.type, str(len(latest.task.labels)))
         table.add_row(*columns, _size(latest.size_bytes), published)
+    Console().print(table)
+
+
+def shown_split(split: Split) -> str:
+    """What an alias means, in words."""
+    if len(split) == 1:
+        return f"version {next(iter(split))}"
+    return ", ".join(f"version {number} ({share:.4g})" for number, share in split.items()) or "nothing"
+
+
+def print_alias_history(changes: Iterable[AliasChange]) -> None:
+    """One line per change."""
+    table = Table("at", "who", "means")
+    for change in changes:
+        at = f"{change.created_at.astimezone():%Y-%m-%d %H:%M:%S}"
+        table.add_row(at, change.created_by, shown_split(change.versions))
     Console().print(table)
 
 

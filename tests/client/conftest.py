@@ -167,6 +167,9 @@ def contract_answer(request: Received) -> Answer:
         return administration(request)
     fixed = {
         "GET /v1/adapters/sst2/aliases": Answer(200, {"aliases": [alias({"1": 1.0})]}),
+        "GET /v1/adapters/sst2/aliases/live/history": Answer(
+            200, {"changes": [alias(split) for split in ({}, {"1": 0.9, "2": 0.1}, {"1": 1.0})]}
+        ),
         "POST /v1/adapters/sst2/aliases/live/rollback": Answer(200, alias({"1": 0.9, "2": 0.1})),
         "DELETE /v1/adapters/sst2/aliases/live": Answer(204),
         "POST /v1/adapters/sst2/versions/1/undelete": Answer(200, VERSION),

@@ -33,6 +33,7 @@ async def test_the_calls_of_a_day(client: AsyncClient, tmp_path: Path) -> None:
     assert (await client.predict("sst2", ["a gem of a film"]))[0].label == "positive"
     assert (await client.set_alias("sst2", "live", {1: 0.9, 2: 0.1})).versions == {1: 0.9, 2: 0.1}
     assert [alias.alias for alias in await client.aliases("sst2")] == ["live"]
+    assert (await client.alias_history("sst2", "live"))[2].versions == {1: 1.0}
     assert (await client.rollback_alias("sst2", "live")).versions == {1: 0.9, 2: 0.1}
     await client.delete_alias("sst2", "live")
     assert (await client.deprecate("sst2@1", "old")).deprecation == "old"

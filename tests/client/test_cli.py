@@ -148,6 +148,16 @@ def test_which_version_answers_is_said(peltier: Peltier, server: Any) -> None:
     assert "note: [x]" in shown
 
 
+def test_what_an_alias_has_meant(peltier: Peltier) -> None:
+    """Newest first, with who said so; a deleted alias means nothing."""
+    lines = peltier("alias", "sst2", "live", "--history").out.splitlines()
+    said = [line for line in lines if "key:abcdefgh" in line]
+    meanings = ("nothing", "version 1 (0.9), version 2 (0.1)", "version 1")
+    assert all(meaning in line for meaning, line in zip(meanings, said, strict=True))
+    changes = json.loads(peltier("alias", "sst2", "live", "--history", "--json").out)["changes"]
+    assert [change["versions"] for change in changes] == [{}, {"1": 0.9, "2": 0.1}, {"1": 1.0}]
+
+
 def test_those_commands_speak_json_too(peltier: Peltier) -> None:
     """One document each."""
     assert json.loads(peltier("alias", "sst2", "live", "1", "--json").out)["versions"] == {"1": 1.0}
@@ -199,6 +209,8 @@ def test_no_server(server: Any) -> None:
         ("alias", "sst2@1", "live", "1"),
         ("alias", "sst2", "12", "1"),
         ("alias", "sst2", "live", "newest"),
+        ("alias", "sst2", "live"),
+        ("alias", "sst2", "live", "1", "--history"),
         ("alias", "sst2", "live", "1=0.9;2=0.1"),
         ("deprecate", "sst2@1"),
         ("deprecate", "sst2@1", "old", "--undo"),

@@ -136,6 +136,7 @@ def test_which_version_answers_is_changed(client: Client) -> None:
     assert client.upload(b"artifact", alias="live").version == 1
     assert client.set_alias("sst2", "live", 1).versions == {1: 1.0}
     assert [(alias.alias, alias.created_by) for alias in client.aliases("sst2")] == [("live", "key:abcdefgh")]
+    assert [one.versions for one in client.alias_history("sst2", "live")][1:] == [{1: 0.9, 2: 0.1}, {1: 1.0}]
     assert client.rollback_alias("sst2", "live").versions == {1: 0.9, 2: 0.1}
     client.delete_alias("sst2", "live")
     assert client.deprecate("sst2@1", "old").deprecation == "old"

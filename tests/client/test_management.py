@@ -17,6 +17,7 @@ from peltier_client.exchange import Request
             management.set_alias("a", "live", {3: 0.9, 4: 0.1}),
             ("PUT", "/v1/adapters/a/aliases/live", b'{"versions":{"3":0.9,"4":0.1}}'),
         ),
+        (management.alias_history("a", "live"), ("GET", "/v1/adapters/a/aliases/live/history", None)),
         (management.rollback_alias("a", "live"), ("POST", "/v1/adapters/a/aliases/live/rollback", None)),
         (management.delete_alias("a", "live"), ("DELETE", "/v1/adapters/a/aliases/live", None)),
         (management.delete("a"), ("DELETE", "/v1/adapters/a", None)),

@@ -31,6 +31,7 @@ SCOPES = {
     "GET /v1/adapters/{name}/versions": "predict",
     "GET /v1/adapters/{name}/versions/{version}/artifact": "predict",
     "GET /v1/adapters/{name}/aliases": "predict",
+    "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",
     "GET /info": "predict",
     "GET /v1/schema/artifact": "predict",
     "POST /v1/adapters": "publish",

@@ -38,6 +38,7 @@ NAMED: list[tuple[str, str, object]] = [
     ("GET", "/v1/adapters/{name}/versions/1/artifact", None),
     ("GET", "/v1/adapters/{name}/versions/9/artifact", None),
     ("GET", "/v1/adapters/{name}/aliases", None),
+    ("GET", "/v1/adapters/{name}/aliases/live/history", None),
     ("PATCH", "/v1/adapters/{name}", {"public": True}),
     ("PUT", "/v1/adapters/{name}/aliases/live", {"version": 1}),
     ("POST", "/v1/adapters/{name}/aliases/live/rollback", None),

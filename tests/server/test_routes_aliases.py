@@ -86,6 +86,19 @@ async def test_a_prediction_keeps_the_version_that_it_began_with(
     assert await answering(shelf, "a@live") == 3
 
 
+async def test_the_history_of_an_alias(shelf: Running) -> None:
+    """Every change, newest first, rollbacks and deletions among them; 404 for an alias that never was."""
+    history = "/v1/adapters/a/aliases/live/history"
+    assert (await shelf.client.get(history)).json()["error"]["code"] == "version_not_found"
+    await put(shelf, "live", {"version": 1})
+    await put(shelf, "live", {"versions": {"1": 0.9, "3": 0.1}})
+    await shelf.client.post("/v1/adapters/a/aliases/live/rollback")
+    await shelf.client.delete("/v1/adapters/a/aliases/live")
+    changes = (await shelf.client.get(history)).json()["changes"]
+    assert [change["versions"] for change in changes] == [{}, {"1": 1.0}, {"1": 0.9, "3": 0.1}, {"1": 1.0}]
+    assert {change["created_by"] for change in changes} == {"local"}
+
+
 async def test_a_rollback_goes_back_one_split_at_a_time(shelf: Running) -> None:
     """To the very shares; before the first there is nothing to go back to."""
     split = {"1": 0.25, "3": 0.75}

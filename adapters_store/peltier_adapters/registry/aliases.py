@@ -22,6 +22,7 @@ from peltier_adapters.registry.transactions import Writing
 Split: TypeAlias = Mapping[int, float]
 
 _TOLERANCE = 1e-6
+_MAX_HISTORY = 1000
 
 
 async def set_alias(writing: Writing, tenant: str, name: str, alias: str, split: Split) -> Alias:
@@ -81,10 +82,10 @@ async def naming(connection: AsyncConnection, adapter_id: int, number: int) -> l
 
 
 async def read_history(connection: AsyncConnection, tenant: str, name: str, alias: str) -> list[AliasChange]:
-    """Every change of an alias, newest first."""
+    """The last thousand changes of an alias, newest first."""
     adapter_id = await require_adapter(connection, tenant, name)
     changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
-    rows = (await connection.execute(changes.order_by(AliasRow.id.desc()))).all()
+    rows = (await connection.execute(changes.order_by(AliasRow.id.desc()).limit(_MAX_HISTORY))).all()
     if not rows:
         raise _unknown(name, alias)
     return [

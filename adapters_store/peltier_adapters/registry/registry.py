@@ -187,7 +187,7 @@ class Registry:
         await self._transactions.write(actor, lambda writing: aliases.delete_alias(writing, tenant, name, alias))
 
     async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasChange]:
-        """Every change of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
+        """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
         return await self._transactions.read(lambda connection: aliases.read_history(connection, tenant, name, alias))
 
     # Tenants and keys.

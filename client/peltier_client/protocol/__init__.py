@@ -11,7 +11,7 @@ from peltier_client.protocol.adapters import (
     TaskSummary,
     VersionList,
 )
-from peltier_client.protocol.aliases import Alias, AliasList, AliasRequest, Split
+from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, Split
 from peltier_client.protocol.audit import AuditPage, AuditRecord
 from peltier_client.protocol.keys import KeyInfo, KeyList, KeyRequest, NewKey, Scope
 from peltier_client.protocol.names import MAX_VERSION, NAME_PATTERN, Name, TaskReference, check_alias, check_name
@@ -59,6 +59,8 @@ __all__ = [
     "AdapterRef",
     "AdapterVersion",
     "Alias",
+    "AliasChange",
+    "AliasHistory",
     "AliasList",
     "AliasRequest",
     "AnyPrediction",

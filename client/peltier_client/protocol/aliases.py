@@ -46,3 +46,17 @@ class AliasList(ResponseModel):
     """Every alias of one adapter, in order of name."""
 
     aliases: list[Alias]
+
+
+class AliasChange(ResponseModel):
+    """What an alias meant from a moment on, and who said so. No versions: it was deleted."""
+
+    versions: Split
+    created_at: datetime
+    created_by: str
+
+
+class AliasHistory(ResponseModel):
+    """What an alias has meant, newest first; the last thousand changes, rollbacks among them."""
+
+    changes: list[AliasChange]

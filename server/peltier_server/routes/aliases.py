@@ -14,7 +14,7 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import Alias, AliasList, AliasRequest, check_alias
+from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, check_alias
 
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
@@ -35,6 +35,19 @@ async def list_aliases(name: str, caller: Asking, service: Accepted) -> AliasLis
     """Every alias of an adapter, in order of name."""
     published = service.catalog.get(caller.tenant, name)
     return AliasList(aliases=[_on_the_wire(alias) for _, alias in sorted(published.aliases.items())])
+
+
+@router.get("/{alias}/history", responses=describe_errors(*_SHARED, VersionNotFound, Unavailable))
+async def alias_history(name: str, alias: str, caller: Asking, service: Accepted) -> AliasHistory:
+    """What an alias has meant, newest first, and who said so; no versions where it was deleted."""
+    service.catalog.get(caller.tenant, name)
+    changes = await service.store.registry.alias_history(caller.tenant, name, check_alias(alias))
+    return AliasHistory(
+        changes=[
+            AliasChange(versions=dict(one.split or {}), created_at=one.created_at, created_by=one.created_by)
+            for one in changes
+        ]
+    )
 
 
 @changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES))
