@@ -20,8 +20,6 @@ from peltier_server.turnstile import Turnstile
 
 # The guard has checked the key by then; this is how OpenAPI shows that there is one.
 _BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
-# What the framework itself adds: any key may read them.
-_OWN_PAGES = frozenset({"openapi", "swagger_ui_html", "swagger_ui_redirect", "redoc_html"})
 
 
 def needs(scope: Scope) -> Any:
@@ -73,10 +71,12 @@ class Closed(APIRoute):
 
 def refuse_open_routes(app: FastAPI) -> None:
     """Raises `RuntimeError` unless every route of the app is closed, a probe, or one of the framework's own pages."""
+    # What the framework itself adds: any key may read them.
+    own_pages = {app.openapi_url, app.docs_url, app.swagger_ui_oauth2_redirect_url, app.redoc_url}
     for route in _routes(app.routes):
-        name, path = getattr(route, "name", ""), getattr(route, "path", "")
+        path = getattr(route, "path", "")
         is_closed = isinstance(route, Closed) and bool(route.scopes)
-        if not (is_closed or path in OPEN_PATHS or name in _OWN_PAGES):
+        if not (is_closed or path in OPEN_PATHS or path in own_pages):
             raise RuntimeError(f"route {path or route} names no scope; give it dependencies=[needs(…)]")
 
 
