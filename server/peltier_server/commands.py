@@ -14,7 +14,10 @@ def serve(  # noqa: PLR0913 - one flag each
     store: Annotated[
         str | None, typer.Option(help="Directory, or s3://, gs:// or az:// URL; default .peltier.")
     ] = None,
-    registry: Annotated[str | None, typer.Option(help="sqlite+aiosqlite:///PATH; default in the store.")] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(help="sqlite+aiosqlite:///PATH or postgresql+asyncpg://…; default SQLite in the store."),
+    ] = None,
     publish: Annotated[Path | None, typer.Option(help="Directory of artifacts to publish at the first start.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to bind; other than loopback wants a key.")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 chooses a free one; default 8000.")] = None,
