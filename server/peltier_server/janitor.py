@@ -17,7 +17,7 @@ _MAX_PAUSE_SECONDS = 3600.0
 
 
 class Janitor:
-    """Purges versions that were deleted longer than `undelete_seconds` ago, and deletes the bytes they leave behind.
+    """Purges versions that were deleted longer than `undelete_seconds` ago, and deletes the bytes that nothing needs.
 
     At most once an hour, and again at the next turn where the registry or the store fails. Every replica may have one.
     """
