@@ -85,12 +85,14 @@ def denormal(valid: bytes) -> bytes:
 def flips(valid: bytes) -> Iterator[Case]:
     """Single bits, half of them in the header: some change nothing, some no more than rounding does."""
     (length,) = struct.unpack("<Q", valid[:8])
-    chance = random.Random(_SEED)
-    for number in range(NUM_FLIPS):
-        place = chance.randrange(8 + length) if number % 2 else chance.randrange(8 + length, len(valid))
-        bit, broken = chance.randrange(8), bytearray(valid)
-        broken[place] ^= 1 << bit
-        yield Case(f"flip-{'header' if number % 2 else 'tensor'}-{place}-{bit}", bytes(broken))
+    chance, weights = random.Random(_SEED), 8 + length
+    bits = {"header": range(8 * weights), "tensor": range(8 * weights, 8 * len(valid))}
+    for where, among in bits.items():
+        for chosen in chance.sample(among, NUM_FLIPS // 2):
+            place, bit = divmod(chosen, 8)
+            broken = bytearray(valid)
+            broken[place] ^= 1 << bit
+            yield Case(f"flip-{where}-{place}-{bit}", bytes(broken))
 
 
 Named = Iterator[tuple[str, bytes]]

@@ -24,7 +24,13 @@ def open_cluster(device: str, workers: int | None) -> Iterator["RayRunner"]:
     own: dict[str, Any] = {}
     if "RAY_ADDRESS" not in os.environ:
         num_cpus = workers or len(os.sched_getaffinity(0))
-        own = {"num_cpus": num_cpus, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
+        # Without "local" Ray would join whatever cluster was last started on this machine, by whomever.
+        own = {
+            "address": "local",
+            "num_cpus": num_cpus,
+            "include_dashboard": False,
+            "object_store_memory": _STORE_BYTES,
+        }
     try:
         ray.init(**own, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:
