@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
-from peltier_server.credentials import Credentials
-from peltier_server.door import Door
-from peltier_server.keyring import Keyring
-from peltier_server.oidc import Provider, Tokens
+from peltier_server.access.credentials import Credentials
+from peltier_server.access.door import Door
+from peltier_server.access.keyring import Keyring
+from peltier_server.access.oidc import Provider, Tokens
 from peltier_server.rates import Rates
 from peltier_server.turnstile import Turnstile
 from starlette.datastructures import Headers

@@ -25,9 +25,9 @@ from peltier_adapters.registry.tables import AdapterRow, AliasRow, RevisionRow, 
 from peltier_backbone.load import load_backbone
 from peltier_client import Client
 from peltier_client.protocol import TaskReference
-from peltier_server.caller import LOCAL, TENANT
-from peltier_server.catalog import Catalog
+from peltier_server.access.caller import LOCAL, TENANT
 from peltier_server.origin import Origin
+from peltier_server.versions.catalog import Catalog
 from sqlalchemy import insert, update
 from upload import URL, is_ready, serve
 

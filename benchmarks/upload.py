@@ -24,8 +24,8 @@ from adapters import INPUTS, make_bytes
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
-from peltier_adapters.blobs import Blobs
 from peltier_adapters.golden import golden_rows
+from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_client import AsyncClient, Client
 

@@ -8,12 +8,13 @@ from importlib.metadata import version as release_of
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from peltier_server.auth import Guard
-from peltier_server.credentials import Credentials
-from peltier_server.door import Door, create_door
+from peltier_server.access.auth import Guard
+from peltier_server.access.credentials import Credentials
+from peltier_server.access.door import Door, create_door
+from peltier_server.access.keyring import Keyring
+from peltier_server.access.secret import load_secret
 from peltier_server.errors import install_handlers
 from peltier_server.intake import Intake
-from peltier_server.keyring import Keyring
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
@@ -21,7 +22,6 @@ from peltier_server.pace import Pace
 from peltier_server.rates import Rates
 from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, predict, tenants
 from peltier_server.routes.closed import refuse_open_routes
-from peltier_server.secret import load_secret
 from peltier_server.service import Service
 from peltier_server.settings import Settings
 from peltier_server.turnstile import Turnstile

@@ -8,7 +8,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from peltier_adapters.blobs import BlobError, BlobStoreFull
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError
 from peltier_adapters.registry import (
     AdapterUnknown,
@@ -21,6 +20,7 @@ from peltier_adapters.registry import (
     RegistryFull,
     VersionUnknown,
 )
+from peltier_adapters.store.blobs import BlobError, BlobStoreFull
 from peltier_backbone.errors import BackboneError
 from peltier_client.errors import (
     AdapterNotFound,

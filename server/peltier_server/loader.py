@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.blobs import Blobs
+from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
 
 from peltier_server.owned import Owned

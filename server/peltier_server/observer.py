@@ -10,7 +10,7 @@ from peltier_client.errors import Draining, PeltierError, ServerError, TooLarge
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peltier_server.caller import Caller
+from peltier_server.access.caller import Caller
 from peltier_server.errors import ClientGone, error_response
 from peltier_server.metrics import Metrics
 

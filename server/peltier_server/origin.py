@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peltier_server.caller import Caller
+from peltier_server.access.caller import Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from typing import Any
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
-from peltier_adapters.blobs import BlobDamaged, BlobError, BlobNotFound
 from peltier_adapters.errors import AdapterError, InputError
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
+from peltier_adapters.store.blobs import BlobDamaged, BlobError, BlobNotFound
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
@@ -24,9 +24,7 @@ from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput,
 from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
 from peltier_server.batcher import Batcher
-from peltier_server.catalog import Catalog
 from peltier_server.decoding import check_stream, choose_decoding, draws
-from peltier_server.entry import Entry
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
@@ -36,6 +34,8 @@ from peltier_server.target import Target
 from peltier_server.text_stream import TextStream
 from peltier_server.ticket import Outcome, Terms
 from peltier_server.turnstile import Turnstile
+from peltier_server.versions.catalog import Catalog
+from peltier_server.versions.entry import Entry
 
 logger = logging.getLogger(__name__)
 

@@ -6,26 +6,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
 
-from peltier_adapters.blobs import Blobs
-from peltier_adapters.ownership import require_own
 from peltier_adapters.registry import Registry
+from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.store.ownership import require_own
 from peltier_backbone.load import Backbone, load_backbone
 
+from peltier_server.access.door import Door
 from peltier_server.batcher import Batcher
-from peltier_server.catalog import Catalog
-from peltier_server.curator import Curator
-from peltier_server.door import Door
-from peltier_server.examples import publish_examples
-from peltier_server.follower import Follower
-from peltier_server.janitor import Janitor
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
-from peltier_server.publisher import Publisher, Store
 from peltier_server.runner import Runner
 from peltier_server.settings import Settings
 from peltier_server.slots import Slots
 from peltier_server.turnstile import Turnstile
+from peltier_server.versions.catalog import Catalog
+from peltier_server.versions.curator import Curator
+from peltier_server.versions.examples import publish_examples
+from peltier_server.versions.follower import Follower
+from peltier_server.versions.janitor import Janitor
+from peltier_server.versions.publisher import Publisher, Store
 
 logger = logging.getLogger(__name__)
 

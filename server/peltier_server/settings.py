@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from peltier_adapters.blob_location import is_remote, local_path
-from peltier_adapters.store_location import StoreLocation
+from peltier_adapters.store.blob_location import is_remote, local_path
+from peltier_adapters.store.location import StoreLocation
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from peltier_client.protocol import TaskReference
 
-from peltier_server.entry import Entry
 from peltier_server.origin import Origin
+from peltier_server.versions.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)

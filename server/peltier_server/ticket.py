@@ -11,7 +11,7 @@ from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
 from peltier_client.errors import PeltierError
 
-from peltier_server.caller import TENANT
+from peltier_server.access.caller import TENANT
 
 T = TypeVar("T")
 

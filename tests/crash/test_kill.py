@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from peltier_adapters.blobs import Blobs
 from peltier_adapters.registry import Registry
-from peltier_adapters.store_location import StoreLocation
-from peltier_adapters.verification import Verdict, verify_store
+from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.store.location import StoreLocation
+from peltier_adapters.store.verification import Verdict, verify_store
 
 from tests.crash.publisher import Publisher, Tally
 from tests.server_process import Server

@@ -2,9 +2,9 @@
 
 import pytest
 from fastapi.exceptions import RequestValidationError
-from peltier_adapters.blobs import BlobError
 from peltier_adapters.errors import ArtifactError, InputError
 from peltier_adapters.registry import RegistryConflict, RegistryError
+from peltier_adapters.store.blobs import BlobError
 from peltier_client.errors import PeltierError, QueueFull, Unauthorized, error_classes
 from peltier_server.errors import describe_errors, error_response, to_wire
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peltier_adapters.blobs import BlobError, Blobs
+from peltier_adapters.store.blobs import BlobError, Blobs
 from peltier_backbone.load import Backbone
 from peltier_client.errors import NotReady
 from peltier_server.app import create_app

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.batch import forward
-from peltier_adapters.blobs import BlobNotFound, Blobs
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.store.blobs import BlobNotFound, Blobs
 from peltier_backbone.load import Backbone
 from peltier_server import runner as runner_module
 from peltier_server.batcher import Batcher

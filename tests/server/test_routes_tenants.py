@@ -10,7 +10,7 @@ from peltier_backbone.load import Backbone
 
 from tests import redis_server
 from tests.server.conftest import Running, Serve, until
-from tests.server.test_publisher import stored_files
+from tests.server.versions.test_publisher import stored_files
 
 UNLIMITED = {
     "requests_per_second": None,

@@ -9,7 +9,7 @@ import pytest
 from peltier_adapters.artifact import read_artifact, to_bytes
 from peltier_adapters.generation import Generator
 from peltier_backbone.load import Backbone
-from peltier_server.caller import LOCAL
+from peltier_server.access.caller import LOCAL
 from peltier_server.origin import Origin
 
 from tests.server.conftest import Running, Serve, until

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from peltier_adapters.blob_location import BlobError
+from peltier_adapters.store.blob_location import BlobError
 from peltier_server.settings import SettingsError, load_settings
 from pydantic import ValidationError
 

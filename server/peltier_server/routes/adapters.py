@@ -32,10 +32,10 @@ from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
 from peltier_server.errors import describe_errors
-from peltier_server.publisher import Place
 from peltier_server.routes.bodies import Handler
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, Uploads, get_caller, get_intake
+from peltier_server.versions.publisher import Place
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)

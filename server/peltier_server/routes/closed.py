@@ -12,8 +12,8 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
-from peltier_server.auth import OPEN_PATHS
-from peltier_server.caller import Caller
+from peltier_server.access.auth import OPEN_PATHS
+from peltier_server.access.caller import Caller
 from peltier_server.errors import error_response
 from peltier_server.routes.bodies import Handler, counted
 from peltier_server.turnstile import Turnstile

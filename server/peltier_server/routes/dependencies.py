@@ -6,10 +6,10 @@ from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
-from peltier_server.caller import Caller
+from peltier_server.access.caller import Caller
+from peltier_server.access.keyring import Keyring
 from peltier_server.errors import ClientGone
 from peltier_server.intake import Intake
-from peltier_server.keyring import Keyring
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening

@@ -8,7 +8,7 @@ from peltier_adapters.registry import Key
 from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
 from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
 
-from peltier_server.caller import LOCAL
+from peltier_server.access.caller import LOCAL
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, Keys

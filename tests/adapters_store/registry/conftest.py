@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from peltier_adapters.blobs import digest_of
 from peltier_adapters.registry import Registry, Version
 from peltier_adapters.registry.database import database_url
+from peltier_adapters.store.blobs import digest_of
 
 from tests.postgres_server import PostgresServer, run_postgres
 

@@ -5,8 +5,8 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from peltier_adapters.blobs import digest_of
 from peltier_adapters.registry import BlobBusy, Registry, claims
+from peltier_adapters.store.blobs import digest_of
 
 from tests.adapters_store.registry.conftest import publish
 

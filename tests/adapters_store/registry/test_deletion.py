@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from peltier_adapters.blobs import digest_of
 from peltier_adapters.registry import AdapterUnknown, Registry, RegistryConflict, VersionUnknown
+from peltier_adapters.store.blobs import digest_of
 
 from tests.adapters_store.registry.conftest import publish
 

@@ -4,8 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from peltier_adapters.blobs import digest_of
 from peltier_adapters.registry import InvalidRecord, Registry, TenantUnknown, Version
+from peltier_adapters.store.blobs import digest_of
 
 from tests.adapters_store.registry.conftest import publish
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from peltier_adapters.blobs import Blobs, digest_of
 from peltier_adapters.registry import InvalidRecord, NotRegistered, Quotas, Registry
+from peltier_adapters.store.blobs import Blobs, digest_of
 
 from tests.adapters_store.registry.conftest import publish
 
@@ -53,7 +53,7 @@ async def test_closing_finishes_what_an_absent_caller_began(url: str) -> None:
 
 PUBLISH_FOREVER = """
 import asyncio, sys
-from peltier_adapters.blobs import Blobs, digest_of
+from peltier_adapters.store.blobs import Blobs, digest_of
 from peltier_adapters.registry import Registry
 
 async def publish_forever(url, directory):
@@ -141,5 +141,5 @@ async def test_a_strange_number_is_only_not_there(registry: Registry, number: in
 
 def test_the_store_imports_without_torch() -> None:
     """Whoever only keeps adapters needs no torch."""
-    script = "import sys, peltier_adapters.blobs, peltier_adapters.registry; sys.exit('torch' in sys.modules)"
+    script = "import sys, peltier_adapters.store.blobs, peltier_adapters.registry; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

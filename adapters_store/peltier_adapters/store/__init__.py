@@ -1,0 +1,1 @@
+"""Where adapters are kept: the bytes, what cares for them, and backups of it all."""

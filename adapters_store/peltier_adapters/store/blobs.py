@@ -1,0 +1,266 @@
+"""Where the bytes of artifacts live: a content-addressed store."""
+
+import asyncio
+import errno
+import hashlib
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+from peltier_adapters.durable import make_directory, sync
+from peltier_adapters.store.blob_location import BlobError, BlobLocation, locate
+
+__all__ = ["BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", "digest_of"]
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+_FOLDER = "sha256"
+# Whose blobs these are.
+_OWNER = "owner"
+# No space left on the device; the user's quota of it is used up.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_PROBE = "create-only-probe"
+_PAGE = 1000
+_PIECE_BYTES = 256 * 1024
+# What obstore calls a file that it is still writing.
+_REMAINS = re.compile(r"[0-9a-f]{64}#[0-9]+")
+# How S3, Google and Azure name what is wrong, in their XML.
+_CODE = re.compile(r"<Code>([^<]+)</Code>")
+
+
+class BlobNotFound(BlobError):
+    """The blob store holds no blob of that digest."""
+
+
+class BlobDamaged(BlobError):
+    """What is stored under the digest are other bytes."""
+
+
+class BlobStoreFull(BlobError):
+    """The store has no room for more bytes."""
+
+
+@dataclass(frozen=True)
+class StoredBlob:
+    """One entry of the store's list; the store's clock says when it was last written."""
+
+    digest: str
+    size_bytes: int
+    modified_at: datetime
+
+
+class Blobs:
+    """A content-addressed store in a local directory or a bucket, safe to share between tasks and processes.
+
+    A blob is named by the sha256 of its bytes ("sha256:" and 64 hexadecimal digits), so it is never changed, only made
+    and deleted. Every failure is a BlobError of one sentence, and comes within a bounded time.
+    """
+
+    def __init__(self, location: BlobLocation) -> None:
+        self._name = location.name
+        self._store = location.store
+        self._root = location.directory
+
+    @classmethod
+    def open(cls, location: str | Path, *, read_only: bool = False) -> Self:
+        """Opens the store at a path or URL (see `locate`); a directory is made where it is missing, a bucket never.
+
+        Raises BlobError if it cannot be written or does not honour create-only. With `read_only` nothing is made or
+        written, and whoever opens it so may read and list.
+        """
+        place = locate(location, make=not read_only)
+        if read_only:
+            return cls(place)
+        with _plainly(f"the blob store {place.name!r} cannot be opened"):
+            if place.directory is not None:
+                make_directory(place.directory / _FOLDER)
+            blobs = cls(place)
+            blobs._probe()
+        return blobs
+
+    @property
+    def name(self) -> str:
+        """What sentences call this store."""
+        return self._name
+
+    async def put(self, data: bytes) -> str:
+        """Stores the bytes and returns their digest once they are durable: on the disk, or acknowledged by the bucket.
+
+        Bytes already stored are left alone; where the stored ones are damaged, they are replaced.
+        """
+        digest = await asyncio.to_thread(digest_of, data)
+        key = _key(digest)
+        with _plainly(f"the blob {digest} cannot be stored"):
+            try:
+                await self._store.put_async(key, data, mode="create")
+            except AlreadyExistsError:
+                if await self._stored(key) != data:
+                    await self._store.put_async(key, data, mode="overwrite")
+            await asyncio.to_thread(self._sync, key)
+        return digest
+
+    async def get(self, digest: str) -> bytes:
+        """Returns exactly the bytes that have this digest; raises BlobNotFound or BlobDamaged."""
+        key = _key(digest)
+        with _plainly(f"the blob {digest} cannot be read"):
+            data = await self._stored(key)
+        if data is None:
+            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
+        found = await asyncio.to_thread(digest_of, data)
+        if found != digest:
+            raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
+        return data
+
+    async def pieces(self, digest: str, size_bytes: int) -> AsyncIterator[bytes]:
+        """Yields what `get` returns in pieces of 256 KiB, each read once it is asked for; raises what `get` raises.
+
+        The last piece comes only if all of them together have the digest, so who has it has them right.
+        """
+        found = hashlib.sha256()
+        for start in range(0, size_bytes, _PIECE_BYTES):
+            end = min(start + _PIECE_BYTES, size_bytes)
+            piece = await self._piece(digest, start, end)
+            found.update(piece)
+            if end == size_bytes and f"sha256:{found.hexdigest()}" != digest:
+                raise BlobDamaged(f"the blob {digest} is damaged: what is stored has another digest or length")
+            yield piece
+
+    async def delete(self, digest: str) -> None:
+        """Deletes the blob; one that is not there is no error."""
+        # No fsync: a deletion that a power loss undoes leaves bytes that nothing refers to.
+        key = _key(digest)
+        with _plainly(f"the blob {digest} cannot be deleted"):
+            try:
+                await self._store.delete_async(key)
+            except FileNotFoundError:
+                return
+
+    async def entries(self) -> AsyncIterator[StoredBlob]:
+        """Every blob of the store in no order, a page at a time; one that is put meanwhile may be missed."""
+        with _plainly(f"the blob store {self._name!r} cannot be listed"):
+            async for page in self._store.list(_FOLDER, chunk_size=_PAGE):
+                for entry in page:
+                    digest = entry["path"].replace("/", ":")
+                    if _DIGEST.fullmatch(digest):
+                        yield StoredBlob(digest, entry["size"], entry["last_modified"])
+
+    async def sweep(self, age: timedelta) -> int:
+        """Removes what puts that broke off at least `age` ago left in a directory; returns how many files.
+
+        In a bucket nothing is visible of a put that broke off.
+        """
+        if self._root is None:
+            return 0
+        with _plainly(f"the blob store {self._name!r} cannot be swept"):
+            return await asyncio.to_thread(_sweep, self._root / _FOLDER, time.time() - age.total_seconds())
+
+    async def owner(self) -> str | None:
+        """Who has claimed this store."""
+        with _plainly(f"the owner of the blob store {self._name!r} cannot be read"):
+            data = await self._stored(_OWNER)
+        # What a power loss leaves of a file that was just made may be empty.
+        return data.decode(errors="replace") if data else None
+
+    async def claim(self, owner: str) -> str:
+        """Writes down the owner of a store that has none; returns who is the owner then, of many claimants one."""
+        found = await self.owner()
+        if found is not None:
+            return found
+        with _plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+            try:
+                await self._store.put_async(_OWNER, owner.encode(), mode="create")
+            except AlreadyExistsError:
+                return await self.owner() or await self.hand_over(owner)
+            await asyncio.to_thread(self._sync, _OWNER)
+        return owner
+
+    async def hand_over(self, owner: str) -> str:
+        """Writes down another owner, whoever it was before; returns the new one."""
+        with _plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+            await self._store.put_async(_OWNER, owner.encode(), mode="overwrite")
+            await asyncio.to_thread(self._sync, _OWNER)
+        return owner
+
+    async def _stored(self, key: str) -> bytes | None:
+        try:
+            result = await self._store.get_async(key)
+            return bytes(await result.bytes_async())
+        except FileNotFoundError:
+            return None
+
+    async def _piece(self, digest: str, start: int, end: int) -> bytes:
+        key = _key(digest)
+        # Not one stream: the time-out of a bucket's request would then be that of whoever reads slowly.
+        with _plainly(f"the blob {digest} cannot be read"):
+            try:
+                return bytes(await self._store.get_range_async(key, start=start, end=end))
+            except FileNotFoundError:
+                raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}") from None
+
+    def _sync(self, key: str) -> None:
+        # A bucket has acknowledged what is durable. In a directory, obstore links or renames a finished file into
+        # place, but syncs neither the file nor its directory.
+        if self._root is None:
+            return
+        path = self._root / key
+        sync(path)
+        sync(path.parent)
+
+    def _probe(self) -> None:
+        # A store that ignores create-only would let two writers of one name overwrite each other. The probe stays
+        # where it is: deleting it would disturb another process that probes the same store.
+        self._store.put(_PROBE, b"", mode="overwrite")
+        try:
+            self._store.put(_PROBE, b"", mode="create")
+        except AlreadyExistsError:
+            return
+        raise BlobError(f"the blob store {self._name!r} overwrites a file that it was told only to create")
+
+
+def digest_of(data: bytes) -> str:
+    """The name of these bytes: "sha256:" and 64 hexadecimal digits."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _key(digest: str) -> str:
+    match = _DIGEST.fullmatch(digest)
+    if match is None:
+        raise BlobError(f"the digest {digest!r} is not 'sha256:' and 64 lower-case hexadecimal digits")
+    return f"{_FOLDER}/{match[1]}"
+
+
+def _sweep(directory: Path, before: float) -> int:
+    remains = [path for path in directory.iterdir() if _REMAINS.fullmatch(path.name)]
+    old = [path for path in remains if path.stat().st_mtime < before]
+    for path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+@contextmanager
+def _plainly(failure: str) -> Iterator[None]:
+    try:
+        yield
+    except (BaseError, OSError, ValueError) as error:
+        kind = BlobStoreFull if _is_full(error) else BlobError
+        raise kind(f"{failure}: {_reason(error)}") from error
+
+
+def _is_full(error: Exception) -> bool:
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    # obstore tells the system's number in words alone.
+    return any(f"(os error {number})" in str(error) for number in _FULL)
+
+
+def _reason(error: Exception) -> str:
+    """What the store says of it, without its XML and without obstore's own internals, which follow the first line."""
+    line = str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
+    code = _CODE.search(str(error))
+    return f"{line} ({code[1]})" if code and code[1] not in line else line

@@ -1,0 +1,110 @@
+"""Who calls: the operator, the bearer of a key or of a token, or on an open server anyone."""
+
+import hmac
+from typing import Protocol
+
+from peltier_adapters.registry import Snapshot
+from peltier_client.errors import Forbidden, NotReady, Unauthorized
+from starlette.datastructures import Headers
+
+from peltier_server.access.caller import LOCAL, OPERATOR, Caller
+from peltier_server.access.credentials import prefix_of
+from peltier_server.access.keyring import Keyring
+from peltier_server.access.neighbours import check_host, check_origin
+from peltier_server.settings import Settings, SettingsError
+
+_RETRY_AFTER_SECONDS = 1.0
+
+
+class TokenReader(Protocol):
+    """Checks the tokens of an identity provider."""
+
+    def reads(self, text: str) -> bool:
+        """Whether `text` has the form of a token."""
+
+    async def caller(self, token: str) -> Caller:
+        """Whom the token speaks for."""
+
+
+class Door:
+    """Shut, but for the admin key, until the registry has been read.
+
+    It is open to anyone only where `may_be_open`, without an admin key and an identity provider, as long as nobody has
+    made a key; then not to pages of other sites, and without `any_host` not by names that others have given it.
+    """
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        admin_key: str | None = None,
+        tokens: TokenReader | None = None,
+        may_be_open: bool = False,
+        any_host: bool = False,
+    ) -> None:
+        self.keyring = keyring
+        self._admin_key = None if admin_key is None else admin_key.encode()
+        self._tokens = tokens
+        self._needs_keys = admin_key is not None or tokens is not None
+        self._any_host = any_host
+        self._may_be_open = may_be_open and not self._needs_keys
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Follows the registry. Raises `SettingsError` where nobody would ever be let in."""
+        self.keyring.apply(snapshot)
+        if self.keyring.is_empty and not self._needs_keys and not self._may_be_open:
+            raise SettingsError(
+                "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY, make a key on loopback "
+                "first, bind to 127.0.0.1, or let anyone in with --insecure"
+            )
+
+    async def caller(self, headers: Headers) -> Caller:
+        """Who calls; raises `Unauthorized` for strangers, and `NotReady` where it is too early to tell."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        text = given.strip() if scheme.lower() == "bearer" else ""
+        # As bytes, because text that is not ASCII cannot be compared. A request without a key equals an empty one.
+        if self._admin_key and hmac.compare_digest(text.encode(), self._admin_key):
+            return OPERATOR
+        is_open = self._may_be_open and self.keyring.is_empty
+        if not is_open and not self._may_be_right(text):
+            raise Unauthorized("this server wants its API key in the header 'authorization: Bearer <key>'")
+        if not self.keyring.is_known:
+            raise NotReady("the server is still loading", retry_after=_RETRY_AFTER_SECONDS)
+        if is_open:
+            check_origin(headers)
+            if not self._any_host:
+                check_host(headers)
+            return LOCAL
+        if self._tokens is not None and self._tokens.reads(text):
+            return self._at_home(await self._tokens.caller(text))
+        return self.keyring.caller(text)
+
+    def _may_be_right(self, text: str) -> bool:
+        return prefix_of(text) is not None or (self._tokens is not None and self._tokens.reads(text))
+
+    def _at_home(self, caller: Caller) -> Caller:
+        if self.keyring.has_tenant(caller.tenant):
+            return caller
+        raise Forbidden(f"the token's tenant {caller.tenant!r} is not one of this server's")
+
+
+def create_door(settings: Settings, keyring: Keyring) -> Door:
+    """The door that the settings ask for. Raises `SettingsError` where the extra `oidc` is wanted and missing."""
+    return Door(
+        keyring,
+        admin_key=None if settings.admin_key is None else settings.admin_key.get_secret_value(),
+        tokens=_create_tokens(settings),
+        may_be_open=settings.is_private or settings.insecure,
+        any_host=settings.insecure,
+    )
+
+
+def _create_tokens(settings: Settings) -> TokenReader | None:
+    issuer, audience, jwks_url = settings.oidc_issuer, settings.oidc_audience, settings.oidc_jwks_url
+    if issuer is None or audience is None or jwks_url is None:
+        return None
+    try:
+        from peltier_server.access.oidc import Provider, Tokens
+    except ModuleNotFoundError as error:
+        raise SettingsError(f'oidc_issuer needs {error.name}: pip install "peltier[oidc]"') from None
+    return Tokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))

@@ -1,0 +1,1 @@
+"""Which versions there are and which one is meant; how they come and go."""

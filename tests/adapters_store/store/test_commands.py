@@ -1,0 +1,170 @@
+"""`peltier store` as an operator runs it: a real process over a real store."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from peltier_adapters.manifest import read_header
+from peltier_adapters.registry import Registry
+from peltier_adapters.store.blobs import BlobError, Blobs, digest_of
+from peltier_adapters.store.commands import app
+from peltier_backbone.load import Backbone
+from typer.testing import CliRunner, Result
+
+from tests.conftest import MakeArtifact
+
+# As the installed command runs it, and without torch.
+PROGRAM = """
+import sys
+from importlib.metadata import EntryPoint
+from peltier_client import cli, plugins
+
+plugins.entry_points = lambda group: [EntryPoint("store", "peltier_adapters.store.commands:app", group)]
+try:
+    cli.main()
+finally:
+    assert not {"torch", "transformers"} & sys.modules.keys()
+"""
+
+
+def peltier_store(*arguments: str | Path) -> Result:
+    """Runs `peltier store …` in this process."""
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Runs `peltier store …` in a process of its own."""
+    command = [sys.executable, "-c", PROGRAM, "store", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def store(tmp_path: Path, bert: Backbone, make_artifact: MakeArtifact) -> Path:
+    """The directory of a store with one version, one that is deleted, and an orphan."""
+    asyncio.run(fill(tmp_path / "store", make_artifact(bert), make_artifact(bert, seed=1)))
+    return tmp_path / "store"
+
+
+async def fill(directory: Path, *contents: bytes) -> None:
+    registry = await Registry.open(f"sqlite+aiosqlite:///{directory / 'registry.db'}")
+    blobs = Blobs.open(directory / "blobs")
+    for data in contents:
+        reservation = await registry.reserve(digest_of(data))
+        await blobs.put(data)
+        manifest = json.dumps(read_header(data)[0].model_dump(mode="json"))
+        await registry.publish(
+            "default", "demo", reservation, size_bytes=len(data), preset="lora", manifest=manifest, actor="test"
+        )
+    await registry.delete_version("default", "demo", 2, actor="test")
+    await blobs.put(b"orphan")
+    await registry.close()
+    make_older(directory / "blobs")
+
+
+def make_older(blobs: Path) -> None:
+    """Three hours pass for every blob."""
+    then = time.time() - 3 * 3600
+    for path in (blobs / "sha256").iterdir():
+        os.utime(path, (then, then))
+
+
+def test_a_store_is_moved_into_a_bucket(store: Path, tmp_path: Path, s3_store: str) -> None:
+    """Export, import into a bucket beside a new registry, and verify: three commands, and everything is there."""
+    done = process("export", tmp_path / "backup.tar", "--store", store)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2 versions" in done.stdout
+    assert "; 2 blobs of " in done.stdout
+    moved = ("--store", s3_store, "--registry", f"sqlite+aiosqlite:///{tmp_path / 'new.db'}")
+    assert json.loads(peltier_store("import", tmp_path / "backup.tar", *moved, "--json").stdout)["num_blobs"] == 2
+    verdict = json.loads(peltier_store("verify", *moved, "--json").stdout)
+    assert (verdict["num_versions"], verdict["num_blobs"], verdict["problems"]) == (2, 2, [])
+    again = process("import", tmp_path / "backup.tar", *moved)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr.startswith("error: the registry is not empty: its table ")
+
+
+@pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",)])
+def test_reading_a_store_writes_nothing_to_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Not even the first time: a backup before an upgrade leaves the old servers what they know."""
+    monkeypatch.chdir(tmp_path)
+    (store / "blobs" / "create-only-probe").unlink()
+    assert peltier_store(*command, "--store", store).exit_code == 0
+    assert [path.name for path in (store / "blobs").iterdir()] == ["sha256"]
+    (store / "blobs").rename(tmp_path / "elsewhere")
+    done = peltier_store(*command, "--store", store)
+    assert str(done.exception).startswith(
+        f"the blob store '{store}/blobs' cannot be opened: there is no such directory"
+    )
+    assert not (store / "blobs").exists()
+
+
+def test_problems_are_exit_status_1(store: Path) -> None:
+    """verify names the orphan as such, and once the bytes are gone it says so of each version and fails."""
+    sound = peltier_store("verify", "--store", store)
+    assert sound.exit_code == 0
+    assert f"no version needs {digest_of(b'orphan')} (6 bytes" in sound.stdout
+    assert sound.stdout.endswith("bytes: all as recorded\n")
+    for path in (store / "blobs" / "sha256").iterdir():
+        path.unlink()
+    broken = peltier_store("verify", "--store", store)
+    assert broken.exit_code == 1
+    assert broken.stdout.count(" has lost its bytes: ") == 2
+    assert broken.stdout.endswith("bytes: 2 problems\n")
+
+
+def test_garbage_goes_and_deleted_versions_after_their_grace(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gc deletes the orphan, and a deleted version's bytes once the grace period is over that it was told."""
+    first = json.loads(peltier_store("gc", "--store", store, "--json").stdout)
+    assert (first["num_kept"], first["num_deleted"], first["deleted_bytes"]) == (2, 1, 6)
+    monkeypatch.setenv("PELTIER_UNDELETE_SECONDS", "3600")
+    assert json.loads(peltier_store("gc", "--store", store, "--json").stdout)["num_kept"] == 2
+    second = peltier_store("gc", "--store", store, "--undelete-seconds", "0")
+    assert second.stdout.startswith("deleted 1 blobs (")
+    assert second.stdout.endswith("; 1 are kept\n")
+    assert peltier_store("verify", "--store", store).exit_code == 0
+
+
+@pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
+def test_a_store_of_another_registry_is_left_alone(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A registry that is named by mistake is one sentence, and no blob goes."""
+    monkeypatch.chdir(tmp_path)
+    assert peltier_store("gc", "--store", store).exit_code == 0
+    before = sorted((store / "blobs" / "sha256").iterdir())
+    asyncio.run(make_registry(tmp_path / "other.db"))
+    url = f"sqlite+aiosqlite:///{tmp_path / 'other.db'}"
+    done = peltier_store(*command, "--store", store, "--registry", url)
+    assert isinstance(done.exception, BlobError)
+    assert "belongs to the registry" in str(done.exception)
+    assert sorted((store / "blobs" / "sha256").iterdir()) == before
+
+
+async def make_registry(path: Path) -> None:
+    await (await Registry.open(f"sqlite+aiosqlite:///{path}")).close()
+
+
+@pytest.mark.parametrize("command", [("export", "backup.tar"), ("verify",), ("gc",)])
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A misspelt store is one sentence, and no new store."""
+    done = peltier_store(*command, "--store", tmp_path / "strore")
+    assert isinstance(done.exception, BlobError)
+    assert str(done.exception) == f"there is no store: the registry '{tmp_path}/strore/registry.db' does not exist"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_store_may_be_named_by_the_environment(store: Path, monkeypatch: pytest.MonkeyPatch, s3_store: str) -> None:
+    """PELTIER_STORE and PELTIER_REGISTRY mean what they mean to the server."""
+    monkeypatch.setenv("PELTIER_STORE", str(store))
+    assert peltier_store("verify").exit_code == 0
+    monkeypatch.setenv("PELTIER_STORE", s3_store)
+    assert "has no place for a registry: name one beside it" in str(peltier_store("verify").exception)
+    monkeypatch.setenv("PELTIER_REGISTRY", f"sqlite+aiosqlite:///{store / 'registry.db'}")
+    assert peltier_store("verify").stdout.endswith("2 problems\n")

@@ -1,0 +1,253 @@
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from peltier_adapters.registry import BlobBusy, Registry
+from peltier_adapters.registry.tables import ReservationRow
+from peltier_adapters.store.blob_location import locate
+from peltier_adapters.store.blobs import BlobError, Blobs, StoredBlob, digest_of
+from peltier_adapters.store.garbage import Collected, Collector
+from sqlalchemy import update
+
+from tests.postgres_server import PostgresServer, run_postgres
+
+TENANT = "default"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; fails where PostgreSQL is not installed."""
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def registry(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Registry]:
+    """A new registry of each kind in turn."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres")
+        url = server.url(server.create_database())
+    registry = await Registry.open(url)
+    yield registry
+    await registry.close()
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    """An empty store of each kind in turn."""
+    return Slow.open(tmp_path / "blobs" if request.param == "directory" else request.getfixturevalue("s3_store"))
+
+
+class Old(Blobs):
+    """A store whose blobs were put three hours ago."""
+
+    async def entries(self) -> AsyncIterator[StoredBlob]:
+        async for entry in super().entries():
+            yield replace(entry, modified_at=entry.modified_at - timedelta(hours=3))
+
+
+class Slow(Old):
+    """A store that waits before it puts and longer before it deletes, so that whatever can come between does."""
+
+    async def put(self, data: bytes) -> str:
+        await asyncio.sleep(random.random() * 0.02)
+        return await super().put(data)
+
+    async def delete(self, digest: str) -> None:
+        await asyncio.sleep(random.random() * 0.1)
+        await super().delete(digest)
+
+
+async def upload(registry: Registry, blobs: Blobs, data: bytes, name: str = "demo") -> None:
+    """What a server does with new bytes; one that meets a collector begins anew."""
+    while True:
+        try:
+            reservation = await registry.reserve(digest_of(data))
+            await blobs.put(data)
+            await registry.publish(
+                TENANT, name, reservation, size_bytes=len(data), preset="lora", manifest="{}", actor="test"
+            )
+        except BlobBusy:
+            await asyncio.sleep(0.005)
+        else:
+            return
+
+
+async def break_off(registry: Registry, blobs: Blobs, data: bytes) -> None:
+    """What a server that is killed between the bytes and the record leaves."""
+    try:
+        await registry.reserve(digest_of(data))
+    except BlobBusy:
+        return
+    await blobs.put(data)
+
+
+async def expire_reservations(registry: Registry) -> None:
+    """An hour passes for all uploads that are on their way."""
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await registry._transactions.write(
+        "", lambda writing: writing.connection.execute(update(ReservationRow).values(expires_at=past))
+    )
+
+
+async def stored(blobs: Blobs) -> set[str]:
+    return {entry.digest async for entry in blobs.entries()}
+
+
+async def test_only_blobs_that_nothing_needs_go(registry: Registry, blobs: Blobs) -> None:
+    """Live and deleted versions and uploads on their way keep their bytes; the rest is deleted and counted."""
+    for data in (b"live", b"deleted"):
+        await upload(registry, blobs, data)
+    await registry.delete_version(TENANT, "demo", 2, actor="test")
+    await break_off(registry, blobs, b"on its way")
+    await blobs.put(b"orphan")
+    assert await Collector(registry, blobs).run() == Collected(num_kept=3, num_deleted=1, deleted_bytes=6)
+    assert await stored(blobs) == {digest_of(data) for data in (b"live", b"deleted", b"on its way")}
+    await expire_reservations(registry)
+    assert await registry.purge(datetime.now(UTC), actor="test") == {digest_of(b"deleted")}
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1, num_deleted=2, deleted_bytes=17)
+    assert await stored(blobs) == {digest_of(b"live")}
+
+
+async def test_young_blobs_stay(registry: Registry, tmp_path: Path) -> None:
+    """Whatever the registry says, nothing goes that was stored within two hours."""
+    blobs = Blobs.open(tmp_path / "blobs")
+    for data, hours in ((b"young", 1.9), (b"old", 2.1)):
+        digest = await blobs.put(data)
+        then = (datetime.now(UTC) - timedelta(hours=hours)).timestamp()
+        os.utime(tmp_path / "blobs" / digest.replace(":", "/"), (then, then))
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1, num_deleted=1, deleted_bytes=3)
+    assert await stored(blobs) == {digest_of(b"young")}
+
+
+async def test_only_the_registry_that_owns_a_store_collects_there(
+    registry: Registry, blobs: Blobs, tmp_path: Path
+) -> None:
+    """To another registry every blob would be garbage; it deletes none."""
+    await upload(registry, blobs, b"live")
+    await Collector(registry, blobs).run()
+    other = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'other.db'}")
+    with pytest.raises(BlobError, match=f"belongs to the registry {await registry.identity()}, not to this one"):
+        await Collector(other, blobs).run()
+    await other.close()
+    assert await blobs.get(digest_of(b"live")) == b"live"
+
+
+async def test_collected_bytes_can_be_stored_again(registry: Registry, blobs: Blobs) -> None:
+    """A digest is free for everyone once its blob is deleted."""
+    await blobs.put(b"orphan")
+    await Collector(registry, blobs).run()
+    await upload(registry, blobs, b"orphan")
+    assert await blobs.get(digest_of(b"orphan")) == b"orphan"
+
+
+async def test_no_acknowledged_version_ever_loses_its_bytes(registry: Registry, blobs: Blobs) -> None:
+    """Uploads of the same few bytes, uploads that break off, deletions, purges and two collectors run at once: what is
+    published is always there, and in the end nothing else is."""
+    contents = [b"%d" % number for number in range(12)]
+    running, checked = True, 0
+
+    async def publish(worker: int) -> None:
+        nonlocal checked
+        choose = random.Random(worker)
+        for _ in range(8):
+            data, name = choose.choice(contents), f"worker-{worker}"
+            if choose.random() < 0.2:
+                await break_off(registry, blobs, data)
+                await expire_reservations(registry)
+                continue
+            await upload(registry, blobs, data, name)
+            await asyncio.sleep(choose.random() * 0.02)
+            assert await blobs.get(digest_of(data)) == data
+            checked += 1
+            await registry.delete_adapter(TENANT, name, actor="test")
+            await registry.purge(datetime.now(UTC), actor="test")
+
+    async def collect() -> Collected:
+        done = Collected()
+        while running:
+            done += await Collector(registry, blobs).run()
+        return done
+
+    collectors = [asyncio.create_task(collect()) for _ in range(2)]
+    await asyncio.gather(*(publish(worker) for worker in range(8)))
+    running = False
+    done = sum(await asyncio.gather(*collectors), start=Collected())
+    assert checked > 30
+    assert done.num_deleted > 5
+    await upload(registry, blobs, b"last")
+    await expire_reservations(registry)
+    await Collector(registry, blobs).run()
+    assert await stored(blobs) == await registry.digests() == {digest_of(b"last")}
+
+
+async def test_a_deletion_of_unknown_outcome_keeps_its_claim(registry: Registry, tmp_path: Path) -> None:
+    """A deletion that a silent store may still carry out stops uploads of the same bytes, which it would take away."""
+
+    class Silent(Old):
+        async def delete(self, digest: str) -> None:
+            if digest == digest_of(b"one"):
+                raise BlobError("the store does not answer")
+            await super().delete(digest)
+
+    blobs = Silent.open(tmp_path / "blobs")
+    for data in (b"one", b"two"):
+        await blobs.put(data)
+    assert await Collector(registry, blobs).run() == Collected(num_deleted=1, deleted_bytes=3, num_failed=1)
+    with pytest.raises(BlobBusy):
+        await registry.reserve(digest_of(b"one"))
+    await registry.reserve(digest_of(b"two"))
+
+
+async def test_a_cancelled_collection_keeps_no_claims(registry: Registry, tmp_path: Path) -> None:
+    """Deletions that have begun are finished, no other begins, and all of the bytes can be stored again at once."""
+    begun = asyncio.Event()
+
+    class Lasting(Old):
+        async def delete(self, digest: str) -> None:
+            begun.set()
+            await asyncio.sleep(0.1)
+            await super().delete(digest)
+
+    blobs = Lasting.open(tmp_path / "blobs")
+    digests = [await blobs.put(b"%d" % number) for number in range(40)]
+    collection = asyncio.create_task(Collector(registry, blobs).run())
+    await begun.wait()
+    collection.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await collection
+    assert len(await stored(blobs)) == 24
+    for digest in digests:
+        await registry.reserve(digest)
+
+
+async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Registry, tmp_path: Path) -> None:
+    """A half-written file of long ago goes; one of a put that may still run stays, as does every whole blob."""
+    blobs = Blobs.open(tmp_path / "blobs")
+    await upload(registry, blobs, b"live")
+    young, old = ((tmp_path / "blobs" / "sha256" / f"{digit * 64}#1") for digit in "ab")
+    for path in (young, old):
+        path.write_bytes(b"half")
+    long_ago = (datetime.now(UTC) - timedelta(days=1)).timestamp()
+    os.utime(old, (long_ago, long_ago))
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1, num_remains=1)
+    assert (young.exists(), old.exists()) == (True, False)
+
+
+async def test_more_blobs_than_a_page_are_collected(registry: Registry, tmp_path: Path) -> None:
+    """Of 2,500 blobs the two that are needed stay."""
+    blobs = Old.open(tmp_path / "blobs")
+    store = locate(tmp_path / "blobs").store
+    for number in range(2498):
+        store.put(digest_of(b"%d" % number).replace(":", "/"), b"%d" % number)
+    for data in (b"live", b"also live"):
+        await upload(registry, blobs, data)
+    done = await Collector(registry, blobs).run()
+    assert (done.num_kept, done.num_deleted) == (2, 2498)
+    assert await stored(blobs) == await registry.digests()

@@ -1,0 +1,39 @@
+"""A blob store has one owner, and no other registry works on it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from peltier_adapters.registry import Registry
+from peltier_adapters.store.blobs import BlobError, Blobs
+from peltier_adapters.store.ownership import require_not_foreign, require_own
+
+
+@pytest.fixture
+async def registries(tmp_path: Path) -> AsyncIterator[tuple[Registry, Registry]]:
+    """Two new registries."""
+    one, other = [await Registry.open(f"sqlite+aiosqlite:///{tmp_path / name}.db") for name in ("one", "other")]
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+async def test_the_first_registry_owns_a_store(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
+    """It stays the owner, and another one is refused in a sentence that says what to do."""
+    blobs, (one, other) = Blobs.open(tmp_path / "blobs"), registries
+    await require_not_foreign(other, blobs)
+    for _ in range(2):
+        await require_own(one, blobs)
+    rule = f"^the blob store '{tmp_path}/blobs' belongs to the registry [0-9a-f]{{32}}, not to this one, which is "
+    for require in (require_own, require_not_foreign):
+        with pytest.raises(BlobError, match=rule):
+            await require(other, blobs)
+    (tmp_path / "blobs" / "owner").unlink()
+    await require_own(other, blobs)
+
+
+async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
+    """A store that was only looked at has no owner."""
+    blobs = Blobs.open(tmp_path / "blobs")
+    await require_not_foreign(registries[0], blobs)
+    assert await blobs.owner() is None

@@ -1,0 +1,76 @@
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from peltier_adapters.manifest import read_header
+from peltier_adapters.registry import Registry
+from peltier_adapters.store.blob_location import locate
+from peltier_adapters.store.blobs import Blobs, digest_of
+from peltier_adapters.store.verification import verify_store
+from peltier_backbone.load import Backbone
+
+from tests.conftest import MakeArtifact
+
+TENANT = "default"
+
+
+@pytest.fixture
+async def registry(tmp_path: Path) -> AsyncIterator[Registry]:
+    registry = await Registry.open(f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}")
+    yield registry
+    await registry.close()
+
+
+@pytest.fixture(params=["directory", "bucket"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store of each kind in turn."""
+    return str(tmp_path / "blobs") if request.param == "directory" else request.getfixturevalue("s3_store")
+
+
+async def publish(registry: Registry, blobs: Blobs, data: bytes, name: str, manifest: str | None = None) -> str:
+    """Publishes bytes as a server does, and returns their digest."""
+    reservation = await registry.reserve(digest_of(data))
+    digest = await blobs.put(data)
+    text = manifest or json.dumps(read_header(data)[0].model_dump(mode="json"))
+    await registry.publish(TENANT, name, reservation, size_bytes=len(data), preset="lora", manifest=text, actor="test")
+    return digest
+
+
+async def test_a_sound_store_has_no_problems(
+    registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
+) -> None:
+    """Versions whose bytes are there and readable are counted, deleted ones too; what nobody needs is an orphan."""
+    blobs, data = Blobs.open(location), make_artifact(bert)
+    for name in ("a", "b"):
+        await publish(registry, blobs, data, name)
+    await registry.delete_adapter(TENANT, "b", actor="test")
+    orphan = await blobs.put(b"orphan")
+    verdict = await verify_store(registry, blobs)
+    assert (verdict.num_versions, verdict.num_blobs, verdict.blob_bytes) == (2, 1, len(data))
+    assert verdict.problems == []
+    assert [(entry.digest, entry.size_bytes) for entry in verdict.orphans] == [(orphan, 6)]
+
+
+async def test_everything_that_is_wrong_is_said(
+    registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
+) -> None:
+    """A blob that is missing, one that is damaged, one that is no artifact and a record of something else are each
+    one sentence that names the version."""
+    blobs = Blobs.open(location)
+    whole = make_artifact(bert, seed=1)
+    missing, damaged = [await publish(registry, blobs, make_artifact(bert, seed=seed), "demo") for seed in (2, 3)]
+    await publish(registry, blobs, b"no artifact", "demo", manifest="{}")
+    other = json.dumps(read_header(make_artifact(bert, name="other"))[0].model_dump(mode="json"))
+    await publish(registry, blobs, whole, "demo", manifest=other)
+    await publish(registry, blobs, whole, "sound")
+    await blobs.delete(missing)
+    await locate(location).store.put_async(damaged.replace(":", "/"), whole)
+    verdict = await verify_store(registry, blobs)
+    problems = {problem.partition(" ")[0]: problem.partition(" ")[2] for problem in verdict.problems}
+    assert problems.keys() == {f"default:demo@{number}" for number in (1, 2, 3, 4)}
+    assert f"has lost its bytes: the blob store {locate(location).name!r} holds no" in problems["default:demo@1"]
+    assert "has lost its bytes: the blob sha256:" in problems["default:demo@2"]
+    assert "is no artifact that can be read" in problems["default:demo@3"]
+    assert problems["default:demo@4"] == "has another manifest than its record"
+    assert all("\n" not in problem for problem in verdict.problems)
