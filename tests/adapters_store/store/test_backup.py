@@ -22,7 +22,7 @@ from peltier_adapters.store.ownership import require_own
 from peltier_adapters.store.restore import import_store
 
 from tests.adapters_store.store.test_garbage import Old
-from tests.postgres_server import run_postgres
+from tests.postgres_server import PostgresServer, run_postgres
 
 ACTOR = "ann"
 Members = dict[str, bytes]
@@ -46,10 +46,16 @@ def sqlite(directory: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    """An empty registry in PostgreSQL, filled by one test of this file."""
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
     with run_postgres() as server:
-        yield server.url(server.create_database())
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    """An empty registry in it."""
+    return postgres.url(postgres.create_database())
 
 
 async def publish(registry: Registry, blobs: Blobs, data: bytes, tenant: str = "default", name: str = "demo") -> None:
@@ -125,23 +131,25 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
         assert (await contents(registry), await stored(blobs)) == (rows, data)
 
 
-async def test_an_imported_registry_goes_on(backup: Path, tmp_path: Path, postgres_url: str) -> None:
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_an_imported_registry_goes_on(
+    database: str, backup: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Numbers go on where they were, in PostgreSQL too, and replicas that knew the empty registry see all of it."""
-    for url in (sqlite(tmp_path / "new"), postgres_url):
-        async with opened(url) as registry:
-            blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
-            if not await registry.digests():
-                await import_store(registry, blobs, backup)
-                changed = await registry.snapshot(seen)
-                assert [(adapter.tenant, len(adapter.versions)) for adapter in changed.adapters] == [
-                    ("acme", 1),
-                    ("default", 4),
-                ]
-                assert len(changed.tenants) == 2
-            await publish(registry, blobs, b"five")
-            await publish(registry, blobs, b"first", name="another")
-            await registry.set_alias("default", "demo", "new", {5: 1.0}, actor=ACTOR)
-            assert {version.number for version in await registry.versions() if version.tenant == "default"} >= {4, 5, 1}
+    url = sqlite(tmp_path / "new") if database == "sqlite" else request.getfixturevalue("postgres_url")
+    async with opened(url) as registry:
+        blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
+        await import_store(registry, blobs, backup)
+        changed = await registry.snapshot(seen)
+        assert [(adapter.tenant, len(adapter.versions)) for adapter in changed.adapters] == [
+            ("acme", 1),
+            ("default", 4),
+        ]
+        assert len(changed.tenants) == 2
+        await publish(registry, blobs, b"five")
+        await publish(registry, blobs, b"first", name="another")
+        await registry.set_alias("default", "demo", "new", {5: 1.0}, actor=ACTOR)
+        assert {version.number for version in await registry.versions() if version.tenant == "default"} >= {4, 5, 1}
 
 
 def test_a_backup_is_the_owners_alone(backup: Path, tmp_path: Path) -> None:
