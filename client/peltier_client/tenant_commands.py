@@ -1,6 +1,7 @@
 """`peltier tenants`: make and list tenants, and say what they may use."""
 
-from typing import Annotated, cast
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
 
 import typer
 from pydantic import BaseModel
@@ -45,8 +46,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
     json: Json = False,
 ) -> None:
     """Make a tenant; what is not given is not limited."""
-    given = {name: value for name, value in locals().items() if name in TenantQuotas.model_fields}
-    quotas = _read_quotas(given)
+    quotas = _read_quotas(locals())
     with Client(url, api_key) as client:
         _show([client.create_tenant(name, **quotas)], json=json)
 
@@ -64,8 +64,7 @@ def set_quotas(  # noqa: PLR0913 - each is a word of the command line
     json: Json = False,
 ) -> None:
     """Change what a tenant may use; what is not given stays, `none` takes a limit away."""
-    given = {name: value for name, value in locals().items() if name in TenantQuotas.model_fields}
-    quotas = _read_quotas(given)
+    quotas = _read_quotas(locals())
     with Client(url, api_key) as client:
         kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
         wanted: QuotaOptions = {**kept, **quotas}
@@ -83,8 +82,10 @@ def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = Fa
         print_tenants(tenants)
 
 
-def _read_quotas(given: dict[str, str | None]) -> QuotaOptions:
-    texts = {name: None if text == _NO_LIMIT else text for name, text in given.items() if text is not None}
+def _read_quotas(arguments: Mapping[str, Any]) -> QuotaOptions:
+    """Those of a command's arguments that are quotas and were given."""
+    given = {name: text for name, text in arguments.items() if name in TenantQuotas.model_fields and text is not None}
+    texts = {name: None if text == _NO_LIMIT else text for name, text in given.items()}
     try:
         to_json(TenantQuotas, texts)
     except InvalidInput as error:
