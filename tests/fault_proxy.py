@@ -71,6 +71,8 @@ class FaultProxy:
         with suppress(OSError):
             far_reader, far_writer = await asyncio.open_connection(*self._target)
             self._writers |= {writer, far_writer}
+            if self._mode == "cut":  # meanwhile
+                self._break_all()
             await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))
         writer.transport.abort()
 

@@ -3,7 +3,8 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,27 +44,57 @@ def test_a_killed_task_is_a_failed_trial(cluster: Executor, make_sweep: MakeSwee
     """It is not run a second time, and the next trial is; meanwhile nobody listens beyond this machine."""
     tables["common"]["epochs"] = 1_000_000
     endless = make_sweep(tables).trials[:1]
-    heard = set[str]()
+    while any(one.is_task for one in family()):  # the worker of the test before may still be ending
+        time.sleep(0.05)
+    heard, killed, ended = set[str](), set[int](), threading.Event()
 
     def watch() -> None:
-        while not (tasks := [one for one in family() if one.name().startswith("ray::_work")]):
-            time.sleep(0.05)
-        connections = [one for process in family() for one in process.net_connections("tcp")]
-        heard.update(one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN)
-        tasks[0].kill()
+        while not ended.wait(0.05):
+            seen = family()
+            if tasks := {one.process.pid for one in seen if one.is_task and one.kill()}:
+                heard.update(*(one.listens for one in seen))
+                killed.update(tasks)
 
-    threading.Thread(target=watch, daemon=True).start()
-    ((_, outcome),) = cluster.run(endless, tmp_path / "trials")
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        ((_, outcome),) = cluster.run(endless, tmp_path / "trials")
+    finally:
+        ended.set()
+        watcher.join()
     assert outcome.failure is not None
     assert outcome.failure.startswith("its process ended before it had a result: ")
+    assert len(killed) == 1
     assert heard <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
     assert heard
 
 
-def family() -> list[psutil.Process]:
-    """This process and all that it has started."""
-    own = psutil.Process()
-    return [own, *own.children(recursive=True)]
+@dataclass(frozen=True)
+class Relative:
+    """A process as it was when it was looked at, for it may be gone by now."""
+
+    process: psutil.Process
+    is_task: bool
+    listens: frozenset[str]
+
+    def kill(self) -> bool:
+        """Whether it was there to be killed."""
+        try:
+            self.process.kill()
+        except psutil.NoSuchProcess:
+            return False
+        return True
+
+
+def family() -> list[Relative]:
+    """This process and all that it has started and that live."""
+    own, found = psutil.Process(), []
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            connections = process.net_connections("tcp")
+            listens = frozenset(one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN)
+            found.append(Relative(process, process.name().startswith("ray::_work"), listens))
+    return found
 
 
 def test_a_gpu_that_ray_does_not_have_is_refused(cluster: Executor):
