@@ -20,11 +20,11 @@ SCRIPTS = Path(__file__).parent / "foreign"
 def save_cases(origin: str, backbones: Path, output: Path) -> Path:
     """The folder of cases that the library saved for adapters of `backbones`."""
     script = [sys.executable, str(SCRIPTS / f"save_{origin}.py"), str(backbones), str(output)]
-    _run(script, {"PYTHONPATH": str(_installed(origin)), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
+    _run(script, {"PYTHONPATH": str(installed(origin)), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"})
     return output
 
 
-def _installed(origin: str) -> Path:
+def installed(origin: str) -> Path:
     """The library's folder inside the environment, filled from PyPI the first time."""
     requirements = PACKAGES[origin]
     digest = hashlib.sha256(" ".join(requirements).encode()).hexdigest()[:12]

@@ -1,0 +1,30 @@
+"""The loop of a contender's process: a line of JSON asks for a case, a line answers what it took.
+
+Only the standard library, for AdapterHub's and PEFT's interpreters see nothing else of this project.
+"""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+
+Case = Callable[[], object]
+
+
+def answer(cases: dict[str, Case]) -> None:
+    """Until standard input ends: runs the case of each line. Its answer is the CPU seconds that this took, and the
+    largest number of bytes that the process has had in memory so far."""
+    # What libraries print must not come between the answers.
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    output.write(json.dumps(sorted(cases)) + "\n")
+    output.flush()
+    for line in sys.stdin:
+        case = cases[json.loads(line)]
+        start = time.process_time()
+        case()
+        seconds = time.process_time() - start
+        output.write(json.dumps([seconds, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss]) + "\n")
+        output.flush()

@@ -1,0 +1,54 @@
+"""One library in a process of its own, which computes when it is asked to."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# The folders of the libraries are those that the tests of the importers fill from PyPI.
+sys.path.insert(0, str(ROOT))
+
+from tests.adapters_store.importers.libraries import installed  # noqa: E402 - after the path
+
+
+class Contender:
+    """Started with a script of this folder; `origin` is the library it needs beside the environment's own. `peak_bytes`
+    is what its process has had in memory at most, after its last case."""
+
+    def __init__(self, name: str, script: str, origin: str | None, *arguments: str) -> None:
+        self.name = name
+        self.peak_bytes = 0
+        environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        if origin is not None:
+            environment["PYTHONPATH"] = str(installed(origin))
+        self._process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name(script)), *arguments],
+            env=os.environ | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.cases: list[str] = self._read()
+
+    def seconds(self, case: str) -> float:
+        """The CPU time of one run of `case`."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(case) + "\n")
+        self._process.stdin.flush()
+        seconds: float
+        seconds, self.peak_bytes = self._read()
+        return seconds
+
+    def close(self) -> None:
+        """It ends when its input does."""
+        self._process.communicate()
+
+    def _read(self):  # type: ignore[no-untyped-def]
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.name} has ended with status {self._process.wait()}")
+        return json.loads(line)

@@ -1,0 +1,59 @@
+"""Peltier, its bare backbone and plain transformers: 32 rows without padding, each with an adapter of its own."""
+
+import sys
+from pathlib import Path
+
+import torch
+from answering import answer
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
+from peltier_adapters.row import Row
+from peltier_backbone.load import load_backbone
+from peltier_backbone.packing import Encoded
+from transformers import BertModel
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from adapters import make_artifact
+
+DTYPE, CHECKPOINT = sys.argv[1], sys.argv[2]
+ROWS, SHAPES = 32, (64, 16)
+METHODS = {"bottleneck": "pfeiffer", "lora": "lora", "compacter": "compacter", "unipelt": "unipelt-apl"}
+
+torch.set_num_threads(1)
+exact = load_backbone(CHECKPOINT)
+backbone = load_backbone(CHECKPOINT, dtype=DTYPE)
+banks = Banks(backbone)
+residents = {
+    method: [banks.add(make_artifact(exact, preset, number)) for number in range(ROWS)]
+    for method, preset in METHODS.items()
+}
+residents["four"] = [resident for method in METHODS for resident in residents[method][: ROWS // len(METHODS)]]
+plain = BertModel.from_pretrained(CHECKPOINT).eval()
+
+
+def text(width: int) -> Encoded:
+    """A row of so many tokens."""
+    return Encoded((1000,) * width, (0,) * width)
+
+
+@torch.inference_mode()
+def bare(width: int) -> None:
+    """Our backbone without adapters."""
+    backbone.model(backbone.pack([text(width)] * ROWS))
+
+
+@torch.inference_mode()
+def transformers(width: int) -> None:
+    """Always float32: the yardstick of every ratio."""
+    plain(input_ids=torch.full((ROWS, width), 1000), attention_mask=torch.ones(ROWS, width))
+
+
+def mixed(method: str, width: int) -> None:
+    """The rows of `method`, or of all four."""
+    forward(backbone, [Row(text(width), resident) for resident in residents[method]])
+
+
+cases = {f"{width} {method}": lambda m=method, w=width: mixed(m, w) for width in SHAPES for method in residents}
+cases |= {f"{width} bare": lambda w=width: bare(w) for width in SHAPES}
+cases |= {f"{width} transformers": lambda w=width: transformers(w) for width in SHAPES}
+answer(cases)
