@@ -97,6 +97,7 @@ async def _load(
         lifecycle.fail(failure)
         return None
     lifecycle.start(service)
+    service.watchdog.start(lifecycle.fail)
     return service
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from peltier_adapters.generation import create_draft
 from peltier_backbone.load import Backbone
-from peltier_client.errors import DeadlinePassed, InferenceFailed
+from peltier_client.errors import DeadlinePassed, PeltierError, Unavailable
 
+from peltier_server.bisection import blame, free_memory
 from peltier_server.group import Group
 from peltier_server.metrics import Metrics
+from peltier_server.shift import Relieved, Shift
 from peltier_server.ticket import Ticket, settle, tell
 from peltier_server.work import Company, Work
 
@@ -17,16 +19,17 @@ logger = logging.getLogger(__name__)
 
 
 class Decoder:
-    """Every text that is being written. Belongs to the runner's thread; whatever fails, no method raises.
+    """Every text that is being written. Belongs to the runner's thread; no method raises anything but `Relieved`.
 
-    New texts share the steps of one open group. Where a step fails, or the reading of new inputs, each text concerned
-    begins again in a group of its own: decoding is deterministic, so its caller notices by the clock alone. A text that
-    fails by itself fails for itself.
+    New texts share the steps of one open group. Where a step fails, or the reading of new inputs, each half of the
+    texts concerned begins again in a group of its own: decoding is deterministic, so a caller notices by the clock
+    alone. A text that fails by itself fails for itself, and texts that are too many for the memory go on as fewer.
     """
 
-    def __init__(self, backbone: Backbone, metrics: Metrics) -> None:
+    def __init__(self, backbone: Backbone, metrics: Metrics, shift: Shift) -> None:
         self._backbone = backbone
         self._metrics = metrics
+        self._shift = shift
         self._groups: list[Group] = []
         self._open: Group | None = None
 
@@ -42,9 +45,7 @@ class Decoder:
         works = [Work(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
         self._metrics.observe_waits([work.queue_seconds for work in works])
         group = self._open = self._open or self._new_group()
-        try:
-            group.join(works)
-        except Exception as error:
+        if (error := self._try_to_join(group, works)) is not None:
             # The slots that it may have taken stay taken, so it only lives on for those who are in it.
             self._open = None
             self._separate(works, error)
@@ -64,12 +65,30 @@ class Decoder:
             self._drop_the_gone(group, started)
             company = Company(group.works)
             if group.works:
-                self._deliver(group, group.step(), company)
-        except Exception as error:
-            self._groups.remove(group)
-            self._separate(group.works, error)
+                self._deliver(group, self._compute(group), company)
+        except Relieved:
+            raise
+        except BaseException as failure:
+            error = _report(group.works, failure)
         else:
             self._metrics.observe_step(time.monotonic() - started, company.num_texts)
+            return
+        self._groups.remove(group)
+        self._separate(group.works, error)
+
+    def _compute(self, group: Group) -> list[Work]:
+        with self._shift.computing():
+            return group.step()
+
+    def _try_to_join(self, group: Group, works: Sequence[Work]) -> PeltierError | None:
+        try:
+            with self._shift.computing():
+                group.join(works)
+        except Relieved:
+            raise
+        except BaseException as failure:
+            return _report(works, failure)
+        return None
 
     def _drop_the_gone(self, group: Group, now: float) -> None:
         late = [work for work in group.works if work.ticket.deadline <= now]
@@ -84,23 +103,28 @@ class Decoder:
         heard = [(work.ticket, news) for work in group.works if (news := work.news()) is not None]
         tell([ticket for ticket, _ in heard], [news for _, news in heard])
 
-    def _separate(self, works: Sequence[Work], error: Exception) -> None:
-        logger.error("%d texts failed in one step", len(works), exc_info=error)
+    def _separate(self, works: Sequence[Work], error: PeltierError) -> None:
+        # Only here, because the failure's traceback has kept the tensors of the pass.
+        if isinstance(error, Unavailable):
+            free_memory(self._backbone)
         if len(works) == 1:
-            self._fail(works[0], error)
+            settle([works[0].ticket], [error])
             return
-        for work in works:
-            work.draft = create_draft(self._backbone, work.ticket.row, work.ticket.asked)
-            try:
-                self._new_group().join([work])
-            except Exception as alone:
-                logger.exception("a text failed alone")
-                self._fail(work, alone)
-
-    def _fail(self, work: Work, error: Exception) -> None:
-        settle([work.ticket], [InferenceFailed(f"the model failed on this input with {type(error).__name__}")])
+        middle = len(works) // 2
+        for half in (works[:middle], works[middle:]):
+            for work in half:
+                work.draft = create_draft(self._backbone, work.ticket.row, work.ticket.asked)
+            group = self._new_group()
+            if (failure := self._try_to_join(group, half)) is not None:
+                self._groups.remove(group)
+                self._separate(half, failure)
 
     def _new_group(self) -> Group:
         group = Group(self._backbone)
         self._groups.append(group)
         return group
+
+
+def _report(works: Sequence[Work], failure: BaseException) -> PeltierError:
+    logger.error("%d texts failed in one step", len(works), exc_info=failure)
+    return blame(failure)

@@ -37,7 +37,7 @@ class Lifecycle:
         self._settled.set()
 
     def fail(self, failure: Exception) -> None:
-        """Loading has failed: the server will never be ready."""
+        """Loading has failed, or what was loaded: the server will never be ready again."""
         self.failure = failure
         self._settled.set()
 
@@ -56,7 +56,7 @@ class Lifecycle:
         if self.draining:
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
         if self.failure is not None:
-            raise NotReady(f"the server cannot start: {self.failure}")
+            raise NotReady(f"the server is of no use: {self.failure}")
         if self._service is None:
             raise NotReady("the server is still loading its backbone", retry_after=_RETRY_AFTER_SECONDS)
         return self._service

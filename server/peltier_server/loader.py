@@ -37,4 +37,8 @@ class StoreLoader:
 
     async def remove(self, resident: Resident) -> None:
         """Frees the slots between two batches, because the one that runs may still read them."""
-        await self._runner.between_batches(lambda: self._banks.remove(resident))
+        await self._runner.between_batches(lambda: self._banks.remove(resident), resident)
+
+    def reads(self, resident: Resident) -> bool:
+        """A computation that was given up may still read the slots."""
+        return self._runner.reads(resident)

@@ -49,6 +49,8 @@ class Metrics:
         self._tenants = TenantLabels()
         self._queue_tokens = Gauge("peltier_queue_tokens", "Tokens that wait", ("tenant",), registry=registry)
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
+        self.runner_restarts = Counter("peltier_runner_restarts", "Stuck runners replaced", registry=registry)
+        self.quarantined = Gauge("peltier_quarantined_adapters", "Versions that are refused", registry=registry)
         self.uploads = Counter("peltier_uploads", "Uploaded artifacts", ("result",), registry=registry)
 
     def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:

@@ -14,6 +14,8 @@ from peltier_server.lifecycle import Lifecycle
 from peltier_server.settings import Settings, SettingsError
 
 _BACKLOG = 2048
+# How long a server that has failed waits for requests that may still be answered.
+_FAILED_SECONDS = 5
 
 
 class DrainingServer(uvicorn.Server):
@@ -42,6 +44,7 @@ class DrainingServer(uvicorn.Server):
         if lifecycle.ready and not self._announced:
             self._announce()
         if lifecycle.failure is not None:
+            self.config.timeout_graceful_shutdown = _FAILED_SECONDS
             self.should_exit = True
         if lifecycle.draining:
             self._end_when_drained()

@@ -1,108 +1,91 @@
-"""The one thread that owns the device."""
+"""Who owns the device: one thread at a time."""
 
 import asyncio
-import logging
-import math
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import torch
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.bank import Resident
 from peltier_backbone.load import Backbone
-from peltier_client.errors import InferenceFailed, PeltierError
+from peltier_client.errors import InferenceFailed
 
-from peltier_server.batch import Batch
 from peltier_server.batcher import Batcher
-from peltier_server.decoder import Decoder
+from peltier_server.errand import Errand
 from peltier_server.metrics import Metrics
-
-logger = logging.getLogger(__name__)
+from peltier_server.worker import Place, Worker
 
 
 class Runner:
-    """Computes batch after batch, and between two of them one step of every text that is being written.
+    """Has one `Worker` compute what the batcher hands out, and puts another in its place when it is stuck.
 
-    A batch that fails is tried again row by row, so a bad row fails alone.
+    A thread cannot be ended from outside. One that is stuck keeps what it reads: the slots of its rows' adapters are
+    not freed before it ends. Everything else goes on without it.
     """
 
     def __init__(self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int) -> None:
-        self._backbone = backbone
         self._batcher = batcher
-        self._metrics = metrics
-        self._decoder = Decoder(backbone, metrics)
-        self._num_threads = num_threads
-        self._errands: deque[tuple[Callable[[], None], asyncio.Future[None]]] = deque()
-        # A daemon, so that a batch which never ends cannot keep a drained process alive.
-        self._thread = threading.Thread(target=self._loop, name="runner", daemon=True)
+        self._place = Place(backbone, batcher, metrics, num_threads, self._run_errands)
+        self._errands: deque[Errand] = deque()
+        self._stuck: tuple[Worker, ...] = ()
+        self._worker = Worker(self._place)
+
+    @property
+    def proven(self) -> bool:
+        """The thread that computes now can use the device."""
+        return self._worker.proven
+
+    @property
+    def is_well(self) -> bool:
+        """The thread that computes now has computed something, and none is stuck."""
+        return self._worker.num_computed > 0 and not self._stuck
 
     def start(self) -> None:
         """Begins to compute."""
-        self._thread.start()
+        self._worker.thread.start()
 
     def join(self, timeout_seconds: float) -> None:
         """Waits until the batcher, once closed, has run dry."""
-        self._thread.join(timeout_seconds)
+        self._worker.thread.join(timeout_seconds)
 
-    async def between_batches(self, errand: Callable[[], None]) -> None:
-        """Runs a short `errand` in the runner's thread at a moment when no batch and no step is being computed."""
+    async def between_batches(self, errand: Callable[[], None], resident: Resident | None = None) -> None:
+        """Runs a short `errand` in the runner's thread at a moment when no batch and no step is being computed, nor
+        one that was given up and may still read the slots of `resident`."""
         done = asyncio.get_running_loop().create_future()
-        self._errands.append((errand, done))
+        self._errands.append(Errand(errand, resident, done))
         self._batcher.wake()
         await done
 
-    def run(self, batch: Batch) -> list[RowOutput | PeltierError]:
-        """One output or error per row of `batch`; never raises."""
-        started = time.monotonic()
-        try:
-            outputs = self._forward(batch.rows, record_gates=batch.record_gates)
-        except Exception:
-            logger.exception("a batch of %d rows failed; trying its rows one by one", len(batch.tickets))
-            outputs = [self._alone(row, record_gates=batch.record_gates) for row in batch.rows]
-        if batch.tickets:
-            self._metrics.observe_batch(batch, time.monotonic() - started)
-        return outputs
+    def reads(self, resident: Resident) -> bool:
+        """A computation that was given up may still read the slots of `resident`."""
+        return any(worker.reads(resident) for worker in self._stuck)
 
-    def _loop(self) -> None:
-        torch.set_num_threads(self._num_threads)
-        while (batch := self._batcher.next(live_rows=self._decoder.num_rows)) is not None:
-            batch.resolve(self.run(batch))
-            self._decoder.join(batch.drafts)
-            self._decoder.step()
-            self._run_errands()
-        self._run_errands()
+    def relieve(self, after_seconds: float) -> bool:
+        """Puts another thread in the place of one whose computation takes longer than this; whether it did.
 
-    def _forward(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
-        if not rows:
-            return []
-        return [_finite(output) for output in forward(self._backbone, rows, record_gates=record_gates)]
+        Whoever waits for that computation reads `InferenceFailed` and not an invitation to come back: nobody knows
+        whose rows they are that have no end, and another replica would be next.
+        """
+        self._let_go()
+        stuck = self._worker
+        if not stuck.relieve(after_seconds):
+            return False
+        self._stuck = (*self._stuck, stuck)
+        self._worker = Worker(self._place)
+        stuck.abandon(
+            InferenceFailed(f"the batch with this input has not ended within {after_seconds:g} s and was given up")
+        )
+        self._worker.thread.start()
+        return True
 
-    def _alone(self, row: Row, *, record_gates: bool) -> RowOutput | PeltierError:
-        try:
-            return self._forward([row], record_gates=record_gates)[0]
-        except Exception as error:
-            logger.exception("a row of %d tokens failed alone", len(row.encoded))
-            return InferenceFailed(f"the model failed on this input with {type(error).__name__}")
+    def _let_go(self) -> None:
+        still = tuple(worker for worker in self._stuck if worker.thread.is_alive())
+        if still != self._stuck:
+            self._stuck = still
+            self._batcher.wake()
 
     def _run_errands(self) -> None:
-        while self._errands:
-            errand, done = self._errands.popleft()
-            try:
-                errand()
-            except Exception:
-                logger.exception("an errand between batches failed")
-            done.get_loop().call_soon_threadsafe(_finish, done)
-
-
-def _finite(output: RowOutput) -> RowOutput | PeltierError:
-    # A sum is finite only if all of its terms are; it is one operation where `isfinite().all()` is two.
-    if math.isfinite(float(output.logits.sum())):
-        return output
-    return InferenceFailed("the model's output for this input is not finite")
-
-
-def _finish(done: "asyncio.Future[None]") -> None:
-    if not done.done():
-        done.set_result(None)
+        for _ in range(len(self._errands)):
+            errand = self._errands.popleft()
+            if errand.resident is not None and self.reads(errand.resident):
+                self._errands.append(errand)
+            else:
+                errand.run()

@@ -26,6 +26,7 @@ from peltier_server.versions.examples import publish_examples
 from peltier_server.versions.follower import Follower
 from peltier_server.versions.janitor import Janitor
 from peltier_server.versions.publisher import Publisher, Store
+from peltier_server.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,12 @@ class Service:
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
         self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)
+        self.watchdog = Watchdog(
+            self._runner,
+            metrics,
+            max_batch_seconds=settings.max_batch_seconds,
+            max_restarts=settings.max_runner_restarts,
+        )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
@@ -93,6 +100,7 @@ class Service:
         await self.store.registry.close()
 
     async def _stop(self) -> None:
+        await self.watchdog.close()
         await self._janitor.close()
         await self.store.follower.close()
         self.batcher.close()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar
@@ -43,6 +43,9 @@ class Loader(Protocol[K_contra, A, R]):
 
     async def remove(self, resident: R) -> None:
         """Free its slots, once no running batch reads them."""
+
+    def reads(self, resident: R) -> bool:
+        """Freeing its slots may take long, because a computation that was given up may still read them."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,7 @@ class Slots(Generic[K, A, R]):
             self._used_bytes += nbytes
 
     async def _evict_one(self) -> None:
-        victim = next((entry for entry in self._entries.values() if entry.evictable), None)
+        victim = self._victim()
         if victim is None:
             self._released.clear()
             await self._released.wait()
@@ -199,6 +202,13 @@ class Slots(Generic[K, A, R]):
         del self._entries[victim.key]
         self._metrics.evictions.labels("device").inc()
         await self._discard(victim)
+
+    def _victim(self) -> _Entry[K, R] | None:
+        unread = (entry for entry in self._evictable() if not self._loader.reads(entry.loading.result()))
+        return next(unread, None) or next(self._evictable(), None)
+
+    def _evictable(self) -> Iterator[_Entry[K, R]]:
+        return (entry for entry in self._entries.values() if entry.evictable)
 
     def _discard_if_retired(self, entry: _Entry[K, R]) -> None:
         if entry.retired and entry.evictable:

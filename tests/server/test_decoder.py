@@ -21,6 +21,7 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.decoder import Decoder
 from peltier_server.metrics import Metrics
+from peltier_server.shift import Shift
 from peltier_server.ticket import Outcome, Progress, Ticket
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
@@ -54,7 +55,7 @@ class Theatre:
 
     def __init__(self, backbone: Backbone, crowd: Sequence[Resident]) -> None:
         self.backbone, self._crowd = backbone, crowd
-        self.decoder = Decoder(backbone, Metrics())
+        self.decoder = Decoder(backbone, Metrics(), Shift())
         self.callers: list[Caller] = []
         self._alone: dict[int, list[int]] = {}
 

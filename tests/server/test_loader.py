@@ -13,7 +13,7 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row, RowOutput
 from peltier_adapters.store.blobs import BlobNotFound, Blobs
 from peltier_backbone.load import Backbone
-from peltier_server import runner as runner_module
+from peltier_server import bisection
 from peltier_server.batcher import Batcher
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
@@ -51,7 +51,7 @@ async def test_a_slot_is_not_free_while_a_batch_runs(
         go_on.wait(10)
         return forward(backbone, rows, record_gates=record_gates)
 
-    monkeypatch.setattr(runner_module, "forward", slow)
+    monkeypatch.setattr(bisection, "forward", slow)
     resident = await loader.install(await loader.parse(make_artifact(bert)))
     request = asyncio.ensure_future(batcher.compute([Row(encode_input(bert, resident.manifest.task, "bad"), resident)]))
     await asyncio.to_thread(computing.wait, 10)

@@ -43,6 +43,7 @@ class FakeLoader:
     failing: set[str] = field(default_factory=set)
     max_bytes: int = DEVICE_BYTES
     removed_twice: bool = False
+    reading: set[str] = field(default_factory=set)
 
     async def fetch(self, digest: str) -> FakeArtifact:
         self.fetches.append(digest)
@@ -65,6 +66,9 @@ class FakeLoader:
         for _ in range(4):  # longer than an install, so that whoever counts on its room too early is caught
             await asyncio.sleep(0)
         self.installed.discard(resident)
+
+    def reads(self, resident: FakeResident) -> bool:
+        return resident.digest in self.reading
 
 
 def make_slots(loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = 8) -> Slots:
@@ -228,6 +232,16 @@ async def test_the_least_recently_used_goes_first() -> None:
             pass
     async with slots.lease("c"):
         assert {resident.digest for resident in loader.installed} == {"a", "c", "d"}
+
+
+async def test_what_a_lost_computation_may_read_goes_last() -> None:
+    """Freeing it may take for ever, and others are free at once."""
+    loader = FakeLoader(reading={"a"})
+    slots = make_slots(loader, device_bytes=10)
+    for digest in "abe":  # 3 + 4, then 7: b makes room although a is older
+        async with slots.lease(digest):
+            assert {resident.digest for resident in loader.installed} >= {"a"}
+    assert {resident.digest for resident in loader.installed} == {"a", "e"}
 
 
 async def test_what_the_device_can_never_hold_is_refused() -> None:
