@@ -28,6 +28,7 @@ from peltier_server.decoding import check_stream, choose_decoding, draws
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
+from peltier_server.quarantine import Quarantine
 from peltier_server.response import create_timings, create_usage, read_answers
 from peltier_server.slots import Slots
 from peltier_server.target import Target
@@ -48,11 +49,12 @@ _NUM_WORKERS = 2
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request: inputs, and new tokens for each of them; and of its tenant."""
+    """Of one request: inputs, and new tokens for each of them; of its tenant; and of its version."""
 
     max_inputs: int
     max_new_tokens: int
     turnstile: Turnstile
+    quarantine: Quarantine
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ class Predictor:
             target = request.target
             entry = target.entry
             try:
-                return await self._predict_with(entry, request)
+                with self._limits.quarantine.attempt(target.origin.tenant, entry):
+                    return await self._predict_with(entry, request)
             except BlobNotFound as error:
                 # It may have been purged since it was resolved; then the reference means another version, or nothing.
                 successor = self._catalog.resolve(target.reference, target.origin)

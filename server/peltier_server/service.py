@@ -16,6 +16,7 @@ from peltier_server.batcher import Batcher
 from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
+from peltier_server.quarantine import Quarantine
 from peltier_server.runner import Runner
 from peltier_server.settings import Settings
 from peltier_server.slots import Slots
@@ -62,7 +63,8 @@ class Service:
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._runner, self._workers)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
-        limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile)
+        self.quarantine = Quarantine(metrics)
+        limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile, self.quarantine)
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.curator = Curator(store)

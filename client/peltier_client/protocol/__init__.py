@@ -44,7 +44,13 @@ from peltier_client.protocol.predict import (
     TopP,
     Usage,
 )
-from peltier_client.protocol.service import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
+from peltier_client.protocol.service import (
+    BackboneInfo,
+    HealthResponse,
+    InfoResponse,
+    QuarantinedVersion,
+    ReadyResponse,
+)
 from peltier_client.protocol.tenants import TenantInfo, TenantList, TenantQuotas, TenantRequest
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
@@ -92,6 +98,7 @@ __all__ = [
     "PredictRequest",
     "PredictResponse",
     "Provenance",
+    "QuarantinedVersion",
     "ReadyResponse",
     "RegressionPrediction",
     "RequestModel",

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from peltier_client.protocol.predict import AdapterRef
 from peltier_client.protocol.wire import ResponseModel
 
 
@@ -41,6 +42,16 @@ class BackboneInfo(ResponseModel):
     dtype: str
 
 
+class QuarantinedVersion(ResponseModel):
+    """A version that is refused to the caller's tenant by this replica, because it failed so many times in a row; the
+    last reason, and when it is tried again."""
+
+    adapter: AdapterRef
+    num_failures: int
+    reason: str
+    retry_after_seconds: float
+
+
 class InfoResponse(ResponseModel):
     """What runs here: release, backbone, chosen kernels, limits by name, number of the tenant's own adapters."""
 
@@ -49,3 +60,4 @@ class InfoResponse(ResponseModel):
     kernels: dict[str, str] = Field(default_factory=dict)
     limits: dict[str, int] = Field(default_factory=dict)
     num_adapters: int
+    quarantined: list[QuarantinedVersion] = Field(default_factory=list)

@@ -51,13 +51,14 @@ async def ready(lifecycle: AnyTime) -> ReadyResponse:
 
 @router.get("/info", responses=describe_errors(*_SHARED, NotReady, Draining))
 async def info(caller: Asking, service: Accepted) -> InfoResponse:
-    """Release, backbone, kernels, limits, and how many adapters the caller's tenant has."""
+    """Release, backbone, kernels, limits, and the caller's adapters: how many, and which are in quarantine."""
     return InfoResponse(
         version=release_of("peltier"),
         backbone=_describe(service.backbone),
         kernels=service.backbone.kernels,
         limits={name: getattr(service.settings, name) for name in _LIMITS},
         num_adapters=service.catalog.count(caller.tenant),
+        quarantined=service.quarantine.of(caller.tenant),
     )
 
 
