@@ -1,0 +1,48 @@
+"""Which tokens share which slot, as the kernels are told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+# No matrix unit multiplies fewer rows. More spill registers, in float32 twice as soon (compiled for sm_80 and sm_90).
+_FEWEST = 16
+_MOST = {torch.float32: 32}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Neighbouring runs of tokens: run r is tokens `starts[r]..starts[r + 1]` and reads `slots[r]`, both int32 on the
+    device; no run is longer than `longest` tokens. A run may be empty, and slots may repeat. The tokens of a negative
+    slot have no adapter.
+
+    Starts and slots are inputs of the kernels, so that a captured CUDA graph can be replayed with others.
+    """
+
+    starts: Tensor
+    slots: Tensor
+    longest: int
+
+
+def create_runs(lengths: Sequence[int], slots: Sequence[int], device: torch.device) -> Runs:
+    """Runs of `lengths` tokens back to back, one slot each."""
+    starts = torch.tensor([*accumulate(lengths, initial=0)], dtype=torch.int32, device=device)
+    return Runs(starts, torch.tensor(slots, dtype=torch.int32, device=device), max(lengths))
+
+
+def block_size(longest: int, dtype: torch.dtype) -> int:
+    """Rows that one program takes of runs of at most `longest`."""
+    return int(min(max(triton.next_power_of_2(longest), _FEWEST), _MOST.get(dtype, 64)))
+
+
+@triton.jit
+def locate(starts, slots, fold: tl.constexpr, block: tl.constexpr):
+    """This program's first row, the end of its run, and its slot; a token is `fold` rows."""
+    run = tl.program_id(1)
+    first = tl.load(starts + run) * fold + tl.program_id(0) * block
+    last = tl.load(starts + run + 1) * fold
+    return first, last, tl.load(slots + run).to(tl.int64)

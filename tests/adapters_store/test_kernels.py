@@ -1,0 +1,30 @@
+"""The kernels without a GPU: what they compute, in Triton's interpreter; and that they compile for one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton has no build for this machine")
+ROOT = Path(__file__).parents[2]
+
+
+def _run(*command: str, **environment: str) -> None:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TRITON_"))}
+    done = subprocess.run(
+        [sys.executable, *command], env=inherited | environment, cwd=ROOT, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_kernels_compute_what_the_parts_do():
+    """Every test of `kernels/` passes in the interpreter, in a process that nobody else shares."""
+    _run("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "tests/adapters_store/kernels", TRITON_INTERPRET="1")
+
+
+def test_kernels_compile_to_machine_code(tmp_path: Path):
+    """What the interpreter lets pass the compiler may refuse: a type that changes in a loop, a tile that does not fit.
+    It needs no GPU for that."""
+    _run("-m", "tests.adapters_store.kernels.compiled", TRITON_CACHE_DIR=str(tmp_path))
