@@ -37,6 +37,7 @@ class QuotaOptions(TypedDict, total=False):
     max_concurrent_requests: int | None
     max_stored_bytes: int | None
     max_adapters: int | None
+    weight: float
 
 
 def create_key(scopes: Iterable[str], options: KeyOptions) -> Request[NewKey]:

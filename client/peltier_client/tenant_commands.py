@@ -23,6 +23,7 @@ Tokens = Annotated[str | None, typer.Option("--tokens-per-second", metavar="N", 
 Concurrent = Annotated[str | None, typer.Option("--max-concurrent-requests", metavar="N", help="A number, or none.")]
 Stored = Annotated[str | None, typer.Option("--max-stored-bytes", metavar="N", help="A number, or none.")]
 Adapters = Annotated[str | None, typer.Option("--max-adapters", metavar="N", help="A number, or none.")]
+Weight = Annotated[str | None, typer.Option(metavar="N", help="Its share of a busy server, beside others' of 1.")]
 
 app = typer.Typer(help="Make and list tenants, and say what they may use.", no_args_is_help=True)
 
@@ -41,6 +42,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
     max_concurrent_requests: Concurrent = None,
     max_stored_bytes: Stored = None,
     max_adapters: Adapters = None,
+    weight: Weight = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
@@ -59,6 +61,7 @@ def set_quotas(  # noqa: PLR0913 - each is a word of the command line
     max_concurrent_requests: Concurrent = None,
     max_stored_bytes: Stored = None,
     max_adapters: Adapters = None,
+    weight: Weight = None,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,

@@ -204,6 +204,7 @@ QUOTAS: dict[str, Any] = {
     "max_concurrent_requests": 8,
     "max_stored_bytes": 1048576,
     "max_adapters": None,
+    "weight": 1.0,
 }
 TENANT: dict[str, Any] = {"name": "default", "created_at": "2026-11-21T00:00:00Z", "quotas": QUOTAS}
 

@@ -28,8 +28,8 @@ KEY_TEXT = f"plt_abcdefgh_{'x' * 43}"
             ("POST", "/v1/tenants", {"name": "a", "quotas": {"max_adapters": 3}}),
         ),
         (
-            administration.set_tenant("a", {"tokens_per_second": 0.5, "max_adapters": 2}),
-            ("PUT", "/v1/tenants/a", {"tokens_per_second": 0.5, "max_adapters": 2}),
+            administration.set_tenant("a", {"tokens_per_second": 0.5, "weight": 2}),
+            ("PUT", "/v1/tenants/a", {"tokens_per_second": 0.5, "weight": 2.0}),
         ),
     ],
 )
@@ -66,7 +66,7 @@ def test_keys_and_tenants(server: Any) -> None:
         assert client.create_tenant("b", max_adapters=3).quotas.max_adapters == 3
         assert [tenant.name for tenant in client.tenants()] == ["default"]
         assert client.tenant("default").quotas.max_concurrent_requests == 8
-        assert client.set_tenant("default", max_adapters=2).quotas.max_concurrent_requests is None
+        assert client.set_tenant("default", weight=2).quotas.max_concurrent_requests is None
 
 
 async def test_keys_and_tenants_asynchronously(server: Any) -> None:
@@ -77,7 +77,7 @@ async def test_keys_and_tenants_asynchronously(server: Any) -> None:
         await client.revoke_key("abcdefgh")
         assert (await client.create_tenant("b")).name == "b"
         assert (await client.tenant("default")) == (await client.tenants())[0]
-        assert (await client.set_tenant("default", max_adapters=2)).quotas.max_adapters == 2
+        assert (await client.set_tenant("default", weight=2)).quotas.weight == 2
 
 
 def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server: Any) -> None:
@@ -108,12 +108,12 @@ def test_tenants_for_people_and_machines(peltier: Peltier, server: Any) -> None:
     """`set` changes what is given and keeps the rest."""
     assert "1,048,576" in peltier("tenants", "list").out
     assert json.loads(peltier("tenants", "create", "b", "--max-adapters", "3", "--json").out)["name"] == "b"
-    outcome = peltier("tenants", "set", "default", "--max-concurrent-requests", "none", "--tokens-per-second", "2.5")
+    outcome = peltier("tenants", "set", "default", "--max-concurrent-requests", "none", "--weight", "2.5")
     assert outcome.status == 0, outcome.err
     assert json.loads(server.received[-1].body) == {
         "requests_per_second": 5.0,
-        "tokens_per_second": 2.5,
         "max_stored_bytes": 1048576,
+        "weight": 2.5,
     }
 
 

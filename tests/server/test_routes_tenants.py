@@ -18,6 +18,7 @@ UNLIMITED = {
     "max_concurrent_requests": None,
     "max_stored_bytes": None,
     "max_adapters": None,
+    "weight": 1.0,
 }
 
 
@@ -52,9 +53,9 @@ async def test_a_tenant_is_made_once(running: Running) -> None:
 async def test_quotas_are_replaced_whole(running: Running) -> None:
     """What is left out is no longer limited."""
     await limit(running, max_adapters=3, tokens_per_second=0.5)
-    await limit(running, max_stored_bytes=2)
+    await limit(running, weight=2)
     answer = await running.client.get("/v1/tenants/default")
-    assert answer.json()["quotas"] == {**UNLIMITED, "max_stored_bytes": 2}
+    assert answer.json()["quotas"] == {**UNLIMITED, "weight": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,9 @@ async def test_quotas_are_replaced_whole(running: Running) -> None:
     [
         {"requests_per_second": 0},
         {"requests_per_second": -1},
-        {"tokens_per_second": "none"},
+        {"weight": 0},
+        {"weight": 101},
+        {"weight": None},
         {"max_adapters": -1},
         {"max_stored_bytes": 2**63},
         {"max_adapters": 1.5},

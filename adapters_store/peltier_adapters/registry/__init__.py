@@ -14,6 +14,8 @@ from peltier_adapters.registry.errors import (
     VersionUnknown,
 )
 from peltier_adapters.registry.records import (
+    MAX_WEIGHT,
+    MIN_WEIGHT,
     SCOPES,
     AdapterRecord,
     Alias,
@@ -29,6 +31,8 @@ from peltier_adapters.registry.records import (
 from peltier_adapters.registry.registry import Registry
 
 __all__ = [
+    "MAX_WEIGHT",
+    "MIN_WEIGHT",
     "SCOPES",
     "AdapterRecord",
     "AdapterUnknown",

@@ -6,6 +6,8 @@ from datetime import datetime
 
 # Independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "admin"})
+# Of tenants' weights.
+MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,14 @@ class AdapterRecord:
 
 @dataclass(frozen=True)
 class Quotas:
-    """What a tenant may use; None is no limit."""
+    """What a tenant may use; None is no limit. `weight` is its share of a busy server beside other tenants'."""
 
     requests_per_second: float | None = None
     tokens_per_second: float | None = None
     max_concurrent_requests: int | None = None
     max_stored_bytes: int | None = None
     max_adapters: int | None = None
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ class TenantRow(Base):
     max_concurrent_requests: Mapped[int | None] = mapped_column(BigInteger)
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
     max_adapters: Mapped[int | None] = mapped_column(BigInteger)
+    weight: Mapped[float]
 
 
 class KeyRow(Base):

@@ -7,7 +7,7 @@ from sqlalchemy import Row, Select, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from peltier_adapters.registry.errors import InvalidRecord, RegistryConflict, TenantUnknown
-from peltier_adapters.registry.records import Quotas, Tenant
+from peltier_adapters.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas, Tenant
 from peltier_adapters.registry.rules import check_name
 from peltier_adapters.registry.tables import TenantRow
 from peltier_adapters.registry.transactions import Writing
@@ -76,3 +76,5 @@ def _check_quotas(quotas: Quotas) -> None:
         count = getattr(quotas, name)
         if count is not None and not 0 <= count <= _MAX_COUNT:
             raise InvalidRecord(f"{name} is {count!r}: it must be from 0 to {_MAX_COUNT}")
+    if not MIN_WEIGHT <= quotas.weight <= MAX_WEIGHT:
+        raise InvalidRecord(f"weight is {quotas.weight!r}: it must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")

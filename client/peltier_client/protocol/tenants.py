@@ -9,19 +9,22 @@ from peltier_client.protocol.names import Name
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 _MAX_COUNT = 2**63 - 1
+MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 PerSecond = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=_MAX_COUNT)]
+Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 
 
 class TenantQuotas(RequestModel):
-    """What a tenant may use; null is no limit."""
+    """What a tenant may use; null is no limit. `weight` is its share of a busy server beside other tenants'."""
 
     requests_per_second: PerSecond | None = None
     tokens_per_second: PerSecond | None = None
     max_concurrent_requests: Count | None = None
     max_stored_bytes: Count | None = None
     max_adapters: Count | None = None
+    weight: Weight = 1.0
 
 
 class TenantRequest(RequestModel):

@@ -3,13 +3,13 @@
 import pytest
 from peltier_adapters.registry import InvalidRecord, Quotas, Registry, RegistryConflict, TenantUnknown
 
-QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000)
+QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000, weight=2.0)
 
 
 async def test_there_is_a_default_tenant_without_limits(registry: Registry) -> None:
     """It is there from the first migration on."""
     (default,) = [tenant for tenant in await registry.tenants() if tenant.name == "default"]
-    assert default.quotas == Quotas(None, None, None, None, None)
+    assert default.quotas == Quotas(None, None, None, None, None, weight=1.0)
     assert await registry.keys() == ()
 
 
@@ -43,6 +43,8 @@ async def test_a_bad_name_is_refused(registry: Registry, name: str) -> None:
     [
         (Quotas(requests_per_second=0), "requests_per_second is 0: it must be a number above 0"),
         (Quotas(tokens_per_second=float("inf")), "tokens_per_second is inf: it must be a number above 0"),
+        (Quotas(weight=0), "weight is 0: it must be from 0.01 to 100"),
+        (Quotas(weight=float("nan")), "weight is nan: it must be from 0.01 to 100"),
         (Quotas(max_adapters=-1), f"max_adapters is -1: it must be from 0 to {2**63 - 1}"),
         (Quotas(max_stored_bytes=2**63), f"max_stored_bytes is {2**63}: it must be from 0 to {2**63 - 1}"),
     ],

@@ -46,13 +46,14 @@ def create_tenants() -> None:
         sa.Column("max_concurrent_requests", sa.BigInteger(), nullable=True),
         sa.Column("max_stored_bytes", sa.BigInteger(), nullable=True),
         sa.Column("max_adapters", sa.BigInteger(), nullable=True),
+        sa.Column("weight", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_tenants")),
     )
     op.create_index(op.f("ix_tenants_revision"), "tenants", ["revision"])
     adapters = sa.table("adapters", sa.column("tenant"))
     owners = set(op.get_bind().execute(sa.select(adapters.c.tenant).distinct()).scalars())
     now = datetime.now(UTC).replace(tzinfo=None)
-    rows = [{"name": name, "created_at": now, "revision": 1} for name in sorted(owners | {"default"})]
+    rows = [{"name": name, "created_at": now, "revision": 1, "weight": 1.0} for name in sorted(owners | {"default"})]
     op.bulk_insert(tenants, rows)
 
 
