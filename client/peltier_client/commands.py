@@ -9,7 +9,15 @@ from pydantic import BaseModel
 
 from peltier_client.arguments import ApiKey, Json, Task, Url, checked, print_json
 from peltier_client.client import Client
-from peltier_client.protocol import MAX_BEAMS, MAX_TEMPERATURE, Adapter, TextTuple, check_alias, check_name
+from peltier_client.protocol import (
+    MAX_BEAMS,
+    MAX_PRIORITY,
+    MAX_TEMPERATURE,
+    Adapter,
+    TextTuple,
+    check_alias,
+    check_name,
+)
 from peltier_client.requests import PredictOptions
 from peltier_client.tables import print_adapters, print_predictions, print_texts
 from peltier_client.transport import DEFAULT_URL
@@ -33,6 +41,9 @@ Pairs = Annotated[
 ]
 Thirds = Annotated[
     list[str] | None, typer.Option("--third", metavar="TEXT", help="The last of three texts, once for each TEXT.")
+]
+Priority = Annotated[
+    int, typer.Option(min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Comes before its tenant's others of a lower one.")
 ]
 Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
 MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of a generated text at most.")]
@@ -90,6 +101,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     texts: Texts,
     pair: Pairs = None,
     third: Thirds = None,
+    priority: Priority = 0,
     stream: Stream = False,
     max_new_tokens: MaxNewTokens = None,
     num_beams: NumBeams = None,
@@ -103,6 +115,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     """Ask a task about texts."""
     inputs = _together(texts, pair, third)
     options: PredictOptions = {
+        "priority": priority,
         "max_new_tokens": max_new_tokens,
         "num_beams": num_beams,
         "temperature": temperature,

@@ -51,6 +51,7 @@ class PredictOptions(TypedDict, total=False):
     truncate: bool
     return_gates: bool
     timeout_ms: int | None
+    priority: int
     answer: Literal["score", "generate"] | None
     max_new_tokens: int | None
     num_beams: int | None

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 from peltier_adapters.generation import create_draft
@@ -43,23 +44,28 @@ class Decoder:
         if not tickets:
             return
         works = [Work(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
-        self._metrics.observe_waits([work.queue_seconds for work in works])
+        self._metrics.observe_start(tickets, works[0].started_at)
         group = self._open = self._open or self._new_group()
         if (error := self._try_to_join(group, works)) is not None:
             # The slots that it may have taken stay taken, so it only lives on for those who are in it.
             self._open = None
             self._separate(works, error)
 
-    def step(self) -> None:
-        """One token for every text: those that are cancelled or late leave before it, those that are done after it."""
+    def step(self) -> Counter[str]:
+        """One token for every text: those that are cancelled or late leave before it, those that are done after it.
+
+        Returns how many tokens each tenant's texts have gained, one for each beam.
+        """
+        gained = Counter[str]()
         for group in list(self._groups):
-            self._step(group)
+            gained += self._step(group)
         self._groups = [group for group in self._groups if group.works]
         if self._open not in self._groups:
             self._open = None
         self._metrics.decode_rows.set(self.num_rows)
+        return gained
 
-    def _step(self, group: Group) -> None:
+    def _step(self, group: Group) -> Counter[str]:
         started = time.monotonic()
         try:
             self._drop_the_gone(group, started)
@@ -71,10 +77,11 @@ class Decoder:
         except BaseException as failure:
             error = _report(group.works, failure)
         else:
-            self._metrics.observe_step(time.monotonic() - started, company.num_texts)
-            return
+            self._metrics.observe_step(time.monotonic() - started, company.num_texts, company.rows_by_tenant)
+            return company.rows_by_tenant
         self._groups.remove(group)
         self._separate(group.works, error)
+        return Counter()
 
     def _compute(self, group: Group) -> list[Work]:
         with self._shift.computing():

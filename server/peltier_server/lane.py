@@ -1,9 +1,12 @@
 """Tickets of one kind that wait, and how many of them one pass takes."""
 
-from collections import Counter, deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 
+from peltier_server.ranking import Ranking
+from peltier_server.scheduler import Scheduler, WeightOf
 from peltier_server.ticket import Ticket
 
 
@@ -31,56 +34,66 @@ class Room:
         return True
 
 
-@dataclass(frozen=True)
-class Taken:
-    """Tickets that left a lane: to be computed, and those whose deadline has passed."""
-
-    tickets: list[Ticket] = field(default_factory=list)
-    late: list[Ticket] = field(default_factory=list)
-
-
 class Lane:
-    """First come first served. `tokens` is what all that wait may cost. Its owner holds the lock."""
+    """Shared between tenants (`Scheduler`). `tokens` is what all that wait may cost. Its owner holds the lock."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
         self.tokens = 0
-        self.tokens_by_tenant: Counter[str] = Counter()
-        self._waiting: deque[Ticket] = deque()
+        self.tokens_by_tenant = Counter[str]()
+        self._scheduler = Scheduler[Ticket](max_batch_tokens, weight_of)
+        self._deadlines = Ranking[float, Ticket]()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._scheduler)
 
     def put(self, ticket: Ticket) -> None:
-        """Behind all others."""
-        self._waiting.append(ticket)
+        """Lets it wait."""
+        self._scheduler.put(ticket)
+        if ticket.deadline < math.inf:
+            self._deadlines.put(ticket, ticket.deadline)
         self._count(ticket, ticket.tokens)
 
-    def take(self, room: Room, now: float) -> Taken:
-        """As many as `room` admits, in order; cancelled tickets are dropped on the way."""
-        taken = Taken()
-        while self._waiting:
-            ticket = self._waiting[0]
-            if not ticket.gone:
-                if ticket.deadline <= now:
-                    taken.late.append(ticket)
-                elif room.admits(ticket):
-                    taken.tickets.append(ticket)
-                else:
-                    break
-            self._waiting.popleft()
-            self._count(ticket, -ticket.tokens)
+    def take(self, room: Room) -> list[Ticket]:
+        """As many as `room` admits, in turn; cancelled tickets are dropped on the way.
+
+        One that comes to its turn and has more rows than there is room for ends the pass: many rows that are free
+        together only come of waiting.
+        """
+        taken = []
+        while (ticket := self._scheduler.next(None if room.first else room.tokens)) is not None:
+            if ticket.gone:
+                self._scheduler.remove(ticket)
+            elif room.admits(ticket):
+                self._scheduler.serve(ticket)
+                taken.append(ticket)
+            else:
+                break
+            self._forget(ticket)
         return taken
 
-    def sweep(self) -> None:
-        """Drop the cancelled tickets, also those that stand far back."""
-        self._replace(ticket for ticket in self._waiting if not ticket.gone)
+    def take_late(self, now: float) -> list[Ticket]:
+        """Those whose deadline has passed, wherever they stand."""
+        late = []
+        while (ticket := self._deadlines.first) is not None and ticket.deadline <= now:
+            self.drop(ticket)
+            late.append(ticket)
+        return late
 
-    def _replace(self, tickets: Iterable[Ticket]) -> None:
-        self._waiting = deque(tickets)
-        self.tokens = 0
-        self.tokens_by_tenant.clear()
-        for ticket in self._waiting:
-            self._count(ticket, ticket.tokens)
+    def drop(self, ticket: Ticket) -> None:
+        """Takes out a ticket, if it still waits."""
+        if ticket in self._scheduler:
+            self._scheduler.remove(ticket)
+            self._forget(ticket)
+
+    def charge(self, tokens_by_tenant: Mapping[str, int]) -> None:
+        """Tenants have had these tokens besides those that their tickets cost at first."""
+        for tenant, tokens in tokens_by_tenant.items():
+            self._scheduler.charge(tenant, tokens)
+
+    def _forget(self, ticket: Ticket) -> None:
+        if ticket in self._deadlines:
+            self._deadlines.remove(ticket)
+        self._count(ticket, -ticket.tokens)
 
     def _count(self, ticket: Ticket, tokens: int) -> None:
         self.tokens += tokens

@@ -1,13 +1,15 @@
 """What Prometheus scrapes. Names carry their units; every app counts for itself."""
 
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from peltier_server.batch import Batch
 from peltier_server.tenant_labels import TenantLabels
+from peltier_server.ticket import Ticket
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -47,6 +49,9 @@ class Metrics:
         self.adapters = Gauge("peltier_adapters", "Adapters in a tier", ("tier",), registry=registry)
         self.adapter_bytes = Gauge("peltier_adapter_bytes", "Bytes of adapters in a tier", ("tier",), registry=registry)
         self._tenants = TenantLabels()
+        self._tenant_tokens = _by_tenant("served_tokens", "Tokens computed", registry)
+        self._tenant_rows = _by_tenant("rows", "Rows and texts whose wait has ended", registry)
+        self._tenant_wait = _by_tenant("queue_seconds", "How long they waited together", registry)
         self._queue_tokens = Gauge("peltier_queue_tokens", "Tokens that wait", ("tenant",), registry=registry)
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
         self.runner_restarts = Counter("peltier_runner_restarts", "Stuck runners replaced", registry=registry)
@@ -64,19 +69,31 @@ class Metrics:
         self.batch_rows.observe(len(batch.tickets))
         self.batch_tokens.observe(batch.tokens)
         self.batch_adapters.observe(batch.num_adapters)
-        self.observe_waits(batch.started_at - ticket.queued_at for ticket in batch.tickets)
+        self.observe_start(batch.tickets, batch.started_at)
 
-    def observe_waits(self, seconds: Iterable[float]) -> None:
-        """Rows or texts have waited so long for their first computation."""
-        for one in seconds:
-            self.queue_seconds.observe(one)
+    def observe_start(self, tickets: Sequence[Ticket], started_at: float) -> None:
+        """Rows are computed, or texts begun: how long each has waited, and what its first pass costs."""
+        tokens, rows, waits = Counts[str](), Counts[str](), defaultdict[str, float](float)
+        for ticket in tickets:
+            waited = started_at - ticket.queued_at
+            self.queue_seconds.observe(waited)
+            tenant = self._tenants.of(ticket.tenant)
+            tokens[tenant] += ticket.pass_tokens
+            rows[tenant] += 1
+            waits[tenant] += waited
+        for tenant, waited in waits.items():
+            self._tenant_tokens.labels(tenant).inc(tokens[tenant])
+            self._tenant_rows.labels(tenant).inc(rows[tenant])
+            self._tenant_wait.labels(tenant).inc(waited)
 
-    def observe_step(self, seconds: float, num_texts: int) -> None:
-        """Each of so many texts has gained a token."""
+    def observe_step(self, seconds: float, num_texts: int, tokens_by_tenant: Mapping[str, int]) -> None:
+        """Each of so many texts has gained a token, with beams one on each."""
         if not num_texts:
             return
         self.decode_step_seconds.observe(seconds)
         self.generated_tokens.inc(num_texts)
+        for tenant, tokens in tokens_by_tenant.items():
+            self._tenant_tokens.labels(self._tenants.of(tenant)).inc(tokens)
 
     def follow_queue(self, tokens_by_tenant: Callable[[], Mapping[str, int]]) -> None:
         """Ask `tokens_by_tenant` at every scrape."""
@@ -94,6 +111,10 @@ class Metrics:
             queued[self._tenants.of(tenant)] += tokens
         for label, tokens in queued.items():
             self._queue_tokens.labels(label).set(tokens)
+
+
+def _by_tenant(name: str, text: str, registry: CollectorRegistry) -> Counter:
+    return Counter(f"peltier_tenant_{name}", f"{text}, by tenant", ("tenant",), registry=registry)
 
 
 def _histogram(name: str, text: str, buckets: tuple[float, ...], registry: CollectorRegistry) -> Histogram:

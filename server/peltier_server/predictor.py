@@ -181,7 +181,8 @@ class Predictor:
     async def _compute(
         self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
     ) -> Sequence[Outcome[Any]]:
-        parameters, terms = request.parameters, Terms(request.target.origin.tenant, request.deadline)
+        parameters = request.parameters
+        terms = Terms(request.target.origin.tenant, request.deadline, parameters.priority)
         if decoding is None:
             return await self._batcher.compute(rows, terms, record_gates=parameters.return_gates)
         listener = None if request.stream is None else request.stream.hear

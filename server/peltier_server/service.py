@@ -51,6 +51,7 @@ class Service:
             max_batch_rows=settings.max_batch_rows,
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
+            weight_of=turnstile.weight,
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
         self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)

@@ -15,6 +15,10 @@ from peltier_server.access.caller import TENANT
 
 T = TypeVar("T")
 
+# Of its tenant's tickets one of a higher priority comes before those that came so much earlier, and no further: so
+# every ticket's turn comes, however many of a higher priority follow.
+SECONDS_A_PRIORITY = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
@@ -41,10 +45,11 @@ Listener = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On whose account rows are computed, and until when in seconds of `time.monotonic`."""
+    """On whose account rows are computed, until when in seconds of `time.monotonic`, and how urgently."""
 
     tenant: str = TENANT
     deadline: float = math.inf
+    priority: int = 0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -61,12 +66,18 @@ class Ticket:
     decoding: Decoding | None = None
     listener: Listener | None = None
     tenant: str = TENANT
+    priority: int = 0
     queued_at: float = field(default_factory=time.monotonic)
 
     @property
     def gone(self) -> bool:
         """Nobody waits for the outcome any more."""
         return self.future.cancelled()
+
+    @property
+    def rank(self) -> float:
+        """Its place among its tenant's: the smallest is first."""
+        return self.queued_at - SECONDS_A_PRIORITY * self.priority
 
     @property
     def asked(self) -> Decoding:

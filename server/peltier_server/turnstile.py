@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.registry import Quotas
+from peltier_adapters.registry import MAX_WEIGHT, MIN_WEIGHT, Quotas
 from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
@@ -25,6 +25,11 @@ class Turnstile:
         self.rates = rates
         self.in_flight = Counter[str]()
         self._quotas_of = quotas_of
+
+    def weight(self, tenant: str) -> float:
+        """What the tenant's share of a busy server is, beside others' weights. Any thread may ask."""
+        # A registry that was filled from a backup may hold anything, and whoever asks divides by it.
+        return min(MAX_WEIGHT, max(MIN_WEIGHT, self._quotas_of(tenant).weight))
 
     def visit(self, tenant: str) -> "Visit":
         """One request of the tenant, to be entered."""

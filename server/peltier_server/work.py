@@ -1,6 +1,7 @@
 """One text that is being written, and what its caller has heard of it."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -54,9 +55,12 @@ class Work:
 
 
 class Company:
-    """Who shares a step: texts, rows (a text with beams has several) and distinct adapters."""
+    """Who shares a step: texts, rows (a text with beams has several), whose they are, and distinct adapters."""
 
     def __init__(self, works: Sequence[Work]) -> None:
         self.num_texts = len(works)
         self.num_rows = sum(work.ticket.num_rows for work in works)
+        self.rows_by_tenant = Counter[str]()
+        for work in works:
+            self.rows_by_tenant[work.ticket.tenant] += work.ticket.num_rows
         self.num_adapters = len({work.ticket.row.resident for work in works} - {None})

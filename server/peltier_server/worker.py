@@ -91,7 +91,7 @@ class Worker:
         self._take(batch)
         self._compute(batch)
         self._decoder.join(batch.drafts)
-        self._decoder.step()
+        self._place.batcher.charge(self._decoder.step())
         self.num_computed += bool(self._in_hand)
         self._place.run_errands()
         return True

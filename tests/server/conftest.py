@@ -157,21 +157,22 @@ async def running(serve: Serve) -> AsyncIterator[Running]:
 @pytest.fixture
 def hold_runner(running: Running) -> Callable[[], Any]:
     """`async with hold_runner():` the runner computes nothing, so that rows wait in the queue."""
+    return lambda: hold(running)
 
-    @asynccontextmanager
-    async def hold() -> AsyncIterator[None]:
-        released, holding = threading.Event(), threading.Event()
 
-        def wait() -> None:
-            holding.set()
-            released.wait(10)
+@asynccontextmanager
+async def hold(running: Running) -> AsyncIterator[None]:
+    """The same for any server."""
+    released, holding = threading.Event(), threading.Event()
 
-        errand = asyncio.ensure_future(running.service._runner.between_batches(wait))
-        await asyncio.to_thread(holding.wait, 10)
-        try:
-            yield
-        finally:
-            released.set()
-            await errand
+    def wait() -> None:
+        holding.set()
+        released.wait(10)
 
-    return hold
+    errand = asyncio.ensure_future(running.service._runner.between_batches(wait))
+    await asyncio.to_thread(holding.wait, 10)
+    try:
+        yield
+    finally:
+        released.set()
+        await errand

@@ -3,6 +3,8 @@
 import asyncio
 import math
 import threading
+import time
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -13,24 +15,31 @@ from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.batch import Batch
 from peltier_server.batcher import Batcher
-from peltier_server.ticket import Ticket
+from peltier_server.ticket import Terms, Ticket
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
-def make_ticket(
-    tokens: int, deadline: float = math.inf, decoding: Decoding | None = None, tenant: str = "default"
-) -> Ticket:
-    row = Row(Encoded((0,) * tokens, (0,) * tokens))
-    return Ticket(row, asyncio.get_running_loop().create_future(), deadline, decoding=decoding, tenant=tenant)
+def make_row(tokens: int) -> Row:
+    return Row(Encoded((0,) * tokens, (0,) * tokens))
 
 
-def make_draft(tokens: int, *, beams: int = 1, new_tokens: int = 5) -> Ticket:
-    return make_ticket(tokens, decoding=Decoding(new_tokens, num_beams=beams))
+def make_ticket(tokens: int, deadline: float = math.inf, **given: object) -> Ticket:
+    return Ticket(make_row(tokens), asyncio.get_running_loop().create_future(), deadline, **given)
+
+
+def make_draft(tokens: int, *, beams: int = 1, new_tokens: int = 5, tenant: str = "default") -> Ticket:
+    return make_ticket(tokens, decoding=Decoding(new_tokens, num_beams=beams), tenant=tenant)
 
 
 def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000, decode_rows: int = 4) -> Batcher:
-    return Batcher(max_batch_tokens=tokens, max_batch_rows=rows, max_queue_tokens=queue, max_decode_rows=decode_rows)
+    return Batcher(
+        max_batch_tokens=tokens,
+        max_batch_rows=rows,
+        max_queue_tokens=queue,
+        max_decode_rows=decode_rows,
+        weight_of={"default": 1.0, "a": 1.0, "b": 3.0}.__getitem__,
+    )
 
 
 def drain(batcher: Batcher) -> list[Batch]:
@@ -93,8 +102,22 @@ async def test_a_full_queue_takes_nothing_of_a_request() -> None:
 
 async def test_what_can_never_fit_is_too_large() -> None:
     """Coming back later would not help, so it is not told to."""
-    with pytest.raises(TooLarge, match="the request costs 11 tokens; at most 10 may wait"):
-        make_batcher(queue=10).put([make_ticket(11)])
+    with pytest.raises(TooLarge, match="the request costs 31 tokens; at most 30 of one tenant may wait"):
+        make_batcher(queue=40).put([make_ticket(31)])
+
+
+async def test_a_flooded_queue_has_room_for_others() -> None:
+    """One tenant may have three times what it leaves; so however many flood the queue, a next one gets in."""
+    batcher = make_batcher(queue=400)
+    for _ in range(30):
+        batcher.put([make_ticket(10, tenant="a")])
+    with pytest.raises(QueueFull, match="300 tokens of tenant 'a' wait; 10 more would leave 90 of 400 to others"):
+        batcher.put([make_ticket(10, tenant="a")])
+    for _ in range(7):
+        batcher.put([make_draft(5, tenant="b")])
+    with pytest.raises(QueueFull, match="70 tokens of tenant 'b' wait"):
+        batcher.put([make_draft(5, tenant="b")])
+    batcher.put([make_ticket(10)])
 
 
 async def test_a_closed_batcher_serves_what_waits_and_takes_nothing() -> None:
@@ -193,28 +216,95 @@ async def test_a_draft_costs_what_it_may_write() -> None:
 
 
 async def test_those_who_gave_up_take_no_room() -> None:
-    """Also where they stand behind others that wait for long."""
-    batcher = make_batcher(queue=20)
-    gone = make_ticket(15)
-    batcher.put([make_ticket(5), gone])
-    with pytest.raises(QueueFull):
-        batcher.put([make_ticket(1)])
-    gone.future.cancel()
-    batcher.put([make_ticket(15)])
-    assert batcher.queued_tokens == 20
+    """From the moment on when they do, also where they stand behind others."""
+    batcher = make_batcher(queue=40)
+    batcher.put([make_ticket(5)])
+    gone = asyncio.ensure_future(batcher.compute([make_row(10), make_row(15)], Terms(deadline=1e12)))
+    await asyncio.sleep(0)
+    assert batcher.queued_tokens == 30
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    assert batcher.queued_tokens == 5
+    assert len(batcher._rows._deadlines) == 0
+
+
+async def test_those_who_are_late_take_no_room() -> None:
+    """They fail as soon as anybody looks at the queue, also where they stand behind others that wait for long."""
+    batcher = make_batcher(queue=40)
+    late, draft = make_ticket(20, deadline=0.0), make_draft(5)
+    batcher.put([make_ticket(5), late])
+    batcher.put([draft])
+    await asyncio.sleep(0)
+    assert isinstance(late.future.exception(), DeadlinePassed)
+    assert batcher.queued_tokens == 15
 
 
 async def test_waiting_tokens_are_counted_for_each_tenant() -> None:
-    """Rows and texts, until they leave or their caller has gone; nobody is listed with nothing."""
-    batcher = make_batcher(tokens=8, queue=40)
-    gone = make_ticket(9, tenant="b")
-    batcher.put([make_ticket(5), make_ticket(3), gone, make_ticket(7, decoding=Decoding(5), tenant="a")])
+    """Rows and texts, until they leave; nobody is listed with nothing."""
+    batcher = make_batcher(tokens=8, queue=400)
+    late = make_ticket(9, deadline=time.monotonic() + 60, tenant="b")
+    for ticket in (make_ticket(5), make_ticket(3), late, make_draft(7, tenant="a")):
+        batcher.put([ticket])
     assert batcher.queued_tokens_by_tenant() == {"default": 8, "a": 12, "b": 9}
     batcher.next()
-    assert batcher.queued_tokens_by_tenant() == {"b": 9}
-    gone.future.cancel()
-    batcher.put([make_ticket(35, tenant="a")])
-    assert batcher.queued_tokens_by_tenant() == {"a": 35}
+    assert batcher.queued_tokens_by_tenant() == {"default": 3, "b": 9}
+    object.__setattr__(late, "deadline", 0.0)
+    batcher._rows._deadlines.remove(late)
+    batcher._rows._deadlines.put(late, 0.0)
+    batcher.next()
+    assert batcher.queued_tokens_by_tenant() == {}
+
+
+async def test_tenants_share_batches_by_their_weights() -> None:
+    """Rows and drafts alike: of a batch that both want, b with weight 3 gets three quarters."""
+    batcher = make_batcher(tokens=80, rows=100, decode_rows=1000)
+    for _ in range(60):
+        batcher.put([make_ticket(2, tenant="a"), make_draft(2, tenant="a")])
+    for _ in range(60):
+        batcher.put([make_ticket(2, tenant="b"), make_draft(2, tenant="b")])
+    batch = batcher.next()
+    for tickets in (batch.tickets, batch.drafts):
+        assert Counter(ticket.tenant for ticket in tickets) == {"a": 10, "b": 30}
+
+
+async def test_written_tokens_are_charged() -> None:
+    """A tenant whose texts are long gets fewer of them begun."""
+    batcher = make_batcher(tokens=4, decode_rows=1000)
+    for _ in range(40):
+        batcher.put([make_draft(2, tenant="a"), make_draft(2, tenant="default")])
+    batcher.charge({"a": 20, "default": 4})
+    begun = Counter(ticket.tenant for _ in range(20) for ticket in batcher.next(live_rows=1).drafts)
+    assert begun == {"a": 16, "default": 24}
+
+
+async def test_a_draft_with_many_beams_is_not_passed_over() -> None:
+    """Once it is its turn the lane waits for it: so many rows would never be free together by chance."""
+    batcher = make_batcher(tokens=100, decode_rows=4)
+    wide, narrow = make_draft(2, beams=4, tenant="a"), make_draft(2, tenant="default")
+    batcher.put([wide])
+    batcher.put([narrow])
+    assert batcher.next(live_rows=1).drafts == ()
+    assert batcher.next(live_rows=0).drafts == (wide,)
+    assert batcher.next(live_rows=3).drafts == (narrow,)
+
+
+async def test_priority_orders_one_tenants_rows() -> None:
+    """Higher first, and of equal ones the first that came; another tenant's share is its own."""
+    batcher = make_batcher(tokens=2, rows=1)
+    low, plain, high = [make_ticket(2, priority=priority) for priority in (-1, 0, 5)]
+    later, other = make_ticket(2), make_ticket(2, tenant="a")
+    for ticket in (low, plain, high, later, other):
+        batcher.put([ticket])
+    assert [batch.tickets[0] for batch in drain(batcher)] == [high, other, plain, later, low]
+
+
+async def test_a_low_priority_has_its_turn_in_the_end() -> None:
+    """Whoever came a minute before, for each step between them, is not overtaken."""
+    batcher, now = make_batcher(rows=1), time.monotonic()
+    old, new = make_ticket(2, queued_at=now - 121), make_ticket(2, queued_at=now, priority=2)
+    newer = make_ticket(2, queued_at=now - 119)
+    batcher.put([newer, new, old])
+    assert [batch.tickets[0] for batch in drain(batcher)] == [old, new, newer]
 
 
 async def test_an_error_names_the_inputs_it_belongs_to() -> None:

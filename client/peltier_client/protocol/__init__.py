@@ -17,6 +17,7 @@ from peltier_client.protocol.keys import KeyInfo, KeyList, KeyRequest, NewKey, S
 from peltier_client.protocol.names import MAX_VERSION, NAME_PATTERN, Name, TaskReference, check_alias, check_name
 from peltier_client.protocol.predict import (
     MAX_BEAMS,
+    MAX_PRIORITY,
     MAX_TEMPERATURE,
     AdapterRef,
     AnyPrediction,
@@ -56,6 +57,7 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 __all__ = [
     "MAX_BEAMS",
+    "MAX_PRIORITY",
     "MAX_TEMPERATURE",
     "MAX_VERSION",
     "NAME_PATTERN",

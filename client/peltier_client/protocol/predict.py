@@ -26,6 +26,7 @@ def _is_none(value: object) -> bool:
 
 
 MAX_TIMEOUT_MS = 3_600_000
+MAX_PRIORITY = 10
 MAX_BEAMS = 16
 MAX_TEMPERATURE = 2.0
 
@@ -57,6 +58,7 @@ class Parameters(RequestModel):
     """How to answer. The defaults are what an absent key means; the last six are for tasks that generate text.
 
     `answer` chooses for a T5 task with labels whether they are scored or a text is generated and read as a label.
+    A row of a higher `priority` comes before its own tenant's others, and before no other tenant's.
     Temperature 0 is greedy; above it tokens are drawn, from the likeliest with `top_p` together, repeatably by `seed`.
     """
 
@@ -65,6 +67,7 @@ class Parameters(RequestModel):
     truncate: StrictBool = True
     return_gates: StrictBool = False
     timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
+    priority: Annotated[StrictInt, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
     answer: Literal["score", "generate"] | None = None
     max_new_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
     num_beams: Annotated[StrictInt, Field(ge=1, le=MAX_BEAMS)] | None = None

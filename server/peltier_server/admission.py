@@ -1,0 +1,39 @@
+"""How much may wait: of all tenants together, and of one beside the others."""
+
+from dataclasses import dataclass
+
+from peltier_client.errors import QueueFull, TooLarge
+
+_RETRY_AFTER_SECONDS = 1.0
+# Alone a tenant may have three quarters; beside n that flood the queue one part of 3 n + 1 stays free for who comes.
+_TIMES_THE_REST = 3
+
+
+@dataclass(frozen=True)
+class Admission:
+    """At most `max_tokens` wait, and of one tenant at most three times what is then left: whoever floods the queue
+    always leaves room in it."""
+
+    max_tokens: int
+
+    def check(self, tenant: str, tokens: int, *, waiting: int, of_tenant: int) -> None:
+        """Raises `QueueFull`, or `TooLarge` where coming back later would not help, if so many tokens more may not wait
+        beside those that are `waiting` already."""
+        most = _TIMES_THE_REST * self.max_tokens // (_TIMES_THE_REST + 1)
+        if tokens > most:
+            raise TooLarge(
+                f"the request costs {tokens} tokens; at most {most} of one tenant may wait at a time, "
+                f"so that others find room among {self.max_tokens}"
+            )
+        rest = self.max_tokens - waiting - tokens
+        if rest < 0:
+            raise QueueFull(
+                f"{waiting} tokens wait of at most {self.max_tokens}; {tokens} more do not fit",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )
+        if of_tenant + tokens > _TIMES_THE_REST * rest:
+            raise QueueFull(
+                f"{of_tenant} tokens of tenant {tenant!r} wait; {tokens} more would leave {rest} of {self.max_tokens} "
+                f"to others, and one tenant may have at most {_TIMES_THE_REST} times what it leaves",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )

@@ -1,0 +1,197 @@
+"""Tenants that want more than there is, on a running server: shares, bounds and priorities, seen from outside."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+from peltier_adapters.store.blobs import Blobs
+from peltier_backbone.load import Backbone
+from peltier_server import bisection
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.server.conftest import Running, Serve, hold, until
+
+OPERATOR = "plt_of-the-operator"
+BATCH_TOKENS = 60
+TEXT = "the plot was not very good"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A server with tenants a and b, each with a key and an adapter `demo` of its own."""
+
+    running: Running
+    keys: dict[str, str]
+
+    async def ask(self, tenant: str, method: str, path: str, body: object = None) -> httpx2.Response:
+        """A call by the key of `tenant`."""
+        headers = {"authorization": f"Bearer {self.keys[tenant]}"}
+        return await self.running.client.request(method, path, json=body, headers=headers)
+
+    def predict(self, tenant: str, inputs: object = TEXT, **parameters: object) -> "asyncio.Task[httpx2.Response]":
+        """A prediction that is on its way."""
+        body = {"inputs": inputs, "parameters": parameters}
+        return asyncio.ensure_future(self.ask(tenant, "POST", "/v1/tasks/demo/predict", body))
+
+    async def served(self) -> dict[str, float]:
+        """`peltier_tenant_served_tokens_total` of each tenant."""
+        page = (await self.ask("operator", "GET", "/metrics")).text
+        samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+        return {s.labels["tenant"]: s.value for s in samples if s.name == "peltier_tenant_served_tokens_total"}
+
+    def waiting(self, tenant: str) -> int:
+        """Tokens of the tenant in the queue."""
+        return self.running.service.batcher.queued_tokens_by_tenant().get(tenant, 0)
+
+
+async def settle_in(running: Running, make: Callable[[int], bytes]) -> Shared:
+    """Makes the tenants, of weights 1 and 3, and an adapter for each."""
+    shared = Shared(running, {"operator": OPERATOR})
+    for seed, tenant in enumerate(("a", "b")):
+        await shared.ask("operator", "POST", "/v1/tenants", {"name": tenant, "quotas": {"weight": 1 + 2 * seed}})
+        key = {"tenant": tenant, "scopes": ["predict", "publish"]}
+        shared.keys[tenant] = (await shared.ask("operator", "POST", "/v1/keys", key)).json()["key"]
+        headers = {"authorization": f"Bearer {shared.keys[tenant]}"}
+        files = {"file": ("a.safetensors", make(seed))}
+        made = await running.client.post("/v1/adapters", files=files, data={"name": "demo"}, headers=headers)
+        assert made.status_code == 201, made.text
+    return shared
+
+
+@pytest.fixture
+def make_data(bert: Backbone, make_artifact: Callable[..., bytes]) -> Callable[[int], bytes]:
+    return lambda seed: make_artifact(bert, "bitfit", seed=seed)
+
+
+@pytest.fixture
+async def shared(serve: Serve, make_data: Callable[[int], bytes]) -> AsyncIterator[Shared]:
+    async with serve(admin_key=OPERATOR, max_batch_tokens=BATCH_TOKENS, max_queue_tokens=20_000) as running:
+        yield await settle_in(running, make_data)
+
+
+async def test_two_that_want_all_get_what_their_weights_say(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every moment while both wait, within a batch; by the metric that operators see."""
+    slow_down(monkeypatch)
+    async with hold(shared.running):
+        before = await shared.served()
+        floods = [shared.predict(tenant, [TEXT] * 80) for tenant in ("a", "b")]
+        await until(lambda: shared.waiting("a") and shared.waiting("b"))
+    gaps = []
+    while True:
+        now, again = await shared.served(), await shared.served()
+        if not (shared.waiting("a") and shared.waiting("b")):
+            break
+        if now == again:  # else a batch was being counted
+            gaps.append(abs((now["a"] - before["a"]) - (now["b"] - before["b"]) / 3))
+        await asyncio.sleep(0.005)
+    answers = await asyncio.gather(*floods)
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(gaps) > 3
+    assert max(gaps) <= BATCH_TOKENS
+
+
+def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches take twenty milliseconds more, so that there is time to look at the queue between them."""
+    forward = bisection.forward
+
+    def slow(*given: object, **named: object) -> object:
+        time.sleep(0.02)
+        return forward(*given, **named)
+
+    monkeypatch.setattr(bisection, "forward", slow)
+
+
+async def test_a_weight_holds_as_soon_as_it_is_set(shared: Shared) -> None:
+    """The queue reads it from memory, where every change is within a second."""
+    weight = shared.running.app.state.turnstile.weight
+    assert (weight("a"), weight("b"), weight("nobody")) == (1, 3, 1)
+    assert (await shared.ask("operator", "PUT", "/v1/tenants/a", {"weight": 7.5})).status_code == 200
+    assert weight("a") == 7.5
+
+
+async def test_who_floods_the_queue_leaves_room_for_others(shared: Shared) -> None:
+    """The flood is told to come back later, and why; everyone else is served."""
+    async with hold(shared.running):
+        floods = [shared.predict("a", [TEXT] * 200) for _ in range(20)]
+        await until(lambda: sum(flood.done() for flood in floods) >= 5)
+        other = shared.predict("b", [TEXT] * 20)
+        await until(lambda: shared.waiting("b"))
+        assert shared.waiting("a") <= 15_000
+        refused = [flood.result() for flood in floods if flood.done()]
+        for flood in floods:
+            flood.cancel()
+    await asyncio.gather(*floods, return_exceptions=True)
+    assert {(one.status_code, one.json()["error"]["code"]) for one in refused} == {(503, "queue_full")}
+    assert "tokens of tenant 'a' wait" in refused[0].json()["error"]["message"]
+    assert (await other).status_code == 200
+
+
+async def test_priority_is_a_parameter(shared: Shared) -> None:
+    """Of one tenant's requests that wait the most urgent is first; a number that is too large is refused."""
+    done: list[int] = []
+
+    async def ask(priority: int) -> None:
+        assert (await shared.predict("a", [TEXT] * 7, priority=priority)).status_code == 200
+        done.append(priority)
+
+    async with hold(shared.running):
+        asked = []
+        for priority in (-3, 0, 7):
+            before = shared.waiting("a")
+            asked.append(asyncio.ensure_future(ask(priority)))
+            await until(lambda before=before: shared.waiting("a") > before)
+    await asyncio.gather(*asked)
+    assert done == [7, 0, -3]
+    assert (await shared.predict("a", priority=11)).status_code == 422
+
+
+async def test_an_adapter_that_is_loading_holds_nobody_up(
+    serve: Serve, make_data: Callable[[int], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows stand in the queue only once it is on the device; meanwhile others are served."""
+    async with serve(admin_key=OPERATOR) as running:
+        keys = (await settle_in(running, make_data)).keys
+    get, first = Blobs.get, []
+    loaded = asyncio.Event()
+
+    async def slow(self: Blobs, digest: str) -> object:
+        first.append(digest)
+        if digest == first[0]:
+            await loaded.wait()
+        return await get(self, digest)
+
+    monkeypatch.setattr(Blobs, "get", slow)
+    async with serve(admin_key=OPERATOR) as running:
+        shared = Shared(running, keys)
+        cold = shared.predict("a")
+        await until(lambda: first)
+        assert (await shared.predict("b")).status_code == 200
+        assert (cold.done(), shared.waiting("a")) == (False, 0)
+        loaded.set()
+        assert (await cold).status_code == 200
+
+
+async def test_texts_are_shared_like_rows(
+    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """A few texts do not wait for a flood of them, and what is written is counted for its tenant."""
+    async with serve(admin_key=OPERATOR, backbone=str(t5_directory), max_decode_rows=4) as running:
+        shared = await settle_in(running, lambda seed: make_artifact(t5, "bitfit", task_type="text2text", seed=seed))
+        async with hold(running):
+            before = await shared.served()
+            flood = shared.predict("a", [TEXT] * 60, max_new_tokens=8)
+            await until(lambda: shared.waiting("a"))
+            few = shared.predict("b", [TEXT] * 2, max_new_tokens=8)
+            await until(lambda: shared.waiting("b"))
+        answer = await few
+        assert not flood.done()
+        assert (await flood).status_code == 200
+        now = await shared.served()
+    usage = answer.json()["usage"]
+    # A step that finds the text's end is computed too.
+    written = now["b"] - before["b"] - usage["tokens"]
+    assert usage["completion_tokens"] <= written <= usage["completion_tokens"] + 2
