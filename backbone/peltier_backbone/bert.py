@@ -13,6 +13,7 @@ from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
+from peltier_backbone.varlen import create_span
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,7 @@ class Bert:
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
         x = adaptation.norm(0, self.embeddings(packed), self.embeddings.norm)
-        spans = [
-            Span(packed, first, last, self.config.num_heads) for first, last in adaptation.spans(len(packed.lengths))
-        ]
+        spans = [create_span(packed, rows, self.config.num_heads, x) for rows in adaptation.spans(len(packed.lengths))]
         for index, layer in enumerate(self.layers):
             x = _attention(x, index, layer, spans, adaptation)
             x = _feed_forward(x, index, layer, adaptation)

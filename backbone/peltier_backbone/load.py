@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from peltier_backbone.attention import kernel_name
 from peltier_backbone.bert import Bert
 from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
@@ -18,6 +17,7 @@ from peltier_backbone.packing import Encoded, Packed, pack
 from peltier_backbone.t5 import T5
 from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
 from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
+from peltier_backbone.varlen import kernel_name
 from peltier_backbone.weights import Weights
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -88,7 +88,10 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         model=_build(config, Weights(ready, directory), kernel),
         device=target,
         dtype=compute,
-        kernels={"linear": kernel.name, "attention": "matmul" if config.generates else kernel_name(target)},
+        kernels={
+            "linear": kernel.name,
+            "attention": "matmul" if config.generates else kernel_name(target, compute, config.head_size),
+        },
     )
 
 

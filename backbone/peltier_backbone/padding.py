@@ -12,7 +12,7 @@ class Padding:
     depends on the lengths alone is computed once."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device, seen: Sequence[int] | None = None) -> None:
-        self._lengths, self._device = tuple(lengths), device
+        self._lengths, self.device = tuple(lengths), device
         self._seen = self._lengths if seen is None else tuple(seen)
         self.rows, self.width = len(self._lengths), max(self._lengths)
         self.uniform = all(length == self.width for length in self._lengths)
@@ -31,7 +31,7 @@ class Padding:
     def mask(self, dtype: torch.dtype) -> Tensor:
         """What keeps pads from being seen, [rows, width]: -inf on a pad, else 0."""
         mask = torch.zeros(self.rows, self.width, dtype=dtype)
-        return mask.masked_fill_(~self._before(self._seen), float("-inf")).to(self._device)
+        return mask.masked_fill_(~self._before(self._seen), float("-inf")).to(self.device)
 
     @cached_property
     def _real(self) -> Tensor:
@@ -46,9 +46,9 @@ class Padding:
         """The token at each place."""
         lengths = torch.tensor(self._lengths)
         starts = lengths.cumsum(0) - lengths
-        return (starts[:, None] + torch.arange(self.width) * self._real).view(-1).to(self._device)
+        return (starts[:, None] + torch.arange(self.width) * self._real).view(-1).to(self.device)
 
     @cached_property
     def _scatter(self) -> Tensor:
         """The place of each token."""
-        return self._real.view(-1).nonzero().view(-1).to(self._device)
+        return self._real.view(-1).nonzero().view(-1).to(self.device)
