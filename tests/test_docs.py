@@ -54,7 +54,7 @@ def test_the_lines_of_the_serving_page_run_as_written(tmp_path: Path):
         # A line break, because the answers of the server have none.
         script = re.sub(r"(?m)^(curl.*)$", r"\1; echo", lines.replace("http://127.0.0.1:8000", server.url))
         done = subprocess.run(["/bin/bash", "-eu", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]
+        audit = server.client.get("/v1/audit", params={"limit": 13}).json()["records"]
     finally:
         server.end()
     assert done.returncode == 0, done.stderr
@@ -62,5 +62,5 @@ def test_the_lines_of_the_serving_page_run_as_written(tmp_path: Path):
     assert re.search(r"^x-adapter-version: [12]", done.stdout, flags=re.MULTILINE)
     assert [record["action"] for record in reversed(audit)] == [
         *("set_alias", "publish", "set_alias", "set_alias", "set_alias", "rollback_alias"),
-        *("set_alias", "deprecate", "delete_alias", "delete_version", "undelete"),
+        *("set_alias", "deprecate", "delete_alias", "delete_version", "undelete", "create_tenant", "update_tenant"),
     ]

@@ -60,7 +60,8 @@ class Scheduler(Generic[T]):
 
         | served(f) / weight(f) - served(m) / weight(m) |  <=  L(f) / weight(f) + L(m) / weight(m),
 
-    which for equal weights is one batch, or two items where one is longer than half a batch.
+    which for equal weights is one batch, or two items where one is longer than half a batch. What is charged besides
+    items (`charge`) comes on top: it is never held back for anybody's share.
 
     Who does not wait has no tag to fall behind with, so nothing is banked; and who was served while nobody else waited
     is level with those who come, so nothing is held against it. What it got beside others it cannot shed by leaving for

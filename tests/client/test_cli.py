@@ -75,11 +75,11 @@ def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: s
 def test_texts_for_people_and_pipes(peltier: Peltier, server: Any) -> None:
     """Generated texts come as they are, one after the other; who wrote them is on stderr."""
     words = ("--max-new-tokens", "5", "--num-beams", "2", "--temperature", "0", "--top-p", "0.5", "--seed", "-3")
-    outcome = peltier("predict", "e2e", "one", "two", *words)
+    outcome = peltier("predict", "e2e", "one", "two", "--priority", "-2", *words)
     assert outcome.out == 2 * f"{''.join(PIECES)}\n"
     assert "e2e version 1 (compacter)" in outcome.err
     assert json.loads(server.received[0].body)["parameters"] == {
-        "max_new_tokens": 5, "num_beams": 2, "temperature": 0.0, "top_p": 0.5, "seed": -3,
+        "max_new_tokens": 5, "num_beams": 2, "temperature": 0.0, "top_p": 0.5, "seed": -3, "priority": -2,
     }  # fmt: skip
 
 

@@ -109,6 +109,8 @@ def test_other_shapes_get_one_sentence(inputs: object) -> None:
         {"inputs": "a", "parameters": {"raw_scores": 1}},
         {"inputs": "a", "parameters": {"timeout_ms": 0}},
         {"inputs": "a", "parameters": {"timeout_ms": 10**12}},
+        {"inputs": "a", "parameters": {"priority": 11}},
+        {"inputs": "a", "parameters": {"priority": 1.0}},
         {"inputs": "a", "parameters": None},
         {"inputs": "a", "parameters": {"max_new_tokens": 0}},
         {"inputs": "a", "parameters": {"temperature": -0.1}},

@@ -25,6 +25,9 @@ CONTRACT = {
     "peltier_adapter_bytes",
     "peltier_queue_tokens",
     "peltier_uploads_total",
+    "peltier_tenant_served_tokens_total",
+    "peltier_tenant_queue_seconds_total",
+    "peltier_tenant_rows_total",
 }
 
 

@@ -1,0 +1,229 @@
+"""What a flood does to others: a running server over a real socket, one tenant that wants all of it.
+
+    .venv/bin/python benchmarks/fairness.py [--seconds 12] [--max-batch-tokens 1024] [--data validation.jsonl.gz]
+
+A server of one thread with MiniLM. Two tenants ask one sentence every 200 ms each, for so many seconds: alone; beside a
+tenant that keeps 16 requests of 32 sentences on their way; and by that tenant's own key, where they wait in the same
+line as the flood, which is what every tenant would get first come first served, then with a priority. Then tenants of
+weights 1 and 3 both flood it, and the served tokens are read from `/metrics` as often as they can be. At last the
+scheduler alone, with 100,000 rows of 10, 1,000 and 10,000 tenants that wait: microseconds of CPU time a row.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+from adapters import make_bytes
+from peltier_backbone.load import load_backbone
+from peltier_client import AsyncClient, PeltierError
+from peltier_server.scheduler import Scheduler
+from sentences import load_sentences
+
+OPERATOR = "plt_operator-of-the-benchmark"
+LITTLE, FLOODS = ("one", "two"), {"flood": 1.0, "three": 3.0}
+_EVERY_SECONDS, _NUM_FLOODING, _SENTENCES_AT_ONCE = 0.2, 16, 32
+_BATCH_TOKENS, _BATCH_ROWS = 4096, 128
+_SERVED = re.compile(r'^peltier_tenant_served_tokens_total\{tenant="(\w+)"\} (\S+)$', re.MULTILINE)
+
+
+class Stage:
+    """A server, its tenants' clients, and the sentences that they send."""
+
+    def __init__(self, url: str, sentences: list[str]) -> None:
+        self._url = url
+        self._sentences = sentences
+        self._draw = random.Random(0)
+        self._operator = httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {OPERATOR}"}, timeout=30)
+        self.clients: dict[str, AsyncClient] = {}
+
+    async def settle_in(self, data: bytes) -> None:
+        """Waits for the server, and gives each tenant a key and an adapter."""
+        await self._wait()
+        async with AsyncClient(self._url, OPERATOR) as operator:
+            for name, weight in {**dict.fromkeys(LITTLE, 1.0), **FLOODS}.items():
+                await operator.create_tenant(name, weight=weight)
+                key = (await operator.create_key("predict", "publish", tenant=name)).key
+                self.clients[name] = AsyncClient(self._url, key, timeout=300)
+                await self.clients[name].upload(data, name="demo")
+
+    async def served(self) -> Counter[str]:
+        """Tokens computed for each tenant until now."""
+        page = (await self._operator.get("/metrics")).text
+        return Counter({tenant: int(float(tokens)) for tenant, tokens in _SERVED.findall(page)})
+
+    async def ask_little(self, tenant: str, seconds: float, priority: int = 0) -> list[float]:
+        """Seconds of each answer to one sentence at a time, asked at a steady rate."""
+        end, asked = time.monotonic() + seconds, []
+        while time.monotonic() < end:
+            asked.append(asyncio.ensure_future(self._ask_one(tenant, priority)))
+            await asyncio.sleep(_EVERY_SECONDS)
+        return list(await asyncio.gather(*asked))
+
+    async def flood(self, tenant: str) -> None:
+        """Keeps as many requests on their way until it is cancelled."""
+        await asyncio.gather(*(self._ask_on_and_on(tenant) for _ in range(_NUM_FLOODING)))
+
+    async def close(self) -> None:
+        """Ends every connection."""
+        for client in self.clients.values():
+            await client.close()
+        await self._operator.aclose()
+
+    async def _ask_one(self, tenant: str, priority: int) -> float:
+        begun = time.perf_counter()
+        await self.clients[tenant].predict("demo", self._draw.choice(self._sentences), priority=priority)
+        return time.perf_counter() - begun
+
+    async def _ask_on_and_on(self, tenant: str) -> None:
+        while True:
+            with suppress(PeltierError):  # a full queue, which the client has waited for long enough
+                await self.clients[tenant].predict("demo", self._draw.sample(self._sentences, _SENTENCES_AT_ONCE))
+
+    async def _wait(self) -> None:
+        for _ in range(600):
+            with suppress(httpx2.RequestError):
+                if (await self._operator.get("/ready")).status_code == 200:
+                    return
+            await asyncio.sleep(0.2)
+        raise RuntimeError("the server has not become ready within two minutes")
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A row for the scheduler alone."""
+
+    tenant: str
+    pass_tokens: int
+    rank: float
+
+
+def serve(store: Path, port: int, max_batch_tokens: int) -> subprocess.Popen[bytes]:
+    """A server of its own on loopback, one thread."""
+    command = [str(Path(sys.executable).parent / "peltier"), "serve", "--backbone", "minilm"]
+    command += ["--store", str(store), "--port", str(port), "--threads", "1"]
+    command += ["--max-batch-tokens", str(max_batch_tokens)]
+    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1", "PELTIER_ADMIN_KEY": OPERATOR})
+
+
+async def measure(stage: Stage, what: str, *asking: Awaitable[list[float]]) -> None:
+    """Prints how long answers took, and what was computed meanwhile."""
+    before, begun = await stage.served(), time.monotonic()
+    seconds = sorted(one for answers in await asyncio.gather(*asking) for one in answers)
+    taken, served = time.monotonic() - begun, await stage.served() - before
+    p50, p99 = (1e3 * seconds[int(part * (len(seconds) - 1))] for part in (0.5, 0.99))
+    little, flood = sum(served[name] for name in LITTLE), served["flood"]
+    print(f"{what:34}{len(seconds):6}{p50:9.0f}{p99:9.0f}{little:10,}{flood:10,}{(little + flood) / taken:10,.0f}")
+
+
+async def show_little(stage: Stage, seconds: float) -> None:
+    """The table of those who send little."""
+    names = f"{'n':>6}{'p50 ms':>9}{'p99 ms':>9}{'tokens':>10}{'flood':>10}{'a second':>10}"
+    print(f"{'sentences every 200 ms, asked':34}{names}")
+    await measure(stage, "by two tenants, no flood", *(stage.ask_little(name, seconds) for name in LITTLE))
+    flood = asyncio.ensure_future(stage.flood("flood"))
+    await asyncio.sleep(3)
+    await measure(stage, "by two tenants, beside a flood", *(stage.ask_little(name, seconds) for name in LITTLE))
+    await measure(stage, "by the flooding tenant itself", stage.ask_little("flood", seconds))
+    await measure(stage, "by it, with priority 5", stage.ask_little("flood", seconds, priority=5))
+    await end(flood)
+
+
+async def show_weights(stage: Stage, seconds: float) -> None:
+    """How far apart two that flood ever are."""
+    floods = [asyncio.ensure_future(stage.flood(name)) for name in FLOODS]
+    await asyncio.sleep(3)
+    before, end_at, gaps = await stage.served(), time.monotonic() + seconds, []
+    while time.monotonic() < end_at:
+        got = await stage.served() - before
+        gaps.append(abs(got["flood"] - got["three"] / 3))
+    for flood in floods:
+        await end(flood)
+    print(
+        f"\nweights 1 and 3, both flooding: {got['flood']:,} and {got['three']:,} tokens, 1 : "
+        f"{got['three'] / max(1, got['flood']):.3f}; of {len(gaps)} looks the largest gap, in tokens a weight, "
+        f"{max(gaps):,.0f} (median {statistics.median(gaps):,.0f})"
+    )
+
+
+async def end(work: asyncio.Future[None]) -> None:
+    """Of a flood: what is on its way is hung up on."""
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+def show_scheduler(num_tenants: int, num_rows: int = 100_000) -> None:
+    """What a row costs on its way in and out."""
+    draw = random.Random(0)
+    rows = [Waiting(str(number % num_tenants), draw.randint(5, 512), number) for number in range(num_rows)]
+    scheduler = Scheduler[Waiting](_BATCH_TOKENS, lambda _: 1.0)
+    start = time.process_time()
+    for row in rows:
+        scheduler.put(row)
+    put = time.process_time() - start
+    start = time.process_time()
+    while take_batch(scheduler):
+        pass
+    taken = time.process_time() - start
+    print(
+        f"{num_tenants:>7,} tenants, {num_rows:,} rows wait: {put / num_rows * 1e6:5.1f} µs to put a row, "
+        f"{taken / num_rows * 1e6:5.1f} µs to take one"
+    )
+
+
+def take_batch(scheduler: Scheduler[Waiting]) -> int:
+    """One batch, as the server's queue takes it; how many rows it has."""
+    tokens, rows = _BATCH_TOKENS, 0
+    while rows < _BATCH_ROWS and (row := scheduler.next(tokens if rows else None)) is not None:
+        scheduler.serve(row)
+        tokens, rows = tokens - row.pass_tokens, rows + 1
+    return rows
+
+
+async def show_server(url: str, sentences: list[str], data: bytes, seconds: float) -> None:
+    """Everything that needs one."""
+    stage = Stage(url, sentences)
+    try:
+        await stage.settle_in(data)
+        await show_little(stage, seconds)
+        await show_weights(stage, seconds)
+    finally:
+        await stage.close()
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=12.0, help="for each line of the table")
+    parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server; a flood is felt by batches")
+    parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
+    parser.add_argument("--port", type=int, default=8124)
+    given = parser.parse_args()
+    sentences = load_sentences(given.data, 800)
+    data = make_bytes(load_backbone("minilm"), "compacter", 0)
+    with tempfile.TemporaryDirectory() as directory:
+        server = serve(Path(directory) / "store", given.port, given.max_batch_tokens)
+        try:
+            asyncio.run(show_server(f"http://127.0.0.1:{given.port}", sentences, data, given.seconds))
+        finally:
+            server.terminate()
+            server.wait(30)
+    print()
+    for num_tenants in (10, 1_000, 10_000):
+        show_scheduler(num_tenants)
+
+
+if __name__ == "__main__":
+    main()
