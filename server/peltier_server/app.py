@@ -13,6 +13,7 @@ from peltier_server.access.credentials import Credentials
 from peltier_server.access.door import Door, create_door
 from peltier_server.access.keyring import Keyring
 from peltier_server.access.secret import load_secret
+from peltier_server.arrivals import Arrivals
 from peltier_server.errors import install_handlers
 from peltier_server.intake import Intake
 from peltier_server.lifecycle import Lifecycle
@@ -80,6 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Guard, door=door)
     app.add_middleware(Observer, metrics=metrics)
     app.add_middleware(Pace, stall_seconds=settings.stall_seconds)
+    app.add_middleware(Arrivals, lifecycle=lifecycle)
     for router in _ROUTERS:
         app.include_router(router, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.uploads, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)

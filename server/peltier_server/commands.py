@@ -35,6 +35,9 @@ def serve(  # noqa: PLR0913 - one flag each
     device_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters on the device at most.")] = None,
     host_bytes: Annotated[int | None, typer.Option(help="Bytes of adapters in memory at most.")] = None,
     undelete_seconds: Annotated[float | None, typer.Option(help="How long a deletion can be undone.")] = None,
+    lame_duck_seconds: Annotated[
+        float | None, typer.Option(help="How long a stop still takes requests, so that balancers notice.")
+    ] = None,
     drain_seconds: Annotated[float | None, typer.Option(help="How long a stop waits for accepted requests.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Where the process is in its life, and which accepted requests still run."""
+"""Where the process is in its life, and which requests still run that it is to answer."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,24 +12,26 @@ _RETRY_AFTER_SECONDS = 1.0
 
 
 class Lifecycle:
-    """Loading, ready, draining. Only a ready server accepts; what it has accepted it finishes."""
+    """Loading, ready, leaving, draining. A server that is leaving says so to whoever asks for its readiness, and takes
+    requests as before; one that drains finishes those that have arrived, and takes no more."""
 
     def __init__(self) -> None:
+        self.leaving = False
         self.draining = False
         self.failure: Exception | None = None
         self._service: Service | None = None
         self._settled = asyncio.Event()
-        self._num_accepted = 0
+        self._num_arrived = 0
 
     @property
     def ready(self) -> bool:
-        """Requests are accepted."""
-        return self._service is not None and not self.draining
+        """Requests are welcome."""
+        return self._service is not None and not self.leaving
 
     @property
     def idle(self) -> bool:
-        """Nothing accepted is still running."""
-        return self._num_accepted == 0
+        """Nothing that arrived before the drain is still to be answered."""
+        return self._num_arrived == 0
 
     def start(self, service: Service) -> None:
         """From now on requests are accepted."""
@@ -41,9 +43,13 @@ class Lifecycle:
         self.failure = failure
         self._settled.set()
 
+    def leave(self) -> None:
+        """From now on the server is not ready. Safe to call from a signal handler."""
+        self.leaving = True
+
     def drain(self) -> None:
-        """From now on nothing new is accepted. Safe to call from a signal handler."""
-        self.draining = True
+        """From now on nothing that arrives is accepted. Safe to call from a signal handler."""
+        self.leaving = self.draining = True
 
     async def settled(self) -> None:
         """Returns once loading has ended; raises what it failed with."""
@@ -51,9 +57,16 @@ class Lifecycle:
         if self.failure is not None:
             raise self.failure
 
-    def service(self) -> Service:
-        """The service if the server is ready, else `Draining` or `NotReady`."""
-        if self.draining:
+    def require_ready(self) -> None:
+        """Raises `Draining` or `NotReady` with the reason where requests had better go elsewhere."""
+        if self.leaving:
+            raise Draining("the server is about to stop", retry_after=_RETRY_AFTER_SECONDS)
+        self.service().watchdog.require_well()
+
+    def service(self, *, admitted: bool = False) -> Service:
+        """What answers a request; raises `Draining` or `NotReady` where it cannot. One that drains still answers those
+        that were `admitted` before."""
+        if self.draining and not admitted:
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
         if self.failure is not None:
             raise NotReady(f"the server is of no use: {self.failure}")
@@ -62,11 +75,13 @@ class Lifecycle:
         return self._service
 
     @contextmanager
-    def accept(self) -> Iterator[Service]:
-        """The service for one request, which draining then waits for."""
-        service = self.service()
-        self._num_accepted += 1
+    def arrive(self) -> Iterator[bool]:
+        """One request, from its head to the end of its answer; whether it came before the drain, which then waits."""
+        if self.draining:
+            yield False
+            return
+        self._num_arrived += 1
         try:
-            yield service
+            yield True
         finally:
-            self._num_accepted -= 1
+            self._num_arrived -= 1

@@ -1,6 +1,8 @@
 """The process around the app: one socket, and an end without losses."""
 
 import gc
+import math
+import signal
 import socket
 import sys
 import time
@@ -19,24 +21,29 @@ _FAILED_SECONDS = 5
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn, but a signal first drains: what was accepted finishes while newcomers read 503, then it exits with 0.
+    """uvicorn, but a signal first drains: what has arrived is answered while newcomers read 503, then it exits with 0.
 
-    uvicorn alone would close its socket at once and end by raising the signal again. A second signal ends it now.
+    Before that, at SIGTERM, it goes on as a lame duck: not ready, so that balancers look elsewhere, and yet serving
+    whoever still comes. An interrupt from a terminal skips this, for nobody balances there. A second signal ends it
+    now. uvicorn alone would close its socket at once and end by raising the signal again.
     """
 
-    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, drain_seconds: float, url: str) -> None:
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings, url: str) -> None:
         super().__init__(config)
         self._lifecycle = lifecycle
-        self._drain_seconds = drain_seconds
+        self._settings = settings
         self._url = url
         self._announced = False
+        self._drain_at = math.inf
         self._deadline: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to drain."""
-        if self._lifecycle.draining:
+        """Begins to leave."""
+        if self._lifecycle.leaving:
             self.should_exit = self.force_exit = True
-        self._lifecycle.drain()
+        stays = sig == signal.SIGTERM and self._lifecycle.ready
+        self._drain_at = time.monotonic() + (self._settings.lame_duck_seconds if stays else 0)
+        self._lifecycle.leave()
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: announces that the server is ready, or ends it once drained."""
@@ -46,7 +53,8 @@ class DrainingServer(uvicorn.Server):
         if lifecycle.failure is not None:
             self.config.timeout_graceful_shutdown = _FAILED_SECONDS
             self.should_exit = True
-        if lifecycle.draining:
+        if time.monotonic() >= self._drain_at:
+            lifecycle.drain()
             self._end_when_drained()
         return await super().on_tick(counter)
 
@@ -61,7 +69,7 @@ class DrainingServer(uvicorn.Server):
     def _end_when_drained(self) -> None:
         now = time.monotonic()
         if self._deadline is None:
-            self._deadline = now + self._drain_seconds
+            self._deadline = now + self._settings.drain_seconds
         if self._lifecycle.idle or now >= self._deadline:
             # Connections that still send their last answer get the rest of the time; what runs then is cancelled.
             self.config.timeout_graceful_shutdown = max(0, int(self._deadline - now))
@@ -83,7 +91,7 @@ def run(app: FastAPI, settings: Settings) -> None:
             server_header=False,
             backlog=_BACKLOG,
         )
-        DrainingServer(config, lifecycle, settings.drain_seconds, url).run(sockets=[listener])
+        DrainingServer(config, lifecycle, settings, url).run(sockets=[listener])
     if lifecycle.failure is not None:
         raise lifecycle.failure
 

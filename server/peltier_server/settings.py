@@ -88,6 +88,7 @@ class Settings(BaseSettings):
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
     undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
     stall_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    lame_duck_seconds: Annotated[float, Field(ge=0, le=3600)] = 2.0
     drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
 
     @model_validator(mode="before")

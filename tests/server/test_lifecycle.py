@@ -1,7 +1,7 @@
 """Loading, ready, draining."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ from tests.server.conftest import Running, make_client, until
 
 def test_a_loading_server_accepts_nothing() -> None:
     """It says when to come back."""
-    with pytest.raises(NotReady) as caught, Lifecycle().accept():
-        pass
+    with pytest.raises(NotReady) as caught:
+        Lifecycle().service()
     assert caught.value.retry_after == 1
 
 
@@ -72,6 +72,35 @@ async def test_a_draining_server_finishes_what_it_accepted(
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "draining"
         assert answer.headers["retry-after"] == "1"
+
+
+async def test_a_lame_duck_still_serves(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Whoever has not noticed yet is answered, and told to take another connection; the readiness probe is told no."""
+    await running.upload(make_artifact(bert, name="a"))
+    before = await running.predict("a", "bad")
+    running.app.state.lifecycle.leave()
+    ready, answer = await running.client.get("/ready"), await running.predict("a", "bad")
+    assert (ready.status_code, ready.json()["error"]["code"]) == (503, "draining")
+    assert (before.status_code, answer.status_code) == (200, 200)
+    assert ("connection" in before.headers, answer.headers["connection"]) == (False, "close")
+
+
+async def test_a_body_that_arrives_in_the_drain_is_read(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """The request was there before, so it is answered."""
+    await running.upload(make_artifact(bert, name="a"))
+    lifecycle = running.app.state.lifecycle
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b'{"inputs": '
+        lifecycle.drain()
+        yield b'"bad"}'
+
+    headers = {"content-type": "application/json"}
+    answer = await running.client.post("/v1/tasks/a/predict", content=body(), headers=headers)
+    assert answer.status_code == 200
+    assert lifecycle.idle
 
 
 async def test_a_restart_keeps_everything(

@@ -15,6 +15,8 @@ from tests.server_process import Server
 
 Start = Callable[..., Server]
 
+_AT_ONCE = ("--lame-duck-seconds", "0")
+
 
 @pytest.fixture
 def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
@@ -33,7 +35,7 @@ def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
 
 def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Every accepted request is answered, newcomers read 503, the process ends with 0; a kill -9 then loses nothing."""
-    server = start("--drain-seconds", "20").wait_until_ready()
+    server = start(*_AT_ONCE, "--drain-seconds", "20").wait_until_ready()
     assert server.upload(make_artifact(bert)).status_code == 201
     answers: list[httpx2.Response] = []
     many = ["the plot was not very good , and the actor is dull"] * 1000
@@ -65,9 +67,62 @@ def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[.
     assert server.predict("bad").json()["adapter"]["version"] == 2
 
 
+def test_a_signal_under_load_loses_nothing(
+    start: Start, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """Two dozen callers of single texts, streams and large requests, who heed /ready as a balancer does: every request
+    that they have sent is answered wholly, though many end long after the signal."""
+    server = start("--backbone", str(t5_directory)).wait_until_ready()
+    for name, kind in (("labels", "classification"), ("texts", "text2text")):
+        server.upload(make_artifact(t5, name=name, task_type=kind)).raise_for_status()
+    calls = [
+        ("labels", {"inputs": "the plot was not very good"}),
+        ("texts", {"inputs": "the plot was not very good", "stream": True}),
+        ("labels", {"inputs": ["the plot was not very good , and the actor is dull"] * 100}),
+    ]
+    crowd = [Caller(server.url, *calls[number % len(calls)]) for number in range(24)]
+    for caller in crowd:
+        caller.thread.start()
+    time.sleep(1)
+    server.process.send_signal(signal.SIGTERM)
+    while httpx2.get(f"{server.url}/ready").status_code == 200:
+        time.sleep(0.05)
+    for caller in crowd:
+        caller.leaving.set()
+    assert server.process.wait(40) == 0
+    for caller in crowd:
+        caller.thread.join(20)
+        assert caller.failures == []
+        assert caller.num_answers > 0
+
+
+class Caller:
+    """Someone who asks again and again until told to stop, over a connection that is kept alive."""
+
+    def __init__(self, url: str, task: str, body: dict[str, object]) -> None:
+        self.leaving = threading.Event()
+        self.failures: list[str] = []
+        self.num_answers = 0
+        self._url, self._body = f"{url}/v1/tasks/{task}/predict", body
+        self.thread = threading.Thread(target=self._ask)
+
+    def _ask(self) -> None:
+        with httpx2.Client(timeout=30) as client:
+            while not self.leaving.is_set():
+                try:
+                    answer = client.post(self._url, json=self._body)
+                except httpx2.HTTPError as error:
+                    self.failures.append(repr(error))
+                    return
+                whole = "stream" not in self._body or answer.text.endswith("data: [DONE]\n\n")
+                if answer.status_code != 200 or not whole:
+                    self.failures.append(f"{answer.status_code} {answer.text[-200:]}")
+                self.num_answers += 1
+
+
 def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """What is not answered within `drain_seconds` reads 503, not a broken connection; the process still ends with 0."""
-    server = start("--drain-seconds", "0.3", "--max-batch-tokens", "16").wait_until_ready()
+    server = start(*_AT_ONCE, "--drain-seconds", "0.3", "--max-batch-tokens", "16").wait_until_ready()
     assert server.upload(make_artifact(bert)).status_code == 201
     answers: list[httpx2.Response] = []
     many = ["the plot was not very good , and the actor is dull"] * 1000

@@ -61,7 +61,7 @@ async def text_of(running: Running, task: str, text: object, **parameters: objec
 
 
 def live_rows(running: Running) -> int:
-    return running.service._runner._decoder.num_rows
+    return running.service._runner._worker._decoder.num_rows
 
 
 def events_of(body: str) -> list[dict[str, object] | str]:
@@ -205,7 +205,7 @@ async def test_info_and_metrics_tell_of_decoding(loaded: Running) -> None:
     assert (info["limits"]["max_decode_rows"], info["limits"]["max_new_tokens"]) == (64, 1024)
     assert (info["backbone"]["family"], info["backbone"]["num_decoder_layers"]) == ("t5", 2)
     assert info["kernels"] == loaded.service.backbone.kernels
-    rows = loaded.service._runner._decoder._metrics.decode_rows
+    rows = loaded.service._runner._worker._decoder._metrics.decode_rows
     await until(lambda: rows._value.get() == 0)  # an answer leaves before the step that ended it is counted
     page = (await loaded.client.get("/metrics")).text
     values = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))

@@ -1,7 +1,7 @@
 """What routes ask for."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request
@@ -26,10 +26,9 @@ def get_lifecycle(request: Request) -> Lifecycle:
     return lifecycle
 
 
-async def accept(request: Request) -> AsyncIterator[Service]:
-    """The ready service, kept from stopping until the request is answered."""
-    with get_lifecycle(request).accept() as service:
-        yield service
+def accept(request: Request) -> Service:
+    """The service, which does not stop before the request is answered."""
+    return get_lifecycle(request).service(admitted=request.state.admitted)
 
 
 def get_caller(request: Request) -> Caller:

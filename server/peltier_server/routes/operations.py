@@ -44,8 +44,8 @@ async def health() -> HealthResponse:
 
 @probes.get("/ready", responses=describe_errors(NotReady, Draining))
 async def ready(lifecycle: AnyTime) -> ReadyResponse:
-    """Ready to predict; 503 while loading or draining, and while the runner is stuck."""
-    lifecycle.service().watchdog.require_well()
+    """Ready to predict; 503 while loading, before and while stopping, and while the runner is stuck."""
+    lifecycle.require_ready()
     return ReadyResponse()
 
 

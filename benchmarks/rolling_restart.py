@@ -1,0 +1,219 @@
+"""Two replicas behind HAProxy, restarted one after the other while callers go on: how many requests fail.
+
+    .venv/bin/python benchmarks/rolling_restart.py [--rounds 3] [--callers 16] [--kill] [--backbone minilm]
+
+Needs `haproxy` (Debian: apt-get install haproxy); the configuration is deploy/haproxy.cfg as it is. The replicas share
+one store with the example adapters. Callers ask without a pause for single texts, for 32 at a time, and now and then
+for 500 long ones, whose body is too large for the balancer to repeat; none of them ever repeats a request itself. A
+request fails if it has no answer of status 200. Each round stops each replica by SIGTERM, waits until it has ended,
+starts it again and waits until the balancer sends it requests. With --kill they are killed instead, which nothing can
+make free: only what may be repeated elsewhere is.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+ROOT = Path(__file__).parent.parent
+TEXT = "my card was stolen and somebody is paying with it"
+LONG = " ".join([TEXT] * 6)
+SIZES = random.Random(0).choices([1, 32, 500], weights=[900, 95, 5], k=1000)
+START_SECONDS = 120
+# Two checks of the balancer and some.
+NOTICED_SECONDS = 1.5
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One server process at a fixed port, which may end and begin again."""
+
+    port: int
+    flags: Sequence[str]
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Returns once it is ready."""
+        command = [sys.executable, "-m", "peltier_client", "serve", "--port", str(self.port), "--threads", "1"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen([*command, *self.flags], env=environment, stderr=subprocess.DEVNULL)
+        self.processes.append(process)
+        deadline = time.monotonic() + START_SECONDS
+        while not is_ready(self.address):
+            assert process.poll() is None, f"replica at {self.address} has ended with {process.returncode}"
+            assert time.monotonic() < deadline, f"replica at {self.address} is not ready"
+            time.sleep(0.1)
+
+    def stop(self, sign: signal.Signals) -> int:
+        """Its exit status, once it has ended."""
+        self.processes[-1].send_signal(sign)
+        return self.processes[-1].wait(START_SECONDS)
+
+    def end(self) -> None:
+        """Nothing of it is left."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many callers, who ask any of `tasks` and pause so long after each answer."""
+
+    tasks: Sequence[str]
+    num_callers: int
+    pause_seconds: float = 0.0
+
+
+@dataclass
+class Caller:
+    """Asks again and again, over a connection that is kept alive as long as the balancer keeps it."""
+
+    url: str
+    load: Load
+    seed: int
+    seconds: list[float] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def ask_until(self, end: threading.Event) -> None:
+        draw = random.Random(self.seed)
+        with httpx2.Client(timeout=120) as client:
+            while not end.is_set():
+                task, size = draw.choice(self.load.tasks), draw.choice(SIZES)
+                body = {"inputs": [LONG if size == max(SIZES) else TEXT] * size}
+                started = time.monotonic()
+                try:
+                    answer = client.post(f"{self.url}/v1/tasks/{task}/predict", json=body)
+                    failure = "" if answer.status_code == 200 else f"{answer.status_code} {answer.text[:200]}"
+                except httpx2.HTTPError as error:
+                    failure = repr(error)
+                self.seconds.append(time.monotonic() - started)
+                if failure:
+                    self.failures[failure] += 1
+                time.sleep(self.load.pause_seconds)
+
+
+@contextmanager
+def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
+    """The URL of a HAProxy before `replicas`."""
+    bind = f"127.0.0.1:{free_port()}"
+    environment = {"PELTIER_BIND": bind}
+    environment |= {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
+    command = [str(shutil.which("haproxy")), "-f", str(ROOT / "deploy" / "haproxy.cfg")]
+    haproxy = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_ready(bind):
+            assert haproxy.poll() is None, "haproxy has ended"
+            assert time.monotonic() < deadline, "haproxy does not answer"
+            time.sleep(0.1)
+        yield f"http://{bind}"
+    finally:
+        haproxy.kill()
+        haproxy.wait()
+
+
+@contextmanager
+def calling(callers: Sequence[Caller]) -> Iterator[None]:
+    """All of `callers` ask until the block ends."""
+    end = threading.Event()
+    threads = [threading.Thread(target=caller.ask_until, args=(end,)) for caller in callers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+
+
+def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None:
+    """Restarts every replica so often, one after the other."""
+    for _ in range(rounds):
+        for replica in replicas:
+            status = replica.stop(sign)
+            assert status == (0 if sign is signal.SIGTERM else -sign), f"a replica ended with status {status}"
+            replica.start()
+            time.sleep(NOTICED_SECONDS)
+
+
+def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[Caller]:
+    """What callers have met while replicas with `flags` were restarted."""
+    replicas = [Replica(free_port(), flags) for _ in range(2)]
+    with ExitStack() as started:
+        for replica in replicas:
+            started.callback(replica.end)
+            replica.start()
+        url = started.enter_context(balanced(replicas))
+        callers = [Caller(url, load, seed) for seed in range(load.num_callers)]
+        with calling(callers):
+            time.sleep(NOTICED_SECONDS)
+            roll(replicas, rounds, sign)
+    return callers
+
+
+def is_ready(address: str) -> bool:
+    try:
+        return httpx2.get(f"http://{address}/ready", timeout=2).status_code == 200
+    except httpx2.HTTPError:
+        return False
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def report(callers: Sequence[Caller]) -> None:
+    seconds = [one for caller in callers for one in caller.seconds]
+    failures = sum((caller.failures for caller in callers), Counter())
+    cuts = statistics.quantiles(seconds, n=1000, method="inclusive")
+    print(f"{len(seconds)} requests, {failures.total()} failed")
+    print(
+        ", ".join(
+            f"p{name} {1000 * cuts[place]:.0f} ms"
+            for name, place in (("50", 499), ("90", 899), ("99", 989), ("99.9", 998))
+        )
+    )
+    print(f"longest {1000 * max(seconds):.0f} ms")
+    for failure, times in failures.most_common(10):
+        print(f"{times} x {failure}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--callers", type=int, default=16)
+    parser.add_argument("--backbone", default="minilm")
+    parser.add_argument("--kill", action="store_true")
+    asked = parser.parse_args()
+    assert shutil.which("haproxy"), "haproxy is not installed"
+    examples = ROOT / "examples" / "adapters"
+    with tempfile.TemporaryDirectory() as directory:
+        flags = ["--backbone", asked.backbone, "--store", f"{directory}/store", "--publish", str(examples)]
+        sign = signal.SIGKILL if asked.kill else signal.SIGTERM
+        report(measure(flags, Load(["banking77", "clinc150"], asked.callers), asked.rounds, sign))
+
+
+if __name__ == "__main__":
+    main()
