@@ -1,5 +1,6 @@
 """The kernels without a GPU: what they compute, in Triton's interpreter; and that they compile for one."""
 
+import json
 import os
 import subprocess
 import sys
@@ -28,3 +29,16 @@ def test_kernels_compile_to_machine_code(tmp_path: Path):
     """What the interpreter lets pass the compiler may refuse: a type that changes in a loop, a tile that does not fit.
     It needs no GPU for that."""
     _run("-m", "tests.adapters_store.kernels.compiled", TRITON_CACHE_DIR=str(tmp_path))
+
+
+def test_the_gpu_benchmark_runs_dry(tmp_path: Path):
+    """Every section of it at toy sizes in the interpreter; no check of a kernel or of a mixed batch fails."""
+    figures = tmp_path / "figures.jsonl"
+    _run("benchmarks/gpu.py", "--dry-run", "--json", str(figures))
+    found = [json.loads(line) for line in figures.read_text().splitlines()]
+    sections = {figure["section"] for figure in found}
+    assert sections >= {"card", "limits", "kernel check", "batch check", "batch", "kernel", "load"}
+    checks = [figure for figure in found if "ok" in figure]
+    assert [check for check in checks if not check["ok"]] == []
+    # What is served wrongly would show: adapters change far more than a check lets pass.
+    assert all(check["adapters_change"] > 3 * check["tolerance"] for check in checks if "adapters_change" in check)

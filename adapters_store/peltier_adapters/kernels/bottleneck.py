@@ -11,9 +11,6 @@ from peltier_adapters.kernels.activation import activate
 from peltier_adapters.kernels.runs import Runs, block_size, locate
 from peltier_adapters.kernels.tile import WIDEST, add, dot_type, multiply, padded, read, read_line, read_scale, strides
 
-# What is between the maps stays in registers.
-MAX_SIZE = 64
-
 
 class Maps(NamedTuple):
     """down [slots, width, size] and [slots, size], up [slots, size, width] and [slots, width]."""

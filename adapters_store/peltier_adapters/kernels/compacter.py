@@ -16,9 +16,6 @@ from peltier_adapters.kernels.activation import activate
 from peltier_adapters.kernels.runs import Runs, block_size, locate
 from peltier_adapters.kernels.tile import WIDEST, add, dot_type, multiply, padded, read, read_line, read_scale, strides
 
-# What is between the maps stays in registers.
-MAX_SIZE = 64
-
 
 class Maps(NamedTuple):
     """The tensors of `ContractingLphm` and `ExpandingLphm`: first [slots, width / n, n r], rule_down [slots, n n r,

@@ -8,9 +8,6 @@ from torch import Tensor
 from peltier_adapters.kernels.runs import Runs, block_size, locate
 from peltier_adapters.kernels.tile import WIDEST, add, dot_type, multiply, padded, read, read_scale, strides
 
-# What is between the factors stays in registers.
-MAX_RANK = 64
-
 
 def lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, runs: Runs, scale: Tensor | None = None) -> None:
     """Add to y [tokens, out], in place, which may be a window of columns: x [tokens, in], down [slots, in, r], up

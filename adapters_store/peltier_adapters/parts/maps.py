@@ -27,27 +27,27 @@ class Dense:
     """W stored as it is."""
 
     def __init__(self, weight: Tensor, bias: Tensor, segments: Segments) -> None:
-        self._weight, self._bias, self._segments = weight, bias, segments
+        self.weight, self.bias, self._segments = weight, bias, segments
 
     def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        return self._segments.linear(x, self._weight[:, site, layer], self._bias[:, site, layer])
+        return self._segments.linear(x, self.weight[:, site, layer], self.bias[:, site, layer])
 
     def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        self._segments.add_linear(y, x, self._weight[:, site, layer])
-        self._segments.add(y, self._bias[:, site, layer])
+        self._segments.add_linear(y, x, self.weight[:, site, layer])
+        self._segments.add(y, self.bias[:, site, layer])
 
 
 class LowRank:
     """W = left right, applied as two products."""
 
     def __init__(self, left: Tensor, right: Dense, segments: Segments) -> None:
-        self._left, self._right, self._segments = left, right, segments
+        self.left, self.right, self._segments = left, right, segments
 
     def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        return self._right(self._segments.linear(x, self._left[:, site, layer]), site, layer)
+        return self.right(self._segments.linear(x, self.left[:, site, layer]), site, layer)
 
     def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        self._right.add(y, self._segments.linear(x, self._left[:, site, layer]), site, layer)
+        self.right.add(y, self._segments.linear(x, self.left[:, site, layer]), site, layer)
 
 
 class ContractingLphm:
@@ -55,13 +55,13 @@ class ContractingLphm:
     and right as one small matrix [n*n*r, out]. Exact; W is never built (methods.md 1.7)."""
 
     def __init__(self, left: Tensor, right: Tensor, bias: Tensor, segments: Segments) -> None:
-        self._left, self._right, self._bias, self._segments = left, right, bias, segments
+        self.left, self.right, self.bias, self._segments = left, right, bias, segments
 
     def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        left, right = self._left[:, site, layer], self._right[:, site, layer]
+        left, right = self.left[:, site, layer], self.right[:, site, layer]
         fold = x.shape[-1] // left.shape[-2]
         inner = self._segments.linear(x.reshape(-1, left.shape[-2]), left, fold=fold)
-        return self._segments.linear(inner.view(len(x), -1), right, self._bias[:, site, layer])
+        return self._segments.linear(inner.view(len(x), -1), right, self.bias[:, site, layer])
 
     def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
         y.add_(self(x, site, layer))
@@ -75,11 +75,11 @@ class ExpandingLphm:
     """
 
     def __init__(self, left: Tensor, right: Tensor, ones: Tensor, segments: Segments) -> None:
-        self._left, self._right, self._ones, self._segments = left, right, ones, segments
+        self.left, self.right, self.ones, self._segments = left, right, ones, segments
 
     def _inner(self, x: Tensor, site: int, layer: int) -> tuple[Tensor, Tensor, int]:
-        right = self._right[:, site, layer]
-        inner = self._segments.linear(x, self._left[:, site, layer], self._ones)
+        right = self.right[:, site, layer]
+        inner = self._segments.linear(x, self.left[:, site, layer], self.ones)
         return inner.view(-1, right.shape[-2]), right, inner.shape[-1] // right.shape[-2]
 
     def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:

@@ -39,7 +39,7 @@ def _bank(n: int, rank: int) -> Folded:
     down, up = fold(WIDTH, SIZE), fold(SIZE, WIDTH)
     assert isinstance(down, ContractingLphm)
     assert isinstance(up, ExpandingLphm)
-    first, second = (down._left, down._right, down._bias), (up._left, up._ones, up._right)
+    first, second = (down.left, down.right, down.bias), (up.left, up.ones, up.right)
     return tuple(map(_exact, first)), tuple(map(_exact, second))  # type: ignore[return-value]
 
 

@@ -1,0 +1,218 @@
+"""Mixed batches of random adapters on random backbones of BERT-base's and T5-base's shapes."""
+
+import copy
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from gpu_bench import DTYPES, Bench
+from peltier_adapters.kernels import choice
+from peltier_adapters.mixture import Mixture, create_slice
+from peltier_adapters.parts import init_tensors
+from peltier_adapters.presets import find_preset
+from peltier_adapters.spec import Parts
+from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded, Packed
+from tokenizers import Tokenizer, models
+from torch import Tensor
+from transformers import BertConfig, BertModel, PreTrainedModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
+
+# In the order in which a batch is sorted: no prefix and no norm, norms, prefixes.
+PRESETS = ("lora", "adamix", "compacter", "unipelt-apl")
+_MOVED = 0.1
+# Mean difference of the hidden states after all layers, as a share of their mean size.
+TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A backbone's shape."""
+
+    hidden: int = 768
+    layers: int = 12
+    heads: int = 12
+    inner: int = 3072
+    vocabulary: int = 30522
+
+
+def save_bert(directory: Path, sizes: Sizes) -> Path:
+    """A checkpoint of a random BERT."""
+    config = BertConfig(
+        vocab_size=sizes.vocabulary, hidden_size=sizes.hidden, num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads, intermediate_size=sizes.inner,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return _save(directory, BertModel(config), ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+
+
+def save_t5(directory: Path, sizes: Sizes) -> Path:
+    """A checkpoint of a random T5 v1.0."""
+    config = T5Config(
+        vocab_size=sizes.vocabulary, d_model=sizes.hidden, num_layers=sizes.layers, num_decoder_layers=1,
+        num_heads=sizes.heads, d_kv=sizes.hidden // sizes.heads, d_ff=sizes.inner, decoder_start_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return _save(directory, T5ForConditionalGeneration(config), ["<pad>", "</s>", "<unk>"])
+
+
+def _save(directory: Path, model: PreTrainedModel, specials: list[str]) -> Path:
+    model.save_pretrained(directory)
+    unknown = next(name for name in specials if "unk" in name.lower())
+    words = models.WordLevel({name: number for number, name in enumerate(specials)}, unk_token=unknown)
+    tokenizer = Tokenizer(words)
+    tokenizer.add_special_tokens(specials)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    return directory
+
+
+class Adapters:
+    """`count` adapters of each of `PRESETS`, every tensor moved away from its start, stacked as in a bank."""
+
+    def __init__(self, exact: Backbone, count: int) -> None:
+        """`exact` is the backbone in float32 on the CPU."""
+        self.count = count
+        self._parts: dict[str, Parts] = {}
+        self._banks: dict[str, dict[str, Tensor]] = {}
+        for preset in PRESETS:
+            recipe = find_preset(preset)
+            # A dry run's T5 is too narrow for its default.
+            own = {"bottleneck": "8"} if preset == "compacter" and exact.config.hidden_size < 128 else {}
+            parts = recipe.compose(recipe.settings(own, exact.config), exact.config, outputs=2)
+            self._parts[preset] = tuple(part for part in parts if part.kind != "head")
+            drawn = [self._draw(exact, preset, seed) for seed in range(count)]
+            self._banks[preset] = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+
+    def _draw(self, exact: Backbone, preset: str, seed: int) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(seed)
+        tensors = init_tensors(self._parts[preset], exact, generator)
+        return {name: t + _MOVED * torch.randn(t.shape, generator=generator) for name, t in tensors.items()}
+
+    def to(self, device: torch.device) -> "Adapters":
+        """The same on a device."""
+        moved = copy.copy(self)
+        moved._banks = {
+            preset: {name: tensor.to(device) for name, tensor in bank.items()} for preset, bank in self._banks.items()
+        }
+        return moved
+
+    def mixture(self, backbone: Backbone, packed: Packed) -> Mixture:
+        """A batch of as many rows as there are adapters, each with its own; weights are gathered as a server does."""
+        index = torch.arange(self.count, device=backbone.device)
+        slices = [
+            create_slice(
+                backbone, packed, number * self.count, range(self.count), self._parts[preset],
+                {name: tensor.index_select(0, index) for name, tensor in self._banks[preset].items()},
+            )
+            for number, preset in enumerate(PRESETS)
+        ]  # fmt: skip
+        return Mixture(backbone, slices)
+
+
+def encode(backbone: Backbone, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+    """Hidden states of the encoder, [tokens, hidden]."""
+    with torch.inference_mode():
+        return (backbone.t5.encode if backbone.config.generates else backbone.bert)(packed, adaptation)
+
+
+def draw_rows(lengths: Sequence[int], vocabulary: int) -> list[Encoded]:
+    """Rows of random tokens."""
+    generator = torch.Generator().manual_seed(2)
+    drawn = [torch.randint(5, vocabulary, (length,), generator=generator).tolist() for length in lengths]
+    return [Encoded(tuple(ids), (0,) * len(ids)) for ids in drawn]
+
+
+def plain_model(directory: Path, device: torch.device, dtype: torch.dtype, *, generates: bool) -> PreTrainedModel:
+    """transformers' own encoder of the same weights."""
+    kind = T5EncoderModel if generates else BertModel
+    return kind.from_pretrained(directory, dtype=dtype).eval().to(device)
+
+
+def plain_pass(model: PreTrainedModel, rows: Sequence[Encoded]) -> Tensor:
+    """Padded to the longest row, with a mask."""
+    width = max(map(len, rows))
+    ids = torch.zeros(len(rows), width, dtype=torch.long)
+    mask = torch.zeros(len(rows), width, dtype=torch.long)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row.ids)
+        mask[number, : len(row)] = 1
+    with torch.inference_mode():
+        return model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).last_hidden_state
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One batch on one backbone, with everything that it is compared with."""
+
+    backbone: Backbone
+    exact: Backbone
+    model: PreTrainedModel
+    adapters: Adapters
+    rows: list[Encoded]
+
+    def mixed(self) -> Tensor:
+        return self._encode(self.backbone)
+
+    def without_kernels(self) -> Tensor:
+        """torch's own products, group by group, as on the CPU."""
+        with patch.object(choice, "use_kernels", lambda device: False):
+            return self._encode(self.backbone)
+
+    def bare(self) -> Tensor:
+        return encode(self.backbone, self.backbone.pack(self.rows))
+
+    def transformers(self) -> Tensor:
+        return plain_pass(self.model, self.rows)
+
+    def reference(self) -> Tensor:
+        """In float32 without kernels."""
+        with patch.object(choice, "use_kernels", lambda device: False):
+            return self._encode(self.exact)
+
+    def _encode(self, backbone: Backbone) -> Tensor:
+        with torch.inference_mode():
+            packed = backbone.pack(self.rows)
+            return encode(backbone, packed, self.adapters.mixture(backbone, packed)).float()
+
+
+def compare(bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], *, generates: bool) -> None:
+    """Mixed batches in both dtypes: checked against float32 without kernels, then timed beside the bare backbone and
+    plain transformers."""
+    family = "t5" if generates else "bert"
+    with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+        if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
+            stack.enter_context(patch.object(choice, "use_kernels", lambda device: True))
+        directory = (save_t5 if generates else save_bert)(Path(name), sizes)
+        count = len(next(iter(lengths.values()))) // len(PRESETS)
+        adapters = Adapters(load_backbone(str(directory)), count).to(bench.device)
+        exact = load_backbone(str(directory), device=bench.device.type)
+        for dtype, kind in DTYPES.items():
+            backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)
+            bench.record("backbone", family=family, dtype=dtype, kernels=backbone.kernels)
+            model = plain_model(directory, bench.device, kind, generates=generates)
+            for shape, each in lengths.items():
+                batch = Comparison(backbone, exact, model, adapters, draw_rows(each, sizes.vocabulary))
+                _compare(bench, batch, {"family": family, "shape": shape, "dtype": dtype})
+
+
+def _compare(bench: Bench, batch: Comparison, labels: dict[str, str]) -> None:
+    expected = batch.reference()
+    size = expected.abs().mean()
+    bench.check(
+        "batch check", float((batch.mixed() - expected).abs().mean() / size), TOLERANCE[labels["dtype"]], **labels,
+        adapters_change=float((batch.bare().float() - expected).abs().mean() / size),
+    )  # fmt: skip
+    taken = bench.seconds({
+        "mixed": batch.mixed,
+        "mixed, no kernels": batch.without_kernels,
+        "bare": batch.bare,
+        "transformers": batch.transformers,
+    })  # fmt: skip
+    bench.record(
+        "batch", **labels, ms={name: round(own * 1e3, 3) for name, own in taken.items()},
+        of_bare=taken["bare"] / taken["mixed"], of_transformers=taken["transformers"] / taken["mixed"],
+    )  # fmt: skip

@@ -1,0 +1,44 @@
+"""Checks and times on one device, one line of JSON each."""
+
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+
+import torch
+
+Figure = dict[str, object]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Bench:
+    """Where the figures go, and what one measures with."""
+
+    def __init__(self, device: torch.device, rounds: int) -> None:
+        self.device, self.figures, self._rounds = device, list[Figure](), rounds
+
+    def record(self, section: str, **figure: object) -> None:
+        self.figures.append({"section": section, **figure})
+        print(json.dumps(self.figures[-1]), flush=True)
+
+    def check(self, section: str, error: float, tolerance: float, **figure: object) -> None:
+        # Not `error <= tolerance` turned around: not a number is wrong too.
+        self.record(section, **figure, error=error, tolerance=tolerance, ok=bool(error <= tolerance))
+
+    def seconds(self, calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+        """Median seconds of each call, after two to warm up (Triton compiles at the first); without rounds, of one."""
+        taken: dict[str, list[float]] = {name: [] for name in calls}
+        warm = 2 if self._rounds else 0
+        for number, (name, call) in itertools.product(range(max(self._rounds, 1) + warm), calls.items()):
+            self._wait()
+            start = time.perf_counter()
+            call()
+            self._wait()
+            if number >= warm:
+                taken[name].append(time.perf_counter() - start)
+        return {name: statistics.median(own) for name, own in taken.items()}
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
