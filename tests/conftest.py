@@ -300,7 +300,7 @@ def _task(
 
 def _golden(backbone: Backbone, resident: Resident, value: Input) -> Golden:
     """A golden example with what this adapter really answers."""
-    task, text, tree = resident.manifest.task, None, None
+    task, text, tree = resident.task, None, None
     encoded = encode_input(backbone, task, value)
     if task.type == "text2text":
         draft = create_draft(backbone, Row(encoded, resident), Decoding(max_new_tokens=8))

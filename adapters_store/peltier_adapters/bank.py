@@ -1,95 +1,68 @@
-"""Stacked tensors of all resident adapters of one signature.
+"""All resident adapters of one signature.
 
-Writers only touch slots that no batch reads: a slot is free, or held by a `Resident` that its user keeps until its last
-batch is done. Growing replaces the tensors by larger copies, so a batch that gathered before keeps valid ones. The lock
-orders writers among themselves.
+A resident's tensors lie side by side in memory of their own, which is written before anyone can name the resident and
+never again, and is free when nobody holds the resident any more. So a batch never reads a half-written adapter or
+another one's numbers, whoever comes and goes meanwhile, and a bank grows and shrinks by exactly one adapter without a
+copy of the others.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.label_tree import LabelTree, grow_tree
-from peltier_adapters.manifest import Manifest
-from peltier_adapters.spec import HeadSpec, Parts, tensor_shapes
-
-_GROWTH = 1.25
+from peltier_adapters.spec import HeadSpec, Parts
+from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.weights import Weights, layout_of
 
 
 class Bank:
-    """`[slots, …]` float32 tensors of one signature. `number` orders banks; slots are reused."""
+    """What residents of one signature have in common. `number` orders banks."""
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
         self.number, self.parts = number, parts
-        self._shapes = tensor_shapes(parts, backbone.config)
-        self._device = backbone.device
-        self._tensors = self._empty()
-        self._free: list[int] = []
-        self._capacity = 0
-        self._lock = threading.Lock()
+        self._layout = layout_of(parts, backbone.config)
+        self._numbers = count()
+
+    def slot(self, flat: Tensor, start: int) -> "Slot":
+        """The part of `flat` from element `start` on that is this bank's, under a number that no other one ever has."""
+        return Slot(next(self._numbers), flat[start : start + self._layout.length])
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all slots, used and free."""
-        return sum(tensor.nbytes for tensor in self._tensors.values())
+    def length(self) -> int:
+        """Elements of one adapter."""
+        return self._layout.length
 
-    def add(self, tensors: Mapping[str, Tensor]) -> int:
-        """Copy `tensors` into a free slot, growing if there is none; returns the slot."""
-        with self._lock:
-            if not self._free:
-                self._grow()
-            slot = self._free.pop()
-            for name, bank in self._tensors.items():
-                bank[slot].copy_(tensors[name])
-            return slot
-
-    def remove(self, slot: int) -> None:
-        """Free `slot`; its values stay until the next adapter is written there. An empty bank holds no memory."""
-        with self._lock:
-            assert slot not in self._free, "a resident is removed once"
-            self._free.append(slot)
-            if len(self._free) == self._capacity:
-                self._tensors, self._free, self._capacity = self._empty(), [], 0
-
-    def _empty(self) -> dict[str, Tensor]:
-        return {name: torch.zeros(0, *shape, device=self._device) for name, shape in self._shapes.items()}
-
-    def gather(self, slots: Sequence[int]) -> dict[str, Tensor]:
+    def gather(self, slots: Sequence["Slot"]) -> dict[str, Tensor]:
         """The tensors of `slots` with a leading dimension of `len(slots)`; one copy a batch, none for one slot."""
-        if len(slots) == 1:
-            return {name: tensor[slots[0] : slots[0] + 1] for name, tensor in self._tensors.items()}
-        index = torch.tensor(slots, device=self._device)
-        return {name: tensor.index_select(0, index) for name, tensor in self._tensors.items()}
-
-    def _grow(self) -> None:
-        capacity = int(self._capacity * _GROWTH) + 1
-        grown = {}
-        for name, old in self._tensors.items():
-            grown[name] = old.new_zeros(capacity, *self._shapes[name])
-            grown[name][: self._capacity] = old
-        self._tensors = grown
-        self._free.extend(range(capacity - 1, self._capacity - 1, -1))
-        self._capacity = capacity
+        return self._layout.stack([slot.flat for slot in slots])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
+class Slot:
+    """One adapter's tensors in a bank, [elements] in float32."""
+
+    number: int
+    flat: Tensor
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Resident:
-    """One adapter version in its slots: the body acts inside the backbone, the head after an encoder; `tree` holds the
-    label strings that a T5 scores."""
+    """One adapter version on the device: the body acts inside the backbone, the head after an encoder; `tree` holds the
+    label strings that a T5 scores. `nbytes` is what the device gets back with its last reference."""
 
-    manifest: Manifest
+    task: TaskSpec
     digest: str
     nbytes: int
     body: Bank
-    body_slot: int
+    body_slot: Slot
     head: Bank
-    head_slot: int
+    head_slot: Slot
     tree: LabelTree | None = None
 
 
@@ -110,31 +83,25 @@ class Banks:
         self._numbers = count()
         self._lock = threading.Lock()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that all banks hold on the device."""
-        return sum(bank.nbytes for bank in self._banks.values())
-
     def add(self, artifact: Artifact) -> Resident:
-        """Copy an artifact's tensors into its banks. Safe from any thread, also while a batch runs."""
-        parts = artifact.manifest.parts
+        """Bring an artifact's tensors to the device: by one copy, or by none where they are there already. Safe from
+        any thread, also while a batch runs."""
+        parts, tensors = artifact.manifest.parts, artifact.tensors
+        if not isinstance(tensors, Weights):
+            tensors = Weights(layout_of(parts, self._backbone.config), tensors)
         body = self._bank(tuple(part for part in parts if part.kind != "head"))
         head = self._bank(tuple(part for part in parts if part.kind == "head"))
+        flat = tensors.flat.to(self._backbone.device)
         return Resident(
-            manifest=artifact.manifest,
+            task=artifact.manifest.task,
             digest=artifact.digest,
-            nbytes=artifact.nbytes,
+            nbytes=tensors.nbytes,
             body=body,
-            body_slot=body.add(artifact.tensors),
+            body_slot=body.slot(flat, 0),
             head=head,
-            head_slot=head.add(artifact.tensors),
+            head_slot=head.slot(flat, body.length),
             tree=grow_tree(artifact.manifest.task, self._backbone),
         )
-
-    def remove(self, resident: Resident) -> None:
-        """Free a resident's slots; no running batch may still hold it."""
-        resident.body.remove(resident.body_slot)
-        resident.head.remove(resident.head_slot)
 
     def _bank(self, parts: Parts) -> Bank:
         with self._lock:

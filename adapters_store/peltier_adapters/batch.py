@@ -8,7 +8,7 @@ from peltier_backbone.packing import Packed
 from torch import Tensor
 
 from peltier_adapters import scoring
-from peltier_adapters.bank import Bank, head_spec
+from peltier_adapters.bank import Bank, Slot, head_spec
 from peltier_adapters.mixture import Mixture, Slice
 from peltier_adapters.parts import head
 from peltier_adapters.parts.part import Tensors
@@ -54,8 +54,8 @@ def _read_heads(
     return [outputs[number] for number in range(len(rows))]
 
 
-def _by_head(rows: Sequence[Row]) -> dict[tuple[Bank, int] | None, list[int]]:
-    heads: dict[tuple[Bank, int] | None, list[int]] = {}
+def _by_head(rows: Sequence[Row]) -> dict[tuple[Bank, Slot] | None, list[int]]:
+    heads: dict[tuple[Bank, Slot] | None, list[int]] = {}
     for number, row in enumerate(rows):
         key = None if row.resident is None else (row.resident.head, row.resident.head_slot)
         heads.setdefault(key, []).append(number)

@@ -8,7 +8,8 @@ from peltier_backbone.packing import Encoded
 from torch import Tensor
 
 from peltier_adapters import answers
-from peltier_adapters.bank import Resident
+from peltier_adapters.artifact import Artifact
+from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.errors import ArtifactError, InputError
 from peltier_adapters.inputs import encode_input
@@ -23,12 +24,11 @@ TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 _NOTHING = 1e-6
 
 
-def golden_rows(backbone: Backbone, resident: Resident) -> list[Row]:
+def golden_rows(backbone: Backbone, manifest: Manifest, resident: Resident) -> list[Row]:
     """The rows to run: every golden example with the adapter, then the shortest without its body.
 
     An `ArtifactError` says which golden input no task could take.
     """
-    manifest = resident.manifest
     encoded = [_encode(backbone, manifest.task, number, golden) for number, golden in enumerate(manifest.golden)]
     trees = [None if golden.text is None else text_tree(golden.text, backbone) for golden in manifest.golden]
     short = _shortest(manifest)
@@ -63,9 +63,10 @@ def judge_golden(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOu
     return reasons
 
 
-def check_golden(backbone: Backbone, resident: Resident) -> list[str]:
-    """Run and judge in one step, for callers that own the device."""
-    return judge_golden(backbone, resident.manifest, forward(backbone, golden_rows(backbone, resident)))
+def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
+    """Load, run and judge in one step, for callers that own the device."""
+    rows = golden_rows(backbone, artifact.manifest, Banks(backbone).add(artifact))
+    return judge_golden(backbone, artifact.manifest, forward(backbone, rows))
 
 
 def _differences(task: TaskSpec, number: int, golden: Golden, logits: Tensor, tolerance: float) -> list[str]:

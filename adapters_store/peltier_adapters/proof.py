@@ -73,7 +73,7 @@ def prove(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], recor
     An `AdapterError` where it does not prove itself, or its answers are no finite numbers."""
     resident = Banks(backbone).add(adapter.unproved(backbone, inputs))
     data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
-    reasons = check_golden(backbone, Banks(backbone).add(read_artifact(data, backbone)))
+    reasons = check_golden(backbone, read_artifact(data, backbone))
     if reasons:
         raise AdapterError(f"adapter {adapter.name!r} does not prove itself: {reasons[0]}")
     return data

@@ -8,7 +8,7 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 
-from peltier_adapters.bank import Bank, Resident
+from peltier_adapters.bank import Bank, Resident, Slot
 from peltier_adapters.label_tree import LabelTree
 from peltier_adapters.mixture import Layout, Slice, create_slice
 from peltier_adapters.spec import position_offset, prompt_length
@@ -34,17 +34,17 @@ class Row:
         return None if self.resident is None or self.bare else self.resident.body
 
     @property
-    def slot(self) -> int:
+    def slot(self) -> Slot | None:
         """The body's slot in its bank."""
-        return -1 if self.resident is None or self.bare else self.resident.body_slot
+        return None if self.resident is None or self.bare else self.resident.body_slot
 
     @property
     def order(self) -> tuple[bool, bool, int, int]:
         """Neighbours share a bank and a slot; rows without prefixes or norms stand together."""
-        if self.body is None:
-            return (False, False, -1, self.slot)
+        if self.body is None or self.slot is None:
+            return (False, False, -1, -1)
         kinds = {part.kind for part in self.body.parts}
-        return ("prefix" in kinds, "norm" in kinds, self.body.number, self.slot)
+        return ("prefix" in kinds, "norm" in kinds, self.body.number, self.slot.number)
 
     @property
     def prompted(self) -> Encoded:
@@ -83,7 +83,7 @@ def create_slices(
     for bank, group in groupby(rows, key=lambda row: row.body):
         slots = [row.slot for row in group]
         distinct = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
-        parts, tensors = ((), {}) if bank is None else (bank.parts, bank.gather([*distinct]))
+        parts, tensors = ((), {}) if bank is None else (bank.parts, bank.gather([slot for slot in distinct if slot]))
         groups = [distinct[slot] for slot in slots]
         yield create_slice(backbone, layout, first, groups, parts, tensors, record_gates=record_gates)
         first += len(slots)

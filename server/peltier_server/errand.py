@@ -5,17 +5,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from peltier_adapters.bank import Resident
-
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Errand:
-    """`act`, for which no thread may be reading the slots of `resident`; `done` is set after it, whatever happens."""
+    """`act`; `done` is set after it, whatever happens."""
 
     act: Callable[[], None]
-    resident: Resident | None
     done: asyncio.Future[None]
 
     def run(self) -> None:

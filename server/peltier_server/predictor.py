@@ -157,6 +157,7 @@ class Predictor:
         decoding = choose_decoding(task, parameters, max_new_tokens=self._limits.max_new_tokens)
         if request.stream is not None:
             check_stream(decoding)
+        self._slots.prefetch(entry.owned)
         encoded = await self._encode(task, request.inputs, truncate=parameters.truncate)
         num_tokens = sum(map(len, encoded))
         spending = self._limits.turnstile.spend(

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from peltier_adapters.bank import Resident
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
 
@@ -17,8 +16,8 @@ from peltier_server.worker import Place, Worker
 class Runner:
     """Has one `Worker` compute what the batcher hands out, and puts another in its place when it is stuck.
 
-    A thread cannot be ended from outside. One that is stuck keeps what it reads: the slots of its rows' adapters are
-    not freed before it ends. Everything else goes on without it.
+    A thread cannot be ended from outside. One that is stuck keeps the memory of its rows' adapters until it ends.
+    Everything else goes on without it.
     """
 
     def __init__(self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int) -> None:
@@ -46,17 +45,12 @@ class Runner:
         """Waits until the batcher, once closed, has run dry."""
         self._worker.thread.join(timeout_seconds)
 
-    async def between_batches(self, errand: Callable[[], None], resident: Resident | None = None) -> None:
-        """Runs a short `errand` in the runner's thread at a moment when no batch and no step is being computed, nor
-        one that was given up and may still read the slots of `resident`."""
+    async def between_batches(self, errand: Callable[[], None]) -> None:
+        """Runs a short `errand` in the runner's thread at a moment when no batch and no step is being computed."""
         done = asyncio.get_running_loop().create_future()
-        self._errands.append(Errand(errand, resident, done))
+        self._errands.append(Errand(errand, done))
         self._batcher.wake()
         await done
-
-    def reads(self, resident: Resident) -> bool:
-        """A computation that was given up may still read the slots of `resident`."""
-        return any(worker.reads(resident) for worker in self._stuck)
 
     def relieve(self, after_seconds: float) -> bool:
         """Puts another thread in the place of one whose computation takes longer than this; whether it did.
@@ -77,15 +71,8 @@ class Runner:
         return True
 
     def _let_go(self) -> None:
-        still = tuple(worker for worker in self._stuck if worker.thread.is_alive())
-        if still != self._stuck:
-            self._stuck = still
-            self._batcher.wake()
+        self._stuck = tuple(worker for worker in self._stuck if worker.thread.is_alive())
 
     def _run_errands(self) -> None:
-        for _ in range(len(self._errands)):
-            errand = self._errands.popleft()
-            if errand.resident is not None and self.reads(errand.resident):
-                self._errands.append(errand)
-            else:
-                errand.run()
+        while self._errands:
+            self._errands.popleft().run()

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
-from peltier_adapters.bank import Resident
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
@@ -58,10 +57,6 @@ class Worker:
         nothing any more."""
         return self._shift.relieve(after_seconds)
 
-    def reads(self, resident: Resident) -> bool:
-        """It may be reading the slots of `resident`: it has not ended, and had a row of it in hand."""
-        return self.thread.is_alive() and any(ticket.row.resident is resident for ticket in self._in_hand)
-
     def abandon(self, error: PeltierError) -> None:
         """Whoever waits for something that it has in hand gets `error`."""
         # Where the event loop has closed, nobody waits.
@@ -105,7 +100,6 @@ class Worker:
         self.proven = True
 
     def _take(self, batch: Batch) -> None:
-        # Those who gave up meanwhile stay until the next turn, because this one may still read their adapters' slots.
         waiting = [ticket for ticket in self._in_hand if not ticket.future.done()]
         self._in_hand = [*waiting, *batch.tickets, *batch.drafts]
 

@@ -374,7 +374,7 @@ def test_a_flipped_weight_is_beyond_the_format(valid: bytes, bert: Backbone):
 def test_the_same_adapter_is_the_same_bytes_in_any_process(valid: bytes, bert: Backbone, tmp_path: Path):
     """The digest identifies an upload, so nothing in the file may be in random order."""
     artifact = read_artifact(valid, bert)
-    backwards = dict(reversed(artifact.tensors.items()))
+    backwards = dict(reversed([*artifact.tensors.items()]))
     assert {to_bytes(artifact.manifest, backwards) for _ in range(20)} == {valid}
     (tmp_path / "a.safetensors").write_bytes(valid)
     program = (

@@ -1,21 +1,22 @@
-"""Slots: reuse, growth while batches hold what they gathered, and writers on many threads."""
+"""Slots: exact memory, loads while batches run, and writers on many threads."""
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Bank, Banks
+from peltier_adapters.bank import Bank, Banks, Slot
 from peltier_adapters.batch import forward
 from peltier_adapters.presets import find_preset
 from peltier_adapters.row import Row
 from peltier_adapters.spec import Parts
 from peltier_backbone.load import Backbone
-from torch import Tensor
 
 MakeArtifact = Callable[..., bytes]
-TENSORS = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}
+SHAPES = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}
 
 
 @pytest.fixture
@@ -31,94 +32,26 @@ def bank(bert: Backbone, parts: Parts) -> Bank:
     return Bank(0, parts, bert)
 
 
-def _filled(value: float) -> dict[str, Tensor]:
-    return {name: torch.full(shape, float(value)) for name, shape in TENSORS.items()}
+def _slot(bank: Bank, value: float) -> Slot:
+    return bank.slot(torch.full((bank.length,), float(value)), 0)
 
 
-def _value(bank: Bank, slot: int) -> float:
-    (value,) = {float(v) for tensor in bank.gather([slot]).values() for v in tensor.unique()}
-    return value
-
-
-def test_an_empty_bank_holds_no_memory(bank: Bank):
-    """Before its first adapter and after its last."""
-    assert bank.nbytes == 0
-    slots = [bank.add(_filled(k)) for k in range(3)]
-    for slot in slots:
-        bank.remove(slot)
-    assert bank.nbytes == 0
-
-
-def test_one_adapter_costs_its_own_bytes(bank: Bank):
-    """No slots are kept for others that may never come."""
-    bank.add(_filled(1))
-    assert bank.nbytes == sum(tensor.nbytes for tensor in _filled(1).values())
-
-
-def test_growth_stays_within_a_quarter(bank: Bank):
-    """Slots made ahead are few, and existing values survive every growth."""
-    slots = [bank.add(_filled(k)) for k in range(100)]
-    assert [_value(bank, slot) for slot in slots] == list(range(100))
-    assert bank.nbytes <= 1.26 * 100 * sum(tensor.nbytes for tensor in _filled(0).values())
-
-
-def test_a_freed_slot_is_used_again(bank: Bank):
-    """Replacing adapters does not grow the bank."""
-    slots = [bank.add(_filled(k)) for k in range(3)]
-    before = bank.nbytes
-    bank.remove(slots[1])
-    assert bank.add(_filled(9)) == slots[1]
-    assert bank.nbytes == before
-    assert [_value(bank, slot) for slot in slots] == [0, 9, 2]
-
-
-def test_a_slot_is_freed_once(bank: Bank):
-    """Freeing twice would hand one slot to two adapters."""
-    bank.add(_filled(0))
-    slot = bank.add(_filled(1))
-    bank.remove(slot)
-    with pytest.raises(AssertionError):
-        bank.remove(slot)
-
-
-def test_gathering_keeps_the_order_asked_for(bank: Bank):
+@pytest.mark.parametrize("order", [[3, 0, 4], [2]], ids=["many", "one"])
+def test_gathering_keeps_the_order_asked_for(order: list[int], bank: Bank):
     """Slots come back with a leading dimension, in any order."""
-    slots = [bank.add(_filled(k)) for k in range(5)]
-    gathered = bank.gather([slots[3], slots[0], slots[4]])
-    assert gathered["lora.up"].shape == (3, *TENSORS["lora.up"])
-    assert gathered["lora.up"][:, 0, 0, 0, 0].tolist() == [3, 0, 4]
+    slots = [_slot(bank, k) for k in range(5)]
+    gathered = bank.gather([slots[k] for k in order])
+    assert {name: tensor.shape[1:] for name, tensor in gathered.items()} == SHAPES
+    assert gathered["lora.up"][:, 0, 0, 0, 0].tolist() == order
 
 
-@pytest.mark.parametrize("slots", [[0], [0, 1]], ids=["one", "two"])
-def test_gathered_tensors_outlive_growth(slots: list[int], bank: Bank):
-    """A running batch keeps reading what it gathered while others are added."""
-    added = [bank.add(_filled(k)) for k in (1, 2)]
-    gathered = bank.gather([added[slot] for slot in slots])
-    for k in range(50):
-        bank.add(_filled(100 + k))
-    assert gathered["lora.down"][:, 0, 0, 0, 0].tolist() == [float(slot + 1) for slot in slots]
-
-
-def test_writers_on_threads_get_slots_of_their_own(bank: Bank):
-    """Adding and removing at once never loses or shares a slot."""
-    kept: dict[int, float] = {}
-
-    def work(number: int) -> None:
-        for turn in range(40):
-            value = number * 1000 + turn
-            slot = bank.add(_filled(value))
-            if turn % 3:
-                bank.remove(slot)
-            else:
-                kept[slot] = value
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(kept) == 4 * 14
-    assert all(_value(bank, slot) == value for slot, value in kept.items())
+@pytest.mark.parametrize("count", [1, 2], ids=["one", "two"])
+def test_gathered_tensors_outlive_their_adapters(count: int, bank: Bank):
+    """A running batch keeps reading what it gathered while those leave and others come."""
+    gathered = bank.gather([_slot(bank, k + 1) for k in range(count)])
+    others = [_slot(bank, 100 + k) for k in range(50)]
+    assert gathered["lora.down"][:, 0, 0, 0, 0].tolist() == [k + 1.0 for k in range(count)]
+    assert len({slot.number for slot in others}) == 50
 
 
 def _artifacts(backbone: Backbone, make_artifact: MakeArtifact, count: int, **options: object) -> Iterator[Artifact]:
@@ -133,24 +66,41 @@ def test_one_signature_shares_a_bank(bert: Backbone, make_artifact: MakeArtifact
     three = next(banks.add(one) for one in _artifacts(bert, make_artifact, 1, labels=("a", "b", "c")))
     assert two[0].body is two[1].body is three.body
     assert two[0].head is two[1].head is not three.head
-    assert two[0].body_slot != two[1].body_slot
+    assert two[0].body_slot.number != two[1].body_slot.number
 
 
-def test_a_removed_resident_leaves_no_trace(bert: Backbone, make_artifact: MakeArtifact):
-    """Its slot serves the next adapter's numbers, and nothing is held when all are gone."""
+def test_a_resident_that_is_dropped_leaves_no_trace(bert: Backbone, make_artifact: MakeArtifact):
+    """Its memory is free at once, and nothing changes for those that stay or come after it."""
     banks = Banks(bert)
     first, second, third = _artifacts(bert, make_artifact, 3)
     kept, gone = banks.add(first), banks.add(second)
-    encoded = bert.tokenizer.encode("a good film")
-    before = forward(bert, [Row(encoded, kept)])[0].logits
-    banks.remove(gone)
-    new = banks.add(third)
-    expected = forward(bert, [Row(encoded, Banks(bert).add(third))])[0].logits
-    assert torch.equal(forward(bert, [Row(encoded, new)])[0].logits, expected)
-    assert torch.equal(forward(bert, [Row(encoded, kept)])[0].logits, before)
-    banks.remove(kept)
-    banks.remove(new)
-    assert banks.nbytes == 0
+    memory = weakref.ref(gone.body_slot.flat)
+    row = Row(bert.tokenizer.encode("a good film"), kept)
+    before = forward(bert, [row])[0].logits
+    del gone
+    assert memory() is None
+    expected = forward(bert, [replace(row, resident=Banks(bert).add(third))])[0].logits
+    assert torch.equal(forward(bert, [replace(row, resident=banks.add(third))])[0].logits, expected)
+    assert torch.equal(forward(bert, [row])[0].logits, before)
+
+
+def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: MakeArtifact):
+    """On the CPU the host's copy and the device's are one."""
+    (artifact,) = _artifacts(bert, make_artifact, 1)
+    resident = Banks(bert).add(artifact)
+    gathered = resident.body.gather([resident.body_slot]) | resident.head.gather([resident.head_slot])
+    assert {name: tensor.data_ptr() for name, tensor in gathered.items()} == {
+        name: tensor.data_ptr() for name, tensor in artifact.tensors.items()
+    }
+    assert resident.nbytes == artifact.nbytes
+
+
+def test_an_artifact_of_loose_tensors_is_copied(bert: Backbone, make_artifact: MakeArtifact):
+    """It answers as the one that was read from a file does."""
+    (artifact,) = _artifacts(bert, make_artifact, 1)
+    loose = Artifact(artifact.manifest, {name: one.clone() for name, one in artifact.tensors.items()}, artifact.digest)
+    rows = [Row(bert.tokenizer.encode("a good film"), Banks(bert).add(one)) for one in (artifact, loose)]
+    assert torch.equal(*(forward(bert, [row])[0].logits for row in rows))
 
 
 def test_adding_while_batches_run(bert: Backbone, make_artifact: MakeArtifact):
@@ -164,9 +114,8 @@ def test_adding_while_batches_run(bert: Backbone, make_artifact: MakeArtifact):
 
     def load() -> None:
         while not stop.is_set():
-            held = [banks.add(one) for one in artifacts * 3]
-            for one in held:
-                banks.remove(one)
+            for one in artifacts * 3:
+                banks.add(one)
 
     thread = threading.Thread(target=load)
     thread.start()

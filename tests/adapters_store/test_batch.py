@@ -64,7 +64,7 @@ def test_an_input_that_does_not_fit_is_told_why(
 )
 def test_any_unicode_is_answered(text: str, bert: Backbone, resident: Resident):
     """Control characters, emoji, unknown letters and special-token names give finite logits."""
-    row = Row(encode_input(bert, resident.manifest.task, text), resident)
+    row = Row(encode_input(bert, resident.task, text), resident)
     assert bool(torch.isfinite(forward(bert, [row])[0].logits).all())
 
 

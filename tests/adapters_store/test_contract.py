@@ -274,8 +274,7 @@ def test_values_that_are_not_finite_are_refused(
 @pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])
 def test_a_true_artifact_proves_itself(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
     """Its golden examples are reproduced."""
-    resident = Banks(backbone).add(read_artifact(make_artifact(backbone, preset), backbone))
-    assert check_golden(backbone, resident) == []
+    assert check_golden(backbone, read_artifact(make_artifact(backbone, preset), backbone)) == []
 
 
 @pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])
@@ -283,10 +282,9 @@ def test_a_changed_tensor_is_found_out(preset: str, backbone: Backbone, make_art
     """Whichever tensor of the body or head is another adapter's, the golden examples tell."""
     artifact = read_artifact(make_artifact(backbone, preset), backbone)
     other = read_artifact(make_artifact(backbone, preset, seed=7), backbone)
-    banks = Banks(backbone)
     for name in _telling(artifact.tensors):
         changed = read_artifact(to_bytes(artifact.manifest, {**artifact.tensors, name: other.tensors[name]}), backbone)
-        assert check_golden(backbone, banks.add(changed)), name
+        assert check_golden(backbone, changed), name
 
 
 def _telling(tensors: dict[str, Tensor]) -> list[str]:
@@ -318,7 +316,7 @@ def test_an_adapter_without_effect_is_refused(preset: str, backbone: Backbone, m
         for old, new in zip(manifest.golden, forward(backbone, rows), strict=True)
     )
     data = to_bytes(manifest.model_copy(update={"golden": golden}), idle)
-    reasons = check_golden(backbone, Banks(backbone).add(read_artifact(data, backbone)))
+    reasons = check_golden(backbone, read_artifact(data, backbone))
     assert reasons == ["the adapter changes nothing: a golden answer is the bare backbone's"]
 
 
@@ -384,4 +382,4 @@ def test_a_float32_artifact_proves_itself_in_bfloat16(
 ):
     """What was trained and recorded in float32 is accepted by a bfloat16 server."""
     artifact = read_artifact(make_artifact(half[1], preset), half[0])
-    assert check_golden(half[0], Banks(half[0]).add(artifact)) == []
+    assert check_golden(half[0], artifact) == []

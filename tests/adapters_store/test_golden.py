@@ -27,7 +27,7 @@ def _recorded(manifest: Manifest, *outputs: tuple[float, ...]) -> Manifest:
 
 
 def _check(backbone: Backbone, artifact: Artifact, manifest: Manifest) -> list[str]:
-    return check_golden(backbone, Banks(backbone).add(Artifact(manifest, artifact.tensors, artifact.digest)))
+    return check_golden(backbone, Artifact(manifest, artifact.tensors, artifact.digest))
 
 
 def _shifted(manifest: Manifest, by: float) -> Manifest:
@@ -93,7 +93,7 @@ def test_an_output_that_is_not_finite_is_a_reason(bert: Backbone, artifact: Arti
 def test_another_label_is_a_reason_unless_it_was_close(bert: Backbone, artifact: Artifact):
     """Judged on given outputs: a clear label must be the same, a tie may fall either way."""
     close = _recorded(artifact.manifest, (0.0, 1e-5), (0.0, 1e-5), (0.0, 1e-5))
-    count = len(golden_rows(bert, Banks(bert).add(artifact)))
+    count = len(golden_rows(bert, artifact.manifest, Banks(bert).add(artifact)))
     turned = [RowOutput(torch.tensor([1e-5, 0.0]))] * (count - 1) + [RowOutput(torch.tensor([5.0, 0.0]))]
     assert judge_golden(bert, close, turned) == []
     clear = _recorded(artifact.manifest, (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))

@@ -43,7 +43,7 @@ def rows(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[Row]:
     """Three rows of one adapter, of different lengths."""
     resident = Banks(bert).add(read_artifact(make_artifact(bert), bert))
     texts = ("a good film", "bad", "the plot was very dull")
-    return [Row(encode_input(bert, resident.manifest.task, text), resident) for text in texts]
+    return [Row(encode_input(bert, resident.task, text), resident) for text in texts]
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, bad: Sequence[Row], act: Callable[[], Any]) -> None:

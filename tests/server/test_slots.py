@@ -1,15 +1,18 @@
 """The device tier, for any sequence of leases, releases, cancellations, failures and deletions."""
 
 import asyncio
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from peltier_client.errors import TooLarge
+from peltier_client.errors import TooLarge, Unavailable
+from peltier_server import slots as slots_module
 from peltier_server.metrics import Metrics
 from peltier_server.slots import Slots
 
@@ -31,23 +34,30 @@ class FakeArtifact:
 class FakeResident:
     digest: str
     nbytes: int
-    removed: bool = False
 
 
 @dataclass
 class FakeLoader:
-    """A store and a device that check what they are asked."""
+    """A store, and a device whose memory is free when nobody names a resident any more."""
 
-    installed: set[FakeResident] = field(default_factory=set)
+    installed: WeakSet[FakeResident] = field(default_factory=WeakSet)
     fetches: list[str] = field(default_factory=list)
     failing: set[str] = field(default_factory=set)
-    max_bytes: int = DEVICE_BYTES
-    removed_twice: bool = False
-    reading: set[str] = field(default_factory=set)
+    hanging: set[str] = field(default_factory=set)
+
+    @property
+    def held_bytes(self) -> int:
+        held = sum(resident.nbytes for resident in self.installed)
+        if held > DEVICE_BYTES:  # the traceback of a cancelled holder may still name what it held
+            gc.collect()
+            held = sum(resident.nbytes for resident in self.installed)
+        return held
 
     async def fetch(self, digest: str) -> FakeArtifact:
         self.fetches.append(digest)
         await asyncio.sleep(0)
+        if digest in self.hanging:
+            await asyncio.Event().wait()
         if digest in self.failing:
             raise LoadFailed(digest)
         return FakeArtifact(digest, SIZES[digest])
@@ -56,19 +66,7 @@ class FakeLoader:
         await asyncio.sleep(0)
         resident = FakeResident(artifact.digest, artifact.nbytes)
         self.installed.add(resident)
-        assert sum(one.nbytes for one in self.installed) <= self.max_bytes
         return resident
-
-    async def remove(self, resident: FakeResident) -> None:
-        # Not an assertion: it would end in a task that nobody looks at.
-        self.removed_twice |= resident.removed
-        resident.removed = True
-        for _ in range(4):  # longer than an install, so that whoever counts on its room too early is caught
-            await asyncio.sleep(0)
-        self.installed.discard(resident)
-
-    def reads(self, resident: FakeResident) -> bool:
-        return resident.digest in self.reading
 
 
 def make_slots(loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes: int = 8) -> Slots:
@@ -93,11 +91,15 @@ class Holder:
     async def _hold(self, slots: Slots) -> None:
         async with slots.lease(self.digest) as lease:
             self.resident = lease.resident
-            await self.release.wait()
+            del lease
+            try:
+                await self.release.wait()
+            finally:
+                self.resident = None
 
     @property
     def holds(self) -> bool:
-        return self.resident is not None and not self.task.done()
+        return self.resident is not None
 
     @property
     def waits(self) -> bool:
@@ -143,7 +145,18 @@ class SlotsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         with self.settling():
-            data.draw(st.sampled_from(self.holders)).task.cancel()
+            holder = data.draw(st.sampled_from(self.holders))
+            holder.task.cancel()
+            self.loop.run_until_complete(settle())
+            self.holders.remove(holder)  # its traceback would go on naming what it held
+
+    @rule(digest=st.sampled_from(sorted(SIZES)))
+    def prefetch(self, digest: str) -> None:
+        async def act() -> None:
+            self.slots.prefetch(digest)
+
+        with self.settling():
+            self.loop.run_until_complete(act())
 
     @rule(digest=st.sampled_from(sorted(SIZES)), again=st.booleans())
     def retire(self, digest: str, again: bool) -> None:
@@ -166,14 +179,17 @@ class SlotsMachine(RuleBasedStateMachine):
     def leases_are_whole(self) -> None:
         for holder in self.holders:
             if holder.holds:
-                assert not holder.resident.removed
                 assert holder.resident.digest == holder.digest
 
     @invariant()
     def the_device_is_never_overfull(self) -> None:
-        assert not self.loader.removed_twice
-        assert sum(resident.nbytes for resident in self.loader.installed) <= DEVICE_BYTES
-        assert sum(resident.nbytes for resident in self.loader.installed) <= self.slots.used_bytes <= DEVICE_BYTES
+        assert self.slots.used_bytes <= DEVICE_BYTES
+        assert self.loader.held_bytes <= DEVICE_BYTES
+
+    @invariant()
+    def room_is_for_what_is_there(self) -> None:
+        held = {holder.resident for holder in self.holders if holder.holds}
+        assert sum(resident.nbytes for resident in held) <= self.slots.used_bytes <= self.loader.held_bytes
 
     @invariant()
     def who_waits_waits_for_a_lease(self) -> None:
@@ -234,16 +250,6 @@ async def test_the_least_recently_used_goes_first() -> None:
         assert {resident.digest for resident in loader.installed} == {"a", "c", "d"}
 
 
-async def test_what_a_lost_computation_may_read_goes_last() -> None:
-    """Freeing it may take for ever, and others are free at once."""
-    loader = FakeLoader(reading={"a"})
-    slots = make_slots(loader, device_bytes=10)
-    for digest in "abe":  # 3 + 4, then 7: b makes room although a is older
-        async with slots.lease(digest):
-            assert {resident.digest for resident in loader.installed} >= {"a"}
-    assert {resident.digest for resident in loader.installed} == {"a", "e"}
-
-
 async def test_what_the_device_can_never_hold_is_refused() -> None:
     """Waiting would not help."""
     with pytest.raises(TooLarge, match="the adapter has 7 bytes; this server keeps 5 on the device"):
@@ -270,9 +276,10 @@ async def test_a_caller_who_gives_up_does_not_end_the_load() -> None:
     first, second = Holder(slots, "a"), Holder(slots, "a")
     await asyncio.sleep(0)
     first.task.cancel()
+    await settle()
+    assert second.holds
     second.release.set()
     await second.task
-    assert second.resident.digest == "a"
 
 
 async def test_loads_get_their_room_in_the_order_they_asked() -> None:
@@ -318,30 +325,132 @@ async def test_the_last_caller_and_the_end_of_the_load_free_once() -> None:
     holder = Holder(slots, "a")
     await asyncio.wait([holder.task])
     await settle()
-    assert not loader.removed_twice
-    assert loader.installed == set()
+    holder.task = asyncio.current_task()  # the traceback of the other names what it waited for
+    gc.collect()
+    assert not loader.installed
     assert slots.used_bytes == 0
-
-
-async def test_room_is_free_only_when_its_slots_are() -> None:
-    """A load that follows a deletion does not overfill the device for a moment."""
-    loader = FakeLoader(max_bytes=5)  # which it checks at every install
-    slots = make_slots(loader, device_bytes=5)
-    async with slots.lease("c"):
-        pass
-    slots.retire("c")
-    async with slots.lease("b") as lease:
-        assert lease.resident.digest == "b"
 
 
 async def test_a_deleted_adapter_leaves_after_its_last_lease() -> None:
     """Deletion is two-phase: the rows in flight still have their weights."""
     loader = FakeLoader()
     slots = make_slots(loader)
-    async with slots.lease("a") as lease:
+    async with slots.lease("a"):
         slots.retire("a")
         await settle()
-        assert not lease.resident.removed
-    await settle()
-    assert lease.resident.removed
+        assert len(loader.installed) == 1
+        assert slots.used_bytes == 3
+    assert not loader.installed
     assert slots.used_bytes == 0
+
+
+async def test_a_load_begins_before_its_lease() -> None:
+    """While a request is still being read; what it is told is where the adapter was when it came."""
+    loader = FakeLoader()
+    slots = make_slots(loader)
+    slots.prefetch("a")
+    slots.prefetch("a")
+    await settle()
+    assert {resident.digest for resident in loader.installed} == {"a"}
+    async with slots.lease("a") as lease:
+        assert lease.tier == "store"
+    async with slots.lease("a") as lease:
+        assert lease.tier == "device"
+    assert loader.fetches == ["a"]
+
+
+async def test_what_nobody_leases_evicts_nobody() -> None:
+    """A request that is refused costs others nothing; what was fetched for it waits in the host tier."""
+    loader = FakeLoader()
+    slots = make_slots(loader, device_bytes=5)
+    async with slots.lease("b"):
+        pass
+    slots.prefetch("c")
+    await settle()
+    assert {resident.digest for resident in loader.installed} == {"b"}
+    async with slots.lease("c") as lease:
+        assert lease.tier == "host"
+    assert loader.fetches == ["b", "c"]
+
+
+async def test_a_prefetch_that_fails_is_tried_again() -> None:
+    """Its failure is nobody's; the lease has its own."""
+    loader = FakeLoader(failing={"a"})
+    slots = make_slots(loader)
+    slots.prefetch("a")
+    await settle()
+    loader.failing.clear()
+    async with slots.lease("a") as lease:
+        assert lease.resident.digest == "a"
+
+
+async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many loads hang, each has its time; what comes from the host tier waits for none of them."""
+    monkeypatch.setattr(slots_module, "_FETCH_SECONDS", 0.05)
+    monkeypatch.setattr(slots_module, "_MAX_FETCHES", 2)
+    loader = FakeLoader(hanging={"a", "b"})
+    slots = make_slots(loader, device_bytes=5, host_bytes=100)
+    for digest in "cd":  # c is now in the host tier
+        async with slots.lease(digest):
+            pass
+    hanging = [Holder(slots, digest) for digest in "ab"]
+    await settle()
+    async with slots.lease("c") as lease:
+        assert lease.tier == "host"
+    assert all(one.waits for one in hanging)
+    async with slots.lease("d") as lease:
+        assert lease.resident.digest == "d"
+    async with asyncio.timeout(10):
+        for one in hanging:
+            with pytest.raises(Unavailable, match="the store does not answer just now"):
+                await one.task
+    loader.hanging.clear()
+    async with asyncio.timeout(10), slots.lease("a") as lease:
+        assert lease.tier == "store"
+
+
+async def test_a_load_waits_for_its_turn_no_longer_than_others_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every turn taken by a load that hangs, the next one comes through once their time is over."""
+    monkeypatch.setattr(slots_module, "_FETCH_SECONDS", 0.05)
+    monkeypatch.setattr(slots_module, "_MAX_FETCHES", 2)
+    loader = FakeLoader(hanging={"a", "b"})
+    slots = make_slots(loader)
+    hanging = [Holder(slots, digest) for digest in "ab"]
+    await settle()
+    async with asyncio.timeout(10), slots.lease("c") as lease:
+        assert lease.resident.digest == "c"
+    await asyncio.gather(*(one.task for one in hanging), return_exceptions=True)
+
+
+async def test_a_load_that_nobody_waits_for_is_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers who gave up while it stood in line do not cost those behind them a turn."""
+    monkeypatch.setattr(slots_module, "_MAX_FETCHES", 1)
+    loader = FakeLoader(hanging={"a"})
+    slots = make_slots(loader)
+    first, gone = Holder(slots, "a"), Holder(slots, "b")
+    await settle()
+    gone.task.cancel()
+    loader.hanging.clear()
+    await slots.close()
+    await settle()
+    assert loader.fetches == ["a"]
+    assert first.task.done()
+
+
+async def test_gauges_tell_what_the_device_holds() -> None:
+    """After loads, an eviction and a deletion under a lease."""
+    metrics = Metrics()
+    slots: Slots = Slots(FakeLoader(), device_bytes=10, host_bytes=0, metrics=metrics)
+
+    def gauges() -> tuple[float, float]:
+        adapters, nbytes = metrics.adapters.labels("device"), metrics.adapter_bytes.labels("device")
+        return adapters._value.get(), nbytes._value.get()
+
+    for digest in "abc":  # 3 + 4, then 5 in place of the first
+        async with slots.lease(digest):
+            pass
+    assert gauges() == (2, 9)
+    async with slots.lease("b"):
+        slots.retire("b")
+        assert gauges() == (2, 9)
+    assert gauges() == (1, 5)

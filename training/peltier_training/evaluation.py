@@ -55,7 +55,7 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
 
 
 def _run(backbone: Backbone, resident: Resident, examples: Sequence[Example], *, record_gates: bool) -> list[RowOutput]:
-    task = resident.manifest.task
+    task = resident.task
     rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
     return run_rows(backbone, rows, record_gates=record_gates)
 

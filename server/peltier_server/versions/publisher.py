@@ -104,7 +104,7 @@ class Publisher:
         owned = Owned(tenant, artifact.digest)
         try:
             async with self._slots.lease(owned, artifact) as lease:
-                rows = await asyncio.to_thread(golden_rows, self._loader.backbone, lease.resident)
+                rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
                 outputs = [outcome.output for outcome in await self._batcher.compute(rows, Terms(tenant))]
                 reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
                 if reasons:
