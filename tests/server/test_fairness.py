@@ -105,12 +105,15 @@ def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bisection, "forward", slow)
 
 
-async def test_a_weight_holds_as_soon_as_it_is_set(shared: Shared) -> None:
-    """The queue reads it from memory, where every change is within a second."""
-    weight = shared.running.app.state.turnstile.weight
-    assert (weight("a"), weight("b"), weight("nobody")) == (1, 3, 1)
-    assert (await shared.ask("operator", "PUT", "/v1/tenants/a", {"weight": 7.5})).status_code == 200
-    assert weight("a") == 7.5
+async def test_a_weight_holds_everywhere_once_it_is_set(serve: Serve) -> None:
+    """The queue reads it from memory: at once where it was set, and where replicas follow the registry."""
+    async with serve() as one, serve() as two:
+        await one.client.post("/v1/tenants", json={"name": "a", "quotas": {"weight": 3}})
+        weights = [running.app.state.turnstile.weight for running in (one, two)]
+        assert (weights[0]("a"), weights[0]("default"), weights[0]("nobody")) == (3, 1, 1)
+        assert (await one.client.put("/v1/tenants/a", json={"weight": 7.5})).status_code == 200
+        assert weights[0]("a") == 7.5
+        await until(lambda: weights[1]("a") == 7.5)
 
 
 async def test_who_floods_the_queue_leaves_room_for_others(shared: Shared) -> None:
