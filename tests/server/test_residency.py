@@ -1,0 +1,137 @@
+"""Real adapters of many signatures on a small device, for any sequence of predictions, deletions and replacements."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from peltier_adapters.artifact import Artifact, read_artifact
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.batch import forward
+from peltier_adapters.row import Row
+from peltier_adapters.store.blobs import Blobs
+from peltier_backbone.load import Backbone
+from peltier_server.loader import StoreLoader
+from peltier_server.metrics import Metrics
+from peltier_server.owned import Owned
+from peltier_server.slots import Slots
+from torch import Tensor
+
+TEXT = "a good film"
+PRESETS = ("compacter", "lora", "unipelt-apl", "prefix")
+NAMES = st.sampled_from([f"{preset}-{number}" for preset in PRESETS for number in range(2)])
+
+
+class Store:
+    """Two versions of each name in a store, and what they answer alone."""
+
+    def __init__(self, backbone: Backbone, make_artifact: Callable[..., bytes], directory: Path) -> None:
+        self.backbone = backbone
+        self.blobs = Blobs.open(directory)
+        self.encoded = backbone.tokenizer.encode(TEXT)
+        self.digests: dict[str, list[str]] = {}
+        self.answers: dict[str, Tensor] = {}
+        for preset in PRESETS:
+            for number in range(2):
+                versions = [make_artifact(backbone, preset, seed=2 * number + version) for version in range(2)]
+                self.digests[f"{preset}-{number}"] = [self._put(data) for data in versions]
+
+    def _put(self, data: bytes) -> str:
+        digest = asyncio.run(self.blobs.put(data))
+        artifact = read_artifact(data, self.backbone)
+        self.nbytes = max(artifact.nbytes, getattr(self, "nbytes", 0))
+        self.answers[digest] = forward(self.backbone, [Row(self.encoded, Banks(self.backbone).add(artifact))])[0].logits
+        return digest
+
+
+class Machine(RuleBasedStateMachine):
+    """Callers lease, prepare a batch and compute it in a thread while others load, evict, delete and replace."""
+
+    def __init__(self, store: Store, executor: ThreadPoolExecutor) -> None:
+        super().__init__()
+        self.store = store
+        self.current = dict.fromkeys(store.digests, 0)
+        self.loop = asyncio.new_event_loop()
+        self.slots = self.loop.run_until_complete(self._make(StoreLoader(store.backbone, store.blobs, executor)))
+
+    async def _make(self, loader: StoreLoader) -> Slots[Owned, Artifact, Resident]:
+        return Slots(loader, device_bytes=4 * self.store.nbytes, host_bytes=2 * self.store.nbytes, metrics=Metrics())
+
+    def owned(self, name: str) -> Owned:
+        return Owned("default", self.store.digests[name][self.current[name]])
+
+    async def predict(self, name: str, deletes: bool) -> None:
+        owned = self.owned(name)
+        async with self.slots.lease(owned) as lease:
+            row = Row(self.store.encoded, lease.resident)
+            computing = asyncio.create_task(asyncio.to_thread(forward, self.store.backbone, [row]))
+            if deletes:
+                self.slots.retire(owned)
+            (output,) = await computing
+        assert torch.equal(output.logits, self.store.answers[owned.digest])
+
+    @rule(names=st.lists(NAMES, min_size=1, max_size=4), deletes=st.booleans())
+    def predict_at_once(self, names: list[str], deletes: bool) -> None:
+        async def act() -> None:
+            async with asyncio.timeout(30):
+                await asyncio.gather(*(self.predict(name, deletes) for name in names))
+
+        self.loop.run_until_complete(act())
+
+    @rule(names=st.lists(NAMES, min_size=2, max_size=3, unique=True))
+    def predict_in_one_batch(self, names: list[str]) -> None:
+        async def lease(rest: list[str], rows: list[Row]) -> None:
+            if rest:
+                async with self.slots.lease(self.owned(rest[0])) as held:
+                    await lease(rest[1:], [*rows, Row(self.store.encoded, held.resident)])
+                return
+            outputs = forward(self.store.backbone, rows)
+            for name, output in zip(names, outputs, strict=True):
+                expected = self.store.answers[self.owned(name).digest]
+                torch.testing.assert_close(output.logits, expected, rtol=1e-5, atol=1e-5)
+
+        self.loop.run_until_complete(asyncio.wait_for(lease(names, []), 30))
+
+    @rule(name=NAMES)
+    def replace(self, name: str) -> None:
+        async def act() -> None:
+            before = self.owned(name)
+            self.current[name] ^= 1
+            self.slots.retire(before)
+
+        self.loop.run_until_complete(act())
+
+    @rule(name=NAMES)
+    def prefetch(self, name: str) -> None:
+        async def act() -> None:
+            self.slots.prefetch(self.owned(name))
+
+        self.loop.run_until_complete(act())
+
+    @invariant()
+    def the_device_is_never_overfull(self) -> None:
+        assert self.slots.used_bytes <= 4 * self.store.nbytes
+
+    def teardown(self) -> None:
+        try:
+            self.loop.run_until_complete(asyncio.wait_for(self.slots.close(), 10))
+        finally:
+            self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def store(bert: Backbone, make_artifact: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return Store(bert, make_artifact, tmp_path_factory.mktemp("store"))
+
+
+def test_every_answer_is_its_own_adapters(store: Store) -> None:
+    """Whoever is loaded, evicted, deleted or replaced meanwhile, and whoever shares the batch."""
+    with ThreadPoolExecutor(4) as executor:
+        run_state_machine_as_test(
+            lambda: Machine(store, executor), settings=settings(max_examples=8, stateful_step_count=12, deadline=None)
+        )
