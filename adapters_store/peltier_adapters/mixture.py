@@ -21,6 +21,7 @@ from peltier_adapters.spec import Parts
 
 # Neighbouring slices from the first to the last, and the part that they share (None: the backbone's own).
 Run = tuple["Slice", "Slice", Part | None]
+Acting = dict[str, list[tuple["Slice", list[Part]]]]
 _NORM_AFTER: dict[str, int] = {"attention": 1, "ffn": 2}
 
 
@@ -69,7 +70,7 @@ def create_slice(  # noqa: PLR0913 - the six things a slice is made of
     group each row belongs to (0, 0, 1, …)."""
     last = first + len(groups)
     segments = Segments(layout.lengths[first:last], groups, backbone.device)
-    central = read_central(tensors, backbone.dtype)
+    central = read_central(tensors, segments.compute_dtype(backbone.dtype))
     context = Context(backbone, segments, {} if record_gates else None, central)
     live = tuple(_apply(part.kind, part, tensors, context) for part in parts if PARTS[part.kind].apply)
     return Slice(first, last, slice(layout.starts[first], layout.starts[last]), context, live)
@@ -89,13 +90,12 @@ class Mixture:
     def __init__(self, backbone: Backbone, slices: Sequence[Slice]) -> None:
         self._slices = tuple(slices)
         self._norms = backbone.model.norms()
-        self.projections = frozenset(site for part in self._parts() for site in part.projections)
+        self._projecting = _by_site(self._slices, lambda part: part.projections)
+        self._finishing = _by_site(self._slices, lambda part: part.sublayers)
+        self.projections = frozenset(self._projecting)
         # Rows without a prefix attend together whatever their slice, and likewise for norms.
         self._attending = _runs(self._slices, lambda one: one.prefix)
         self._normed = _runs(self._slices, lambda one: one.norm)
-
-    def _parts(self) -> list[Part]:
-        return [part for one in self._slices for part in one.parts]
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [(first.first, last.last) for first, last, _ in self._attending]
@@ -105,19 +105,26 @@ class Mixture:
         return part.prefix(layer, x) if part is not None else None
 
     def project(self, layer: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
-        for one in self._slices:
-            for part in one.parts:
-                if site in part.projections:
-                    part.project(layer, site, self._of(x, one), self._of(y, one))
+        for one, parts in self._projecting.get(site, ()):
+            own = self._of(y, one)
+            given, changed = self._of(x, one).to(one.context.dtype), own.to(one.context.dtype)
+            for part in parts:
+                part.project(layer, site, given, changed)
+            if changed is not own:
+                own.copy_(changed)
         return y
 
     def sublayer(self, layer: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         index = 2 * layer + _NORM_AFTER[site]
-        for one in self._slices:
-            norm = self._norm_of(one, index)
-            for part in one.parts:
-                changed = part.sublayer(layer, site, self._of(y, one), self._of(residual, one), norm)
-                y = changed if len(self._slices) == 1 else y
+        for one, parts in self._finishing.get(site, ()):
+            norm, own = self._norm_of(one, index), self._of(y, one)
+            changed = own.to(one.context.dtype)
+            for part in parts:
+                changed = part.sublayer(layer, site, changed, self._of(residual, one), norm)
+            if len(self._slices) == 1:
+                return changed.to(y.dtype)
+            if changed.dtype != own.dtype:
+                own.copy_(changed)
         return y
 
     def embed(self, x: Tensor) -> Tensor:
@@ -137,7 +144,8 @@ class Mixture:
         return torch.cat(pieces)
 
     def _norm_of(self, one: Slice, index: int) -> Norm:
-        return partial(self._apply_norm, one.norm, index)
+        own, dtype = partial(self._apply_norm, one.norm, index), self._norms[index].weight.dtype
+        return lambda x: own(x.to(dtype)).to(x.dtype)
 
     def _apply_norm(self, part: Part | None, index: int, x: Tensor) -> Tensor:
         base = self._norms[index]
@@ -145,6 +153,15 @@ class Mixture:
 
     def _of(self, tensor: Tensor, one: Slice) -> Tensor:
         return tensor if len(self._slices) == 1 else tensor[one.tokens]
+
+
+def _by_site(slices: Sequence[Slice], sites_of: Callable[[Part], frozenset[str]]) -> Acting:
+    """For each site the slices that change it, each with the parts that do."""
+    acting: Acting = {}
+    for one in slices:
+        for site in frozenset[str]().union(*map(sites_of, one.parts)):
+            acting.setdefault(site, []).append((one, [part for part in one.parts if site in sites_of(part)]))
+    return acting
 
 
 def _runs(slices: Sequence[Slice], part_of: Callable[[Slice], Part | None]) -> list[Run]:

@@ -1,7 +1,7 @@
 """Ragged batches without padding: runs of tokens that share one adapter's weights.
 
 A group is a run of neighbouring rows of one slot; weights carry a leading group dimension [G, …] and are gathered once
-a batch. On a slice of one group every operation is one plain call, which is what training uses; groups of equally few
+a batch. On a slice of one group every operation is one plain call, which is what training uses; groups of equally many
 tokens, as in a decoder's step, share one batched product.
 """
 
@@ -13,8 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# A batched product of this many rows a group is faster than a call a group: 3 to 10 times for one row each.
-_FEW = 8
+# Up to so many tokens a group a product in bfloat16 is slower on the CPU than one in float32 with its casts.
+_SMALL = 64
 
 
 class Reweighted(Protocol):
@@ -39,7 +39,13 @@ class Segments:
         for length, group in zip(self.row_lengths, self.row_groups, strict=True):
             lengths[group] += length
         self._bounds = {1: _bounds(lengths)}
-        self._even = lengths[0] <= _FEW and len(set(lengths)) == 1
+        self._even = len(set(lengths)) == 1
+        self._small = self.num_groups > 1 and sum(lengths) <= _SMALL * self.num_groups
+
+    def compute_dtype(self, served: torch.dtype) -> torch.dtype:
+        """In which dtype products a group are fastest where the backbone computes in `served`; never a coarser one.
+        One group alone, as in training, keeps the backbone's: its products are as large as the batch."""
+        return torch.float32 if self._small and self.device.type == "cpu" else served
 
     @cached_property
     def groups(self) -> Tensor:

@@ -17,6 +17,7 @@ LAYOUTS = [
     ((1, 1, 1), (0, 1, 2)),
     ((1, 1, 1, 1), (0, 0, 1, 1)),
     ((2, 2), (0, 1)),
+    ((20, 5, 15), (0, 1, 1)),
 ]  # lengths, groups
 
 
@@ -53,6 +54,23 @@ def test_each_token_meets_its_own_bias_and_norm(layout: tuple[tuple[int, ...], t
     wide = torch.cat((x, x), -1)
     segments.add(wide[:, 8:], bias)
     torch.testing.assert_close(wide, torch.cat((x, x + bias[groups]), -1))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "groups", "served", "expected"),
+    [
+        ((25, 30), (0, 1), torch.bfloat16, torch.float32),
+        ((600, 500), (0, 1), torch.bfloat16, torch.bfloat16),
+        ((25, 30), (0, 0), torch.bfloat16, torch.bfloat16),
+        ((600, 500), (0, 1), torch.float32, torch.float32),
+    ],
+    ids=str,
+)
+def test_small_groups_compute_in_float32(
+    lengths: tuple[int, ...], groups: tuple[int, ...], served: torch.dtype, expected: torch.dtype
+):
+    """Where bfloat16 gains nothing on the CPU; never the other way round."""
+    assert Segments(lengths, groups, CPU).compute_dtype(served) == expected
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))

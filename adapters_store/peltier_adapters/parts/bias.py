@@ -45,7 +45,7 @@ class Bias(Part):
         if "lm_head" in deltas:
             deltas["lm_head"] = deltas["lm_head"][:, None]  # one layer
         deltas |= self._fused({site: deltas.pop(site) for site in _FUSED if site in deltas})
-        self._deltas = {site: delta.to(backbone.dtype) for site, delta in deltas.items()}
+        self._deltas = {site: delta.to(context.dtype) for site, delta in deltas.items()}
         self.projections = frozenset(self._deltas)
 
     def _fused(self, own: dict[str, Tensor]) -> dict[str, Tensor]:

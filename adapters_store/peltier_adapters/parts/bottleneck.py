@@ -41,6 +41,7 @@ class Bottleneck(Part):
     def __init__(self, spec: BottleneckSpec, tensors: Tensors, context: Context) -> None:
         self._spec, self._context = spec, context
         self._sites: dict[str, int] = {site: index for index, site in enumerate(spec.sites)}
+        self.sublayers = frozenset(self._sites)
         self._places = {block: place for place, block in enumerate(spec.blocks(context.backbone.config))}
         self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
         self._activation = ACTIVATIONS[spec.activation]
@@ -50,7 +51,7 @@ class Bottleneck(Part):
         own = {name.removeprefix(f"{side}."): t for name, t in tensors.items() if name.startswith(side)}
         if "rule" in tensors:
             own["rule"] = tensors["rule"]
-        return maps.prepare(self._spec.map, own, self._context.segments, self._context.backbone.dtype)
+        return maps.prepare(self._spec.map, own, self._context.segments, self._context.dtype)
 
     def _input(self, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
         match self._spec.input:
@@ -62,8 +63,8 @@ class Bottleneck(Part):
                 return norm(y + residual)
 
     def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
-        index, place = self._sites.get(site), self._places.get(layer)
-        if index is None or place is None:
+        index, place = self._sites[site], self._places.get(layer)
+        if place is None:
             return y
         x = self._input(y, residual, norm)
         inner = self._activation(self._down(x, index, place))

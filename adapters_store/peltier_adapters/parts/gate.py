@@ -25,7 +25,7 @@ class Gate:
     """weight [G, …, L, hidden], bias [G, …, L]; the leading dimensions are the gated part's own (sites, targets)."""
 
     def __init__(self, name: str, tensors: Tensors, context: Context) -> None:
-        dtype = context.backbone.dtype
+        dtype = context.dtype
         self._name, self._context = name, context
         self._weight, self._bias = tensors["gate.weight"].to(dtype), tensors["gate.bias"].to(dtype)
 

@@ -26,7 +26,7 @@ class Lora(Part):
 
     def __init__(self, spec: LoraSpec, tensors: Tensors, context: Context) -> None:
         self._spec, self._context = spec, context
-        dtype = context.backbone.dtype
+        dtype = context.dtype
         self._gate = gate.find_gate("lora", tensors, context)
         scale = spec.alpha / spec.rank if self._gate is None else 1.0
         self._up = (tensors["up"] * scale).to(dtype)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from peltier_backbone.adaptation import Norm
@@ -25,6 +26,12 @@ class Context:
     gates: dict[str, dict[int, Tensor]] | None = field(default=None)
     central: tuple[Tensor, Tensor] | None = field(default=None)
 
+    @cached_property
+    def dtype(self) -> torch.dtype:
+        """In which the slices of projections and sub-layers are given; norms, prompts and prefixes keep the
+        backbone's own."""
+        return self.segments.compute_dtype(self.backbone.dtype)
+
 
 class Part:
     """One part of one slice: tensors with a leading group dimension, prepared once for all layers of a batch.
@@ -33,16 +40,18 @@ class Part:
     """
 
     projections: frozenset[str] = frozenset()
+    sublayers: frozenset[str] = frozenset()
     has_prefix = False
     has_norm = False
     has_prompt = False
 
     def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
-        """Change a frozen projection's output y = f(x)."""
+        """Change a frozen projection's output y = f(x); only called for `projections`."""
 
     def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
-        """A sub-layer's output before the residual sum; `norm` is the row's own norm that follows it."""
-        return y
+        """A sub-layer's output before the residual sum; `norm` is the row's own norm that follows it. Only called for
+        `sublayers`; `residual` comes in the backbone's dtype."""
+        raise AssertionError("this part acts on no sub-layer")
 
     def prefix(self, layer: int, x: Tensor) -> Prefix | None:
         """Extra keys and values, [rows, heads, prefix, head size]."""
