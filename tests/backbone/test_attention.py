@@ -26,7 +26,7 @@ def _plain(qkv: Tensor, prefix: tuple[Tensor, Tensor] | None) -> Tensor:
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("prefix_len", [0, 1, 4])
-@pytest.mark.parametrize("lengths", [(1,), (3, 3), (40, 40), (1, 6, 2, 6), (9, 1)], ids=str)
+@pytest.mark.parametrize("lengths", [(1,), (3, 3), (40, 40), (1, 6, 2, 6), (9, 1), (17, 64, 65)], ids=str)
 def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: int, training: bool, bert: Backbone):
     """Each row sees its own tokens and its own prefix, never a neighbour's or a pad, whichever kernel runs."""
     generator = torch.Generator().manual_seed(0)
@@ -36,6 +36,19 @@ def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: in
     found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, prefix)
     for row, (one, piece) in enumerate(zip(found.split(lengths), qkv.split(lengths), strict=True)):
         torch.testing.assert_close(one, _plain(piece, (drawn[0, row], drawn[1, row]) if prefix else None))
+
+
+@pytest.mark.parametrize("lengths", [(3, 3), (40,), (5, 30, 70)], ids=str)
+def test_bfloat16_is_rounded_once(lengths: tuple[int, ...], bert: Backbone):
+    """What bfloat16 queries, keys and values attend to is the exact context, to the rounding of the answer alone."""
+    generator = torch.Generator().manual_seed(5)
+    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator).bfloat16()
+    drawn = torch.randn(2, len(lengths), HEADS, 2, SIZE, generator=generator).bfloat16()
+    found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, Prefix(drawn[0], drawn[1]))
+    assert found.dtype == torch.bfloat16
+    for row, (one, piece) in enumerate(zip(found.split(lengths), qkv.split(lengths), strict=True)):
+        exact = _plain(piece.float(), (drawn[0, row].float(), drawn[1, row].float()))
+        torch.testing.assert_close(one.float(), exact, atol=1e-5, rtol=2**-8)
 
 
 def test_an_inner_span_covers_its_tokens(bert: Backbone):
