@@ -27,7 +27,7 @@ def serve(  # noqa: PLR0913 - one flag each
     rate_store: Annotated[str | None, typer.Option(help="memory://, or redis://… that replicas share.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default auto.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of the backbone; default all.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the backbone; default all it may use.")] = None,
     max_batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one batch at most.")] = None,
     max_queue_tokens: Annotated[int | None, typer.Option(help="Tokens that may wait at most.")] = None,
     max_decode_rows: Annotated[int | None, typer.Option(help="Texts that are generated at once at most.")] = None,

@@ -18,6 +18,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from peltier_server.cores import usable_cores
+
 _PREFIX = "PELTIER_"
 # The client commands read these two from the same environment.
 _OF_THE_CLIENT = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
@@ -99,7 +101,7 @@ class Settings(BaseSettings):
         if resolved.get("device", "auto") == "auto":
             resolved["device"] = _best_device()
         if str(resolved.get("threads", 0)) == "0":
-            resolved["threads"] = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+            resolved["threads"] = usable_cores()
         store = resolved.get("store", cls.model_fields["store"].default)
         resolved["store"] = store if is_remote(store) else local_path(store)
         resolved["registry"] = StoreLocation.of(store, resolved.get("registry", "")).registry

@@ -1,0 +1,30 @@
+"""How many threads are worth starting."""
+
+import os
+from pathlib import Path
+
+import pytest
+from peltier_server.cores import usable_cores
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@pytest.mark.parametrize("limit", ["50000 100000", "100000 100000", "140000 100000"])
+def test_a_containers_cpu_limit_counts(limit: str, tmp_path: Path):
+    """About one core's time is one thread, and less than that is one too."""
+    quota = tmp_path / "cpu.max"
+    quota.write_text(limit + "\n")
+    assert usable_cores(quota) == 1
+
+
+@pytest.mark.parametrize("limit", ["max 100000\n", "99900000 100000\n", "", "unreadable\n"])
+def test_without_a_limit_every_core_counts(limit: str, tmp_path: Path):
+    """So it is where the limit is above what the machine has, or cannot be read."""
+    quota = tmp_path / "cpu.max"
+    quota.write_text(limit)
+    assert usable_cores(quota) == CORES
+
+
+def test_where_there_are_no_control_groups_every_core_counts(tmp_path: Path):
+    """The file is not there."""
+    assert usable_cores(tmp_path / "cpu.max") == CORES
