@@ -45,6 +45,15 @@ def test_each_token_meets_its_own_weights(layout: tuple[tuple[int, ...], tuple[i
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_each_token_has_its_own_score(layout: tuple[tuple[int, ...], tuple[int, ...]]):
+    """A map to one column, as a gate is."""
+    segments, groups = Segments(*layout, CPU), _groups(layout)
+    x, weight, bias = _draw(len(groups), 4), _draw(segments.num_groups, 4, 1), _draw(segments.num_groups, 1)
+    plain = torch.stack([x[token] @ weight[group] + bias[group] for token, group in enumerate(groups)])
+    torch.testing.assert_close(segments.linear(x, weight, bias), plain)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_each_token_meets_its_own_bias_and_norm(layout: tuple[tuple[int, ...], tuple[int, ...]]):
     """add and norm use the token's group, add in place and into a view."""
     segments, groups = Segments(*layout, CPU), _groups(layout)
