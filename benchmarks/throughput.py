@@ -2,9 +2,10 @@
 
     .venv/bin/python benchmarks/throughput.py [--data SST2/validation.jsonl.gz] [--dtype bfloat16]
 
-`transformers` is the plain model with no adapters, padded to the longest row of each random batch of 32; `sorted` the
-same with batches sorted by length. `bare` is our backbone without adapters; `linear maps alone` runs nothing but its
-frozen products, the floor that no arrangement of the rest can pass. Rates count sentences.
+Sentences of SST-2's lengths first, then rows that need no padding (32 x 64 and 32 x 16 tokens), then batches of one to
+eight presets. `transformers` is the plain model with no adapters, padded to the longest row of each random batch of 32;
+`sorted` the same with batches sorted by length. `bare` is our backbone without adapters; `linear maps alone` runs
+nothing but its frozen products, the floor that no arrangement of the rest can pass. Rates count rows.
 """
 
 import argparse
@@ -13,11 +14,12 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from adapters import make_artifact
-from peltier_adapters.bank import Banks
+from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
 from peltier_backbone.checkpoint import find_checkpoint
@@ -27,11 +29,16 @@ from sentences import load_sentences
 from transformers import BertModel
 
 BATCH = 32
-FOUR = ("compacter", "unipelt-apl", "lora", "adamix")
+PRESETS = ("compacter", "unipelt-apl", "lora", "adamix", "houlsby", "prefix", "bitfit", "pfeiffer")
+FOUR = PRESETS[:4]
+SWEEP = (1, 2, 3, 4, 6, 8)
+Batches = list[list[Encoded]]
+Calls = dict[str, Callable[[], object]]
 Rounds = dict[str, list[float]]
+BASES = ("transformers", "transformers, sorted", "bare")
 
 
-def transformers_pass(model: BertModel, batches: list[list[Encoded]]) -> None:
+def transformers_pass(model: BertModel, batches: Batches) -> None:
     """Plain transformers over padded batches."""
     for rows in batches:
         width = max(map(len, rows))
@@ -44,20 +51,38 @@ def transformers_pass(model: BertModel, batches: list[list[Encoded]]) -> None:
             model(input_ids=ids, attention_mask=mask)
 
 
-def batches_of(rows: list[Encoded]) -> list[list[Encoded]]:
+def batches_of(rows: list[Encoded]) -> Batches:
     return [rows[first : first + BATCH] for first in range(0, len(rows), BATCH)]
 
 
-def mixed_batches(exact: Backbone, banks: Banks, presets: tuple[str, ...], rows: list[Encoded]) -> list[list[Row]]:
-    """Each batch holds 32 distinct adapters, as many of each preset, in random order."""
-    residents = [
-        banks.add(make_artifact(exact, preset, number)) for preset in presets for number in range(BATCH // len(presets))
-    ]
-    draw = random.Random(0)
-    return [
-        [Row(row, resident) for row, resident in zip(batch, draw.sample(residents, BATCH), strict=True)]
-        for batch in batches_of(rows)
-    ]
+def even_batches(width: int, count: int) -> Batches:
+    """Batches of random tokens in rows of one length."""
+    draw = random.Random(width)
+    rows = [tuple(draw.randrange(1000, 20_000) for _ in range(width)) for _ in range(count * BATCH)]
+    return batches_of([Encoded(row, (0,) * width) for row in rows])
+
+
+class Adapters:
+    """Adapters with random weights in the banks of `backbone`, made in `exact`, its float32 twin."""
+
+    def __init__(self, backbone: Backbone, exact: Backbone) -> None:
+        self._banks, self._exact = Banks(backbone), exact
+        self._made: dict[str, list[Resident]] = {}
+
+    def mix(self, batches: Batches, presets: tuple[str, ...]) -> list[list[Row]]:
+        """The same batches, each of distinct adapters of `presets`, as many of each, in random order."""
+        share = -(-BATCH // len(presets))
+        residents = [resident for preset in presets for resident in self._take(preset, share)]
+        draw = random.Random(0)
+        return [
+            [Row(row, resident) for row, resident in zip(batch, draw.sample(residents, len(batch)), strict=True)]
+            for batch in batches
+        ]
+
+    def _take(self, preset: str, count: int) -> list[Resident]:
+        made = self._made.setdefault(preset, [])
+        made += [self._banks.add(make_artifact(self._exact, preset, number)) for number in range(len(made), count)]
+        return made[:count]
 
 
 @torch.inference_mode()
@@ -71,31 +96,41 @@ def linear_maps(backbone: Backbone, sizes: list[int]) -> None:
             layer.output(layer.intermediate.gelu(hidden))
 
 
-def contenders(backbone: Backbone, exact: Backbone, rows: list[Encoded]) -> dict[str, Callable[[], None]]:
-    """What is timed: each call answers every sentence once. transformers always runs in float32, its default."""
+def bare_pass(backbone: Backbone, batches: Batches) -> None:
+    with torch.inference_mode():
+        for batch in batches:
+            backbone.model(backbone.pack(batch))
+
+
+def mixed_pass(backbone: Backbone, batches: list[list[Row]]) -> None:
+    for batch in batches:
+        forward(backbone, batch)
+
+
+def against_transformers(backbone: Backbone, adapters: Adapters, batches: Batches, *, padded: bool) -> Calls:
+    """What is timed: each call answers every row once. transformers always runs in float32, its default."""
     model = BertModel.from_pretrained(find_checkpoint("minilm")).eval()
-    banks = Banks(backbone)
-    compacters = mixed_batches(exact, banks, ("compacter",), rows)
-    four = mixed_batches(exact, banks, FOUR, rows)
-    packed = [backbone.pack(batch) for batch in batches_of(rows)]
-    by_length = batches_of(sorted(rows, key=len))
-
-    def bare() -> None:
-        with torch.inference_mode():
-            for batch in packed:
-                backbone.model(batch)
-
-    return {
-        "transformers": lambda: transformers_pass(model, batches_of(rows)),
-        "transformers, sorted": lambda: transformers_pass(model, by_length),
-        "linear maps alone": lambda: linear_maps(backbone, [one.starts[-1] for one in packed]),
-        "bare": bare,
-        "32 compacters": lambda: [forward(backbone, batch) for batch in compacters] and None,
-        "32 adapters of 4 presets": lambda: [forward(backbone, batch) for batch in four] and None,
-    }
+    calls: Calls = {"transformers": partial(transformers_pass, model, batches)}
+    if padded:
+        by_length = batches_of(sorted((row for batch in batches for row in batch), key=len))
+        calls["transformers, sorted"] = partial(transformers_pass, model, by_length)
+        calls["linear maps alone"] = partial(linear_maps, backbone, [sum(map(len, batch)) for batch in batches])
+    calls["bare"] = partial(bare_pass, backbone, batches)
+    for name, presets in {"32 compacters": ("compacter",), "32 adapters of 4 presets": FOUR}.items():
+        calls[name] = partial(mixed_pass, backbone, adapters.mix(batches, presets))
+    return calls
 
 
-def measure(calls: dict[str, Callable[[], None]], rounds: int) -> Rounds:
+def by_presets(backbone: Backbone, adapters: Adapters, batches: Batches) -> Calls:
+    """Batches of 32 distinct adapters of ever more presets."""
+    calls: Calls = {"bare": partial(bare_pass, backbone, batches)}
+    for count in SWEEP:
+        name = f"{count} presets, + {PRESETS[count - 1]}" if count > 1 else "1 preset, compacter"
+        calls[name] = partial(mixed_pass, backbone, adapters.mix(batches, PRESETS[:count]))
+    return calls
+
+
+def measure(calls: Calls, rounds: int) -> Rounds:
     """Process CPU seconds of each contender, round by round, after one warm-up."""
     seconds: Rounds = {name: [] for name in calls}
     for number in range(rounds + 1):
@@ -107,36 +142,43 @@ def measure(calls: dict[str, Callable[[], None]], rounds: int) -> Rounds:
     return seconds
 
 
-def report(seconds: Rounds, sentences: int, tokens: int) -> None:
-    print(f"{sentences} sentences, {tokens} tokens, batches of {BATCH}, one thread, {torch.get_num_threads()=}")
-    print(f"{'':28}{'sentences/s':>12}{'x transformers':>16}{'x sorted':>10}{'x bare':>8}")
+def report(title: str, seconds: Rounds, batches: Batches) -> None:
+    """One line a contender: its rate, and its speed against those that were run beside it."""
+    rows, tokens = sum(map(len, batches)), sum(len(row) for batch in batches for row in batch)
+    bases = [base for base in BASES if base in seconds]
+    print(f"\n{title}: {rows} rows, {tokens} tokens, batches of {BATCH}, one thread, {torch.get_num_threads()=}")
+    print(f"{'':28}{'rows/s':>12}" + "".join(f"{'x ' + base:>24}" for base in bases))
     for name, own in seconds.items():
-        ratios = [
-            statistics.median(base / mine for base, mine in zip(seconds[other], own, strict=True))
-            for other in ("transformers", "transformers, sorted", "bare")
-        ]
-        print(f"{name:28}{sentences / statistics.median(own):12.0f}{ratios[0]:16.2f}{ratios[1]:10.2f}{ratios[2]:8.2f}")
+        ratios = [statistics.median(a / b for a, b in zip(seconds[base], own, strict=True)) for base in bases]
+        print(f"{name:28}{rows / statistics.median(own):12.0f}" + "".join(f"{ratio:24.2f}" for ratio in ratios))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
-    parser.add_argument("--sentences", type=int, default=512)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--sentences", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write the seconds of each round here")
     options = parser.parse_args()
     torch.set_num_threads(1)
     exact = load_backbone("minilm")
     backbone = load_backbone("minilm", dtype=options.dtype)
     sentences = load_sentences(options.data, options.sentences)
-    rows = [backbone.tokenizer.encode(text, max_tokens=128) for text in sentences]
-    calls = contenders(backbone, exact, rows)
+    ragged = batches_of([backbone.tokenizer.encode(text, max_tokens=128) for text in sentences])
+    adapters = Adapters(backbone, exact)
     print("kernels:", backbone.kernels)
-    seconds = measure(calls, options.rounds)
-    report(seconds, len(rows), sum(map(len, rows)))
+    workloads = {"lengths of SST-2": ragged, "32 x 64": even_batches(64, 1), "32 x 16": even_batches(16, 2)}
+    tables: dict[str, Rounds] = {}
+    for title, batches in workloads.items():
+        calls = against_transformers(backbone, adapters, batches, padded=batches is ragged)
+        tables[title] = measure(calls, options.rounds)
+        report(title, tables[title], batches)
+    title = "presets in a batch"
+    tables[title] = measure(by_presets(backbone, adapters, ragged), options.rounds)
+    report(title, tables[title], ragged)
     if options.json:
-        options.json.write_text(json.dumps(seconds))
+        options.json.write_text(json.dumps(tables))
 
 
 if __name__ == "__main__":
