@@ -52,9 +52,10 @@ class Quarantine:
     """A circuit breaker for each version: `InferenceFailed` three times in a row opens it, a success closes it.
 
     While it is open the version's requests are refused at once. After a pause one of them is let through as a trial;
-    each trial that fails doubles the pause, up to ten minutes. What is cancelled, late, or refused for another reason
-    counts neither way. Each tenant's requests count for that tenant alone: nobody can shut another's public adapter
-    down, or learn how it does there. Belongs to the event loop.
+    each trial that fails doubles the pause, up to ten minutes. Failures are in a row if each is of a request that came
+    after the one before, so that those who were in one bad batch count once. What is cancelled, late, or refused for
+    another reason counts neither way. Each tenant's requests count for that tenant alone: nobody can shut another's
+    public adapter down, or learn how it does there. Belongs to the event loop.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
@@ -66,15 +67,19 @@ class Quarantine:
     def attempt(self, tenant: str, entry: Entry) -> Iterator[None]:
         """One request of `tenant` for that version. Raises `InferenceFailed` at once if it is in quarantine."""
         key = (tenant, entry.owned)
-        self._let_in(self._records.get(key))
+        record = self._records.get(key)
+        is_trial = record is not None and self._let_in(record)
+        num_before = 0 if record is None else record.num_failures
         try:
             yield
         except InferenceFailed as error:
-            self._fail(key, entry, error)
+            now = self._records.setdefault(key, _Record(entry))
+            if now.num_failures == num_before:
+                self._fail(key, now, error)
             raise
         except BaseException:
-            if key in self._records:
-                self._records[key].trying = False
+            if is_trial and record is not None:
+                record.trying = False
             raise
         self._succeed(key)
 
@@ -91,13 +96,13 @@ class Quarantine:
             if whose == tenant and record.open
         ]
 
-    def _let_in(self, record: _Record | None) -> None:
-        if record is None or not record.open:
-            return
+    def _let_in(self, record: _Record) -> bool:
+        if not record.open:
+            return False
         wait = record.until - self._clock()
         if wait <= 0 and not record.trying:
             record.trying = True
-            return
+            return True
         again = f"in {math.ceil(wait)} s" if wait > 0 else "just now"
         raise InferenceFailed(
             f"{record} is in quarantine on this replica after {record.num_failures} failures in a row, the last of "
@@ -105,12 +110,8 @@ class Quarantine:
             retry_after=max(1.0, wait),
         )
 
-    def _fail(self, key: _Key, entry: Entry, error: InferenceFailed) -> None:
-        record = self._records.setdefault(key, _Record(entry))
-        if record.open and not record.trying:
-            # It had come in before.
-            return
-        record.entry, record.reason, record.failed_at = entry, error.message, self._clock()
+    def _fail(self, key: _Key, record: _Record, error: InferenceFailed) -> None:
+        record.reason, record.failed_at = error.message, self._clock()
         record.num_failures += 1
         if record.open:
             record.pause_seconds = min(2 * record.pause_seconds, _MAX_PAUSE_SECONDS) or _FIRST_PAUSE_SECONDS
@@ -118,7 +119,7 @@ class Quarantine:
             logger.warning(
                 "%s of %s is in quarantine for %g s after %d failures in a row of requests of %s: %s",
                 record,
-                entry.version.tenant,
+                record.entry.version.tenant,
                 record.pause_seconds,
                 record.num_failures,
                 key[0],
