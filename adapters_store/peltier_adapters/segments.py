@@ -8,10 +8,15 @@ tokens, as in a decoder's step, share one batched product.
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
+
+from peltier_adapters.kernels import choice
+
+if TYPE_CHECKING:
+    from peltier_adapters.kernels.launcher import Launcher
 
 # Up to so many tokens a group a product in bfloat16 is slower on the CPU than one in float32 with its casts.
 _SMALL = 64
@@ -48,6 +53,15 @@ class Segments:
         return torch.float32 if self._small and self.device.type == "cpu" else served
 
     @cached_property
+    def launcher(self) -> "Launcher | None":
+        """The kernels of a GPU; None where torch's own products serve: on the CPU, for one group, and in training."""
+        if self.num_groups == 1 or torch.is_grad_enabled() or not choice.use_kernels(self.device):
+            return None
+        from peltier_adapters.kernels.launcher import Launcher  # needs Triton
+
+        return Launcher([last - first for first, last in self._bounds[1]], self.device)
+
+    @cached_property
     def groups(self) -> Tensor:
         """Group of each row, [rows]."""
         return torch.tensor(self.row_groups, device=self.device)
@@ -57,6 +71,11 @@ class Segments:
         """Row of each token, [tokens]."""
         lengths = torch.tensor(self.row_lengths, device=self.device)
         return torch.repeat_interleave(torch.arange(len(self.row_lengths), device=self.device), lengths)
+
+    @cached_property
+    def _token_groups(self) -> Tensor:
+        """Group of each token, [tokens]."""
+        return self.groups.index_select(0, self.rows)
 
     @cached_property
     def _row_lengths(self) -> Tensor:
@@ -71,6 +90,8 @@ class Segments:
         """[tokens * fold, in] @ [G, in, out] (+ [G, out]) -> [tokens * fold, out]."""
         if self.num_groups == 1:
             return x @ weight[0] if bias is None else torch.addmm(bias[0], x, weight[0])
+        if self.launcher is not None:
+            return self.launcher.linear(x, weight, bias, fold)
         if weight.shape[-1] == 1 and bias is not None:
             return self._scores(x, weight, bias, fold)
         if self._even:
@@ -96,6 +117,9 @@ class Segments:
         if self.num_groups == 1:
             y.addmm_(x, weight[0])
             return
+        if self.launcher is not None:
+            self.launcher.add_linear(y, x, weight, fold)
+            return
         if self._even:
             self._grouped(y).baddbmm_(self._grouped(x), weight)
             return
@@ -110,6 +134,9 @@ class Segments:
         if self._even:
             self._grouped(y).add_(bias[:, None])
             return
+        if self.launcher is not None:
+            y.add_(bias.index_select(0, self._token_groups))
+            return
         for (first, last), b in zip(self._ranges(1), bias.unbind(), strict=True):
             y[first:last].add_(b)
 
@@ -121,6 +148,10 @@ class Segments:
         if self._even:
             many = None if bias is None else bias[:, None]
             return base.with_many_weights(self._grouped(x), weight[:, None], many).flatten(0, 1)
+        if self.launcher is not None:  # each token with weights of its own: bandwidth that a GPU has, for one launch
+            own = weight.index_select(0, self._token_groups)[:, None]
+            many = None if bias is None else bias.index_select(0, self._token_groups)[:, None]
+            return base.with_many_weights(x[:, None], own, many).flatten(0, 1)
         triples = zip(self._ranges(1), weight.unbind(), biases, strict=True)
         return torch.cat([base.with_weights(x[first:last], w, b) for (first, last), w, b in triples])
 

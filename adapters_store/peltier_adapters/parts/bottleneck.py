@@ -46,6 +46,8 @@ class Bottleneck(Part):
         self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
         self._activation = ACTIVATIONS[spec.activation]
         self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
+        launcher = context.segments.launcher
+        self._fused = None if launcher is None else launcher.fuse(self._down, self._up, spec.activation)
 
     def _map(self, side: str, tensors: Tensors) -> maps.Map:
         own = {name.removeprefix(f"{side}."): t for name, t in tensors.items() if name.startswith(side)}
@@ -67,11 +69,20 @@ class Bottleneck(Part):
         if place is None:
             return y
         x = self._input(y, residual, norm)
+        if self._fused is not None:
+            self._fused(y, x, index, place, self._scale(x, index, place, site, layer))
+            return y
         inner = self._activation(self._down(x, index, place))
         if x is y and inner.requires_grad:
             y = y.clone()  # the down map keeps its input for the backward pass
-        if self._gate is None:
+        scale = self._scale(x, index, place, site, layer)
+        if scale is None:
             self._up.add(y, inner, index, place)
             return y
-        scale = self._context.segments.spread(self._gate(x, index, place, label=site, layer=layer))
         return y.addcmul_(self._up(inner, index, place), scale)
+
+    def _scale(self, x: Tensor, index: int, place: int, site: str, layer: int) -> Tensor | None:
+        """What the gate lets pass, [tokens, 1]."""
+        if self._gate is None:
+            return None
+        return self._context.segments.spread(self._gate(x, index, place, label=site, layer=layer))

@@ -1,12 +1,18 @@
 """LoRA on the attention projections (methods.md 1.13), gated as in UniPELT (1.14)."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
+from peltier_adapters.kernels.choice import MAX_SIZE
 from peltier_adapters.parts import gate
 from peltier_adapters.parts.part import Context, Part, Tensors
 from peltier_adapters.spec import LoraSpec, LoraTarget
+
+if TYPE_CHECKING:
+    from peltier_adapters.kernels.launcher import Launcher
 
 # What a projection of the backbone computes side by side; T5's cross-attention reads two inputs.
 _SELF: dict[str, tuple[str, ...]] = {"query_key_value": ("query", "key", "value"), "attention_output": ("output",)}
@@ -48,6 +54,9 @@ class Lora(Part):
         if site not in self._columns:
             return
         segments, width = self._context.segments, self._up.shape[-1]
+        if segments.launcher is not None and self._spec.rank <= MAX_SIZE:
+            self._launch(segments.launcher, layer, site, x, y)
+            return
         inner = segments.linear(x, self._down[site][:, layer])
         for target, part in zip(self._targets(site), torch.split(inner, self._spec.rank, -1), strict=True):
             index = self._spec.targets.index(target)
@@ -56,3 +65,13 @@ class Lora(Part):
                 scaled = part * segments.spread(self._gate(x, index, layer, label=target))
             column = self._columns[site].index(target) * width
             segments.add_linear(y[:, column : column + width], scaled, self._up[:, index, layer])
+
+    def _launch(self, launcher: "Launcher", layer: int, site: str, x: Tensor, y: Tensor) -> None:
+        """The same on a GPU, one launch a target."""
+        width, rank = self._up.shape[-1], self._spec.rank
+        for place, target in enumerate(self._targets(site)):
+            index, column = self._spec.targets.index(target), self._columns[site].index(target) * width
+            gate = None if self._gate is None else self._gate(x, index, layer, label=target)
+            scale = None if gate is None else self._context.segments.spread(gate)
+            down = self._down[site][:, layer, :, place * rank : (place + 1) * rank]
+            launcher.lora(y[:, column : column + width], x, down, self._up[:, index, layer], scale)

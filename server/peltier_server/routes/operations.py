@@ -4,6 +4,7 @@ import json
 from importlib.metadata import version as release_of
 
 from fastapi import APIRouter, Request, Response
+from peltier_adapters.kernels.choice import kernel_name
 from peltier_adapters.manifest import Manifest
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import DTYPES, Backbone
@@ -55,7 +56,7 @@ async def info(caller: Asking, service: Accepted) -> InfoResponse:
     return InfoResponse(
         version=release_of("peltier"),
         backbone=_describe(service.backbone),
-        kernels=service.backbone.kernels,
+        kernels=service.backbone.kernels | {"adapters": kernel_name(service.backbone.device)},
         limits={name: getattr(service.settings, name) for name in _LIMITS},
         num_adapters=service.catalog.count(caller.tenant),
         quarantined=service.quarantine.of(caller.tenant),
