@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from peltier_server.cores import wait_passively
 from peltier_server.settings import load_settings
 
 
@@ -48,6 +49,7 @@ def serve(  # noqa: PLR0913 - one flag each
     wants one. PELTIER_SECRET is what keys are kept under: replicas share it.
     """
     flags = {name: value for name, value in locals().items() if value is not None}
+    wait_passively()
     settings = load_settings(flags)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("uvicorn.error", "alembic"):

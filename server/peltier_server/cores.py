@@ -1,9 +1,15 @@
-"""How many cores this process may keep busy."""
+"""The cores that this process may keep busy, and how its threads share them with others."""
 
 import os
 from pathlib import Path
 
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def wait_passively() -> None:
+    """Let OpenMP's threads sleep while they wait for each other, unless `OMP_WAIT_POLICY` says otherwise; to be called
+    before torch is imported. Spinning, they take the cores from other replicas and from those they wait for."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def usable_cores(quota: Path = _QUOTA) -> int:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from peltier_server.cores import usable_cores
+from peltier_server.cores import usable_cores, wait_passively
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
@@ -28,3 +28,13 @@ def test_without_a_limit_every_core_counts(limit: str, tmp_path: Path):
 def test_where_there_are_no_control_groups_every_core_counts(tmp_path: Path):
     """The file is not there."""
     assert usable_cores(tmp_path / "cpu.max") == CORES
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_sleep_while_they_wait(given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch):
+    """Unless whoever starts the server wants them to spin."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    wait_passively()
+    assert os.environ["OMP_WAIT_POLICY"] == expected
