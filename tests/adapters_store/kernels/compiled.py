@@ -33,7 +33,7 @@ class Card:
 
 
 def call_kernels(dtype: torch.dtype) -> None:
-    """Call each once."""
+    """Call each once, and with and without what may be left out."""
     runs = create_runs((40, 9), (1, 0), torch.device("cpu"))
     x, y = torch.zeros(49, WIDTH, dtype=dtype), torch.zeros(49, WIDTH, dtype=dtype)
     scale = torch.zeros(49, 1, dtype=dtype)
@@ -43,8 +43,10 @@ def call_kernels(dtype: torch.dtype) -> None:
 
     down, up = (bank(WIDTH, SIZE), bank(SIZE)), (bank(SIZE, WIDTH), bank(WIDTH))
     linear.linear(x, *down, runs)
+    linear.add_linear(y, x, bank(WIDTH, WIDTH), runs)
     bottleneck.bottleneck(y, x, bottleneck.Maps(*down, *up), "gelu", runs, scale)
     lora.lora(y, x, bank(WIDTH, 8), bank(8, WIDTH), runs, scale)
+    lora.lora(y, x, bank(WIDTH, 8), bank(8, WIDTH), runs)
     contracting = bank(WIDTH // N, N), bank(N * N, SIZE), bank(SIZE)
     expanding = bank(SIZE, 2 * N * N), bank(2 * N * N), bank(2 * N, WIDTH // N)
     compacter.compacter(y, x, compacter.Maps(*contracting, *expanding), "gelu_new", runs, scale)
@@ -61,7 +63,7 @@ def main() -> None:
     for capability, dtype in TARGETS:
         triton.runtime.driver.set_active(Card(capability))
         call_kernels(dtype)
-    assert len(compiled) == 4 * len(TARGETS)
+    assert len(compiled) == 6 * len(TARGETS)
     for kernel in compiled:
         print(kernel.name, kernel.metadata.target, f"{kernel.metadata.shared} bytes of shared memory")
         assert kernel.asm["cubin"]
