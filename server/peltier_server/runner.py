@@ -1,14 +1,9 @@
 """Who owns the device: one thread at a time."""
 
-import asyncio
-from collections import deque
-from collections.abc import Callable
-
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
 
 from peltier_server.batcher import Batcher
-from peltier_server.errand import Errand
 from peltier_server.metrics import Metrics
 from peltier_server.worker import Place, Worker
 
@@ -21,9 +16,7 @@ class Runner:
     """
 
     def __init__(self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int) -> None:
-        self._batcher = batcher
-        self._place = Place(backbone, batcher, metrics, num_threads, self._run_errands)
-        self._errands: deque[Errand] = deque()
+        self._place = Place(backbone, batcher, metrics, num_threads)
         self._stuck: tuple[Worker, ...] = ()
         self._worker = Worker(self._place)
 
@@ -45,13 +38,6 @@ class Runner:
         """Waits until the batcher, once closed, has run dry."""
         self._worker.thread.join(timeout_seconds)
 
-    async def between_batches(self, errand: Callable[[], None]) -> None:
-        """Runs a short `errand` in the runner's thread at a moment when no batch and no step is being computed."""
-        done = asyncio.get_running_loop().create_future()
-        self._errands.append(Errand(errand, done))
-        self._batcher.wake()
-        await done
-
     def relieve(self, after_seconds: float) -> bool:
         """Puts another thread in the place of one whose computation takes longer than this; whether it did.
 
@@ -72,7 +58,3 @@ class Runner:
 
     def _let_go(self) -> None:
         self._stuck = tuple(worker for worker in self._stuck if worker.thread.is_alive())
-
-    def _run_errands(self) -> None:
-        while self._errands:
-            self._errands.popleft().run()

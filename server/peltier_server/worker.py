@@ -3,7 +3,6 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -33,7 +32,6 @@ class Place:
     batcher: Batcher
     metrics: Metrics
     num_threads: int
-    run_errands: Callable[[], None]
 
 
 class Worker:
@@ -75,7 +73,6 @@ class Worker:
             except BaseException:
                 logger.exception("the runner failed between computations, so what it had in hand is given up")
                 self._start_afresh()
-        self._place.run_errands()
 
     def _turn(self) -> bool:
         if not self.proven:
@@ -88,7 +85,6 @@ class Worker:
         self._decoder.join(batch.drafts)
         self._place.batcher.charge(self._decoder.step())
         self.num_computed += bool(self._in_hand)
-        self._place.run_errands()
         return True
 
     def _prove(self) -> None:

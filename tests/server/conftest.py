@@ -16,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from peltier_adapters.registry import Registry
 from peltier_server.app import create_app
+from peltier_server.batch import Batch
 from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
 
@@ -164,15 +165,18 @@ def hold_runner(running: Running) -> Callable[[], Any]:
 async def hold(running: Running) -> AsyncIterator[None]:
     """The same for any server."""
     released, holding = threading.Event(), threading.Event()
+    batcher, take = running.service.batcher, running.service.batcher.next
 
-    def wait() -> None:
+    def wait(*, live_rows: int = 0) -> Batch | None:
         holding.set()
         released.wait(10)
+        return take(live_rows=live_rows)
 
-    errand = asyncio.ensure_future(running.service._runner.between_batches(wait))
-    await asyncio.to_thread(holding.wait, 10)
-    try:
-        yield
-    finally:
-        released.set()
-        await errand
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batcher, "next", wait)
+        batcher.wake()
+        await asyncio.to_thread(holding.wait, 10)
+        try:
+            yield
+        finally:
+            released.set()

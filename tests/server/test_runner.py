@@ -182,19 +182,6 @@ async def test_a_row_that_is_not_finite_fails_alone(
     assert [isinstance(answer, InferenceFailed) for answer in answers] == [False, True, False]
 
 
-async def test_an_errand_runs_while_nothing_is_queued(runner: Runner) -> None:
-    """An idle runner still frees slots."""
-    done: list[bool] = []
-    await asyncio.wait_for(runner.between_batches(lambda: done.append(True)), 5)
-    assert done == [True]
-
-
-async def test_a_failed_errand_does_not_end_the_loop(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
-    """Whatever happens between batches, batches go on."""
-    await runner.between_batches(fail)
-    assert await batcher.compute([rows[0]])
-
-
 async def test_a_cancelled_request_leaves_no_trace(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
     """Nobody waits for the answer of a caller who is gone, and nothing breaks over it."""
     request = asyncio.ensure_future(batcher.compute(rows))
