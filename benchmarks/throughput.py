@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="SST-2's validation.jsonl.gz")
     parser.add_argument("--dtype", choices=list(DTYPES), default="float32")
-    parser.add_argument("--sentences", type=int, default=128)
+    parser.add_argument("--sentences", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write the seconds of each round here")
     options = parser.parse_args()
