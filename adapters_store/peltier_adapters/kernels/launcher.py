@@ -6,32 +6,26 @@ import torch
 from torch import Tensor
 
 from peltier_adapters.kernels import linear, lora
-from peltier_adapters.kernels.fused import Fused, fuse
 from peltier_adapters.kernels.runs import create_runs
-from peltier_adapters.parts.maps import Map
 
 
 class Launcher:
     """Kernels over groups of `lengths` tokens; weights carry a leading group dimension, as everywhere in parts."""
 
     def __init__(self, lengths: Sequence[int], device: torch.device) -> None:
-        self._runs = create_runs(lengths, range(len(lengths)), device)
+        self.runs = create_runs(lengths, range(len(lengths)), device)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, fold: int) -> Tensor:
         """As `Segments.linear`."""
-        return linear.linear(_side_by_side(x), _side_by_side(weight), bias, self._runs, fold)
+        return linear.linear(_side_by_side(x), _side_by_side(weight), bias, self.runs, fold)
 
     def add_linear(self, y: Tensor, x: Tensor, weight: Tensor, fold: int) -> None:
         """As `Segments.add_linear`."""
-        linear.add_linear(y, _side_by_side(x), _side_by_side(weight), self._runs, fold)
+        linear.add_linear(y, _side_by_side(x), _side_by_side(weight), self.runs, fold)
 
     def lora(self, y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor | None) -> None:
         """y += scale (x down) up, in place; `scale` is [tokens, 1]."""
-        lora.lora(y, x, down, up, self._runs, scale)
-
-    def fuse(self, down: Map, up: Map, activation: str) -> Fused | None:
-        """A whole bottleneck as one kernel, where there is one for these maps."""
-        return fuse(down, up, activation, self._runs)
+        lora.lora(y, x, down, up, self.runs, scale)
 
 
 def _side_by_side(tensor: Tensor) -> Tensor:

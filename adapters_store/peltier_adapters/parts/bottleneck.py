@@ -1,6 +1,7 @@
 """Bottleneck adapters: y + up(act(down(x))) at the output of a sub-layer (methods.md 1.2, 1.3, 1.5-1.9, 1.15)."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from peltier_backbone.adaptation import Norm
@@ -11,6 +12,9 @@ from torch.nn import functional as F
 from peltier_adapters.parts import gate, maps
 from peltier_adapters.parts.part import Context, Part, Tensors, normal
 from peltier_adapters.spec import BottleneckSpec
+
+if TYPE_CHECKING:
+    from peltier_adapters.kernels.fused import Fused
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -46,14 +50,22 @@ class Bottleneck(Part):
         self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
         self._activation = ACTIVATIONS[spec.activation]
         self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
-        launcher = context.segments.launcher
-        self._fused = None if launcher is None else launcher.fuse(self._down, self._up, spec.activation)
+        self._fused = self._fuse()
 
     def _map(self, side: str, tensors: Tensors) -> maps.Map:
         own = {name.removeprefix(f"{side}."): t for name, t in tensors.items() if name.startswith(side)}
         if "rule" in tensors:
             own["rule"] = tensors["rule"]
         return maps.prepare(self._spec.map, own, self._context.segments, self._context.dtype)
+
+    def _fuse(self) -> "Fused | None":
+        """All of it as one kernel, on a GPU and where there is one for these maps."""
+        launcher = self._context.segments.launcher
+        if launcher is None:
+            return None
+        from peltier_adapters.kernels.fused import fuse  # needs Triton
+
+        return fuse(self._down, self._up, self._spec.activation, launcher.runs)
 
     def _input(self, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
         match self._spec.input:
