@@ -29,7 +29,7 @@ import httpx2
 from adapters import make_bytes
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
-from peltier_server.scheduler import Scheduler
+from peltier_server.queue.scheduler import Scheduler
 from sentences import load_sentences
 
 OPERATOR = "plt_operator-of-the-benchmark"

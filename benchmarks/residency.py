@@ -32,10 +32,10 @@ from peltier_adapters.bank import Resident
 from peltier_adapters.manifest import read_header
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
-from peltier_server.slots import Slots
+from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.slots import Slots
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200

@@ -43,7 +43,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from peltier_server.openai_protocol import OpenAIErrorBody, openai_error, openai_status, speaks_openai
+from peltier_server.texts.openai_protocol import OpenAIErrorBody, openai_error, openai_status, speaks_openai
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
-from peltier_server.batch import Batch
+from peltier_server.queue.batch import Batch
+from peltier_server.queue.ticket import Ticket
 from peltier_server.tenant_labels import TenantLabels
-from peltier_server.ticket import Ticket
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -23,17 +23,17 @@ from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
-from peltier_server.batcher import Batcher
-from peltier_server.decoding import check_stream, choose_decoding, draws
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.quarantine import Quarantine
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.ticket import Outcome, Terms
+from peltier_server.residency.slots import Slots
 from peltier_server.response import create_timings, create_usage, read_answers
-from peltier_server.slots import Slots
 from peltier_server.target import Target
-from peltier_server.text_stream import TextStream
-from peltier_server.ticket import Outcome, Terms
+from peltier_server.texts.decoding import check_stream, choose_decoding, draws
+from peltier_server.texts.text_stream import TextStream
 from peltier_server.turnstile import Turnstile
 from peltier_server.versions.catalog import Catalog
 from peltier_server.versions.entry import Entry

@@ -20,8 +20,8 @@ from peltier_client.protocol import (
     Usage,
 )
 
-from peltier_server.slots import Lease
-from peltier_server.ticket import Outcome
+from peltier_server.queue.ticket import Outcome
+from peltier_server.residency.slots import Lease
 
 
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> AnyPrediction:

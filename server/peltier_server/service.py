@@ -12,14 +12,15 @@ from peltier_adapters.store.ownership import require_own
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_server.access.door import Door
-from peltier_server.batcher import Batcher
-from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
 from peltier_server.quarantine import Quarantine
-from peltier_server.runner import Runner
+from peltier_server.queue.batcher import Batcher
+from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.slots import Slots
+from peltier_server.runner.runner import Runner
+from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
-from peltier_server.slots import Slots
 from peltier_server.turnstile import Turnstile
 from peltier_server.versions.catalog import Catalog
 from peltier_server.versions.curator import Curator
@@ -27,7 +28,6 @@ from peltier_server.versions.examples import publish_examples
 from peltier_server.versions.follower import Follower
 from peltier_server.versions.janitor import Janitor
 from peltier_server.versions.publisher import Publisher, Store
-from peltier_server.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 

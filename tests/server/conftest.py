@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from peltier_adapters.registry import Registry
 from peltier_server.app import create_app
-from peltier_server.batch import Batch
+from peltier_server.queue.batch import Batch
 from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
-from peltier_server import bisection
+from peltier_server.runner import bisection
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.conftest import Running, Serve, hold, until

@@ -9,9 +9,9 @@ import torch
 from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
-from peltier_server import bisection
 from peltier_server.metrics import Metrics
 from peltier_server.quarantine import Quarantine
+from peltier_server.runner import bisection
 from peltier_server.versions.entry import Entry
 
 from tests.server.conftest import Running, Serve

@@ -16,10 +16,10 @@ from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
-from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
-from peltier_server.slots import Slots
+from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.slots import Slots
 from torch import Tensor
 
 TEXT = "a good film"

@@ -11,7 +11,7 @@ from peltier_adapters.artifact import read_artifact
 from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
-from peltier_server.ticket import Ticket
+from peltier_server.queue.ticket import Ticket
 
 from tests.server.conftest import Running, until
 

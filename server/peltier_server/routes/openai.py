@@ -24,11 +24,14 @@ from peltier_client.errors import (
 from peltier_client.protocol import AdapterVersion
 
 from peltier_server.access.caller import Caller
-from peltier_server.completer import complete, stream_completion
-from peltier_server.cut_text import CutText
 from peltier_server.errors import describe_openai_errors
 from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.openai_protocol import (
+from peltier_server.routes.closed import Closed, needs
+from peltier_server.routes.dependencies import Accepted, Asking, From, begin, unless_gone
+from peltier_server.service import Service
+from peltier_server.texts.completer import complete, stream_completion
+from peltier_server.texts.cut_text import CutText
+from peltier_server.texts.openai_protocol import (
     Choice,
     Completion,
     CompletionRequest,
@@ -38,9 +41,6 @@ from peltier_server.openai_protocol import (
     StreamOptions,
     openai_error,
 )
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, From, begin, unless_gone
-from peltier_server.service import Service
 from peltier_server.versions.published import Published
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)

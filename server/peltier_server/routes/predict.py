@@ -39,7 +39,7 @@ from peltier_server.prediction import Opening, Prediction
 from peltier_server.predictor import Predictor
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, begin, get_origin, unless_gone
-from peltier_server.text_stream import TextStream
+from peltier_server.texts.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name
 
 from peltier_server.access.caller import Caller
-from peltier_server.batcher import Batcher
-from peltier_server.loader import StoreLoader
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
-from peltier_server.slots import Slots
-from peltier_server.ticket import Terms
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.ticket import Terms
+from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.slots import Slots
 from peltier_server.versions.catalog import Catalog
 from peltier_server.versions.entry import Entry
 from peltier_server.versions.follower import Follower

@@ -1,0 +1,50 @@
+"""What the runner computes in one turn."""
+
+import time
+from collections.abc import Sequence
+
+from peltier_adapters.row import Row, RowOutput
+from peltier_client.errors import PeltierError
+
+from peltier_server.queue.ticket import Outcome, Ticket, settle
+
+
+class Batch:
+    """Tickets that are computed together, and drafts that join those being decoded. Both may be none, when the runner
+    was only woken."""
+
+    def __init__(self, tickets: Sequence[Ticket], drafts: Sequence[Ticket] = ()) -> None:
+        self.tickets = tuple(tickets)
+        self.drafts = tuple(drafts)
+        self.started_at = time.monotonic()
+
+    @property
+    def rows(self) -> list[Row]:
+        """In the order of the tickets."""
+        return [ticket.row for ticket in self.tickets]
+
+    @property
+    def tokens(self) -> int:
+        """Over all rows."""
+        return sum(ticket.tokens for ticket in self.tickets)
+
+    @property
+    def num_adapters(self) -> int:
+        """Distinct ones among the rows."""
+        return len({ticket.row.resident for ticket in self.tickets} - {None})
+
+    @property
+    def record_gates(self) -> bool:
+        """Some caller asked for gates."""
+        return any(ticket.record_gates for ticket in self.tickets)
+
+    def resolve(self, outputs: Sequence[RowOutput | PeltierError]) -> None:
+        """Hands every caller its own output or error."""
+        compute, num_adapters = time.monotonic() - self.started_at, self.num_adapters
+        results = [
+            output
+            if isinstance(output, PeltierError)
+            else Outcome(output, self.started_at - ticket.queued_at, compute, len(self.tickets), num_adapters)
+            for ticket, output in zip(self.tickets, outputs, strict=True)
+        ]
+        settle(self.tickets, results)

@@ -1,0 +1,213 @@
+"""Rows that wait, and the batches that leave: bounded in tokens, shared fairly between tenants."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from peltier_adapters.generation import Draft
+from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.search import Decoding
+from peltier_client.errors import DeadlinePassed, Draining, PeltierError
+
+from peltier_server.queue.admission import Admission
+from peltier_server.queue.batch import Batch
+from peltier_server.queue.lane import Lane, Room
+from peltier_server.queue.scheduler import WeightOf
+from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
+
+_RETRY_AFTER_SECONDS = 1.0
+_ANY_TIME = Terms()
+
+
+def _level(_: str) -> float:
+    return 1.0
+
+
+class Batcher:
+    """The queue between the event loop, which puts, and the runner's thread, which takes. Thread-safe.
+
+    A batch has at most `max_batch_tokens` and `max_batch_rows`; a row that alone has more tokens travels alone. Drafts
+    wait in a lane of their own until they fit into `max_decode_rows`, so that neither kind holds up the other. In each
+    lane tenants take turns by the weight that `weight_of` gives them (`Scheduler`); one tenant's leave in the order of
+    their ranks. A draft is charged for its input when it leaves, and for what it then writes as it is written.
+
+    What waits is bounded, for all together and for each tenant by what is left: whoever floods the queue always leaves
+    room in it. Cancelled rows leave at once, rows past their deadline fail with `DeadlinePassed` wherever they stand.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_batch_tokens: int,
+        max_batch_rows: int,
+        max_queue_tokens: int,
+        max_decode_rows: int,
+        weight_of: WeightOf = _level,
+    ) -> None:
+        self._max_batch_tokens = max_batch_tokens
+        self._max_batch_rows = max_batch_rows
+        self._max_decode_rows = max_decode_rows
+        self._admission = Admission(max_queue_tokens)
+        self._rows, self._drafts = Lane(max_batch_tokens, weight_of), Lane(max_batch_tokens, weight_of)
+        self._woken = False
+        self._closed = False
+        self._changed = threading.Condition()
+
+    @property
+    def queued_tokens(self) -> int:
+        """What all that wait may cost, in tokens."""
+        return self._rows.tokens + self._drafts.tokens
+
+    def queued_tokens_by_tenant(self) -> dict[str, int]:
+        """The same for each tenant who has any."""
+        with self._changed:
+            return dict(self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant)
+
+    async def compute(
+        self, rows: Sequence[Row], terms: Terms = _ANY_TIME, *, record_gates: bool = False
+    ) -> list[Outcome[RowOutput]]:
+        """The outcomes of one request's rows, in order; the caller holds the leases of their adapters.
+
+        Raises the first error, and only once every row has come to an end, because the leases must outlive them all.
+        """
+        loop = asyncio.get_running_loop()
+        return await self._outcomes(
+            [
+                Ticket(
+                    row,
+                    loop.create_future(),
+                    terms.deadline,
+                    record_gates=record_gates,
+                    tenant=terms.tenant,
+                    priority=terms.priority,
+                )
+                for row in rows
+            ]
+        )
+
+    async def write(
+        self,
+        rows: Sequence[Row],
+        decodings: Sequence[Decoding],
+        terms: Terms = _ANY_TIME,
+        *,
+        listener: Listener | None = None,
+    ) -> list[Outcome[Draft]]:
+        """`compute` for texts: one draft a row; `listener` hears of the new tokens of a single one."""
+        loop = asyncio.get_running_loop()
+        return await self._outcomes(
+            [
+                Ticket(
+                    row,
+                    loop.create_future(),
+                    terms.deadline,
+                    decoding=decoding,
+                    listener=listener,
+                    tenant=terms.tenant,
+                    priority=terms.priority,
+                )
+                for row, decoding in zip(rows, decodings, strict=True)
+            ]
+        )
+
+    def put(self, tickets: Sequence[Ticket]) -> None:
+        """Queues all tickets of one request, which are of one tenant, or raises and queues none."""
+        with self._changed:
+            # Those that are late take no room.
+            late = self._take_late()
+            try:
+                self._admit(tickets)
+                for ticket in tickets:
+                    self._lane(ticket).put(ticket)
+            finally:
+                _refuse(late)
+            self._changed.notify()
+
+    def next(self, *, live_rows: int = 0) -> Batch | None:
+        """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded.
+
+        While there are such rows it returns at once, with whatever waits. Without them it blocks until something
+        waits; None once closed and empty. Empty after `wake`.
+        """
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: live_rows or self._waits or self._woken or self._closed)
+                returns, self._woken = bool(live_rows) or self._woken, False
+                late = self._take_late()
+                batch = self._take(live_rows)
+                finished = self._closed and not self._waits
+            _refuse(late)
+            if batch.tickets or batch.drafts or returns:
+                return batch
+            if finished:
+                return None
+
+    def charge(self, tokens_by_tenant: Mapping[str, int]) -> None:
+        """These tokens have been written for each tenant, by the drafts that were taken."""
+        with self._changed:
+            self._drafts.charge(tokens_by_tenant)
+
+    def wake(self) -> None:
+        """Makes `next` return even if no row waits."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Refuses new rows; those that wait are still taken."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    @property
+    def _waits(self) -> bool:
+        return bool(self._rows or self._drafts)
+
+    def _lane(self, ticket: Ticket) -> Lane:
+        return self._rows if ticket.decoding is None else self._drafts
+
+    def _admit(self, tickets: Sequence[Ticket]) -> None:
+        if self._closed:
+            raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
+        tenant = tickets[0].tenant
+        of_tenant = self._rows.tokens_by_tenant[tenant] + self._drafts.tokens_by_tenant[tenant]
+        tokens = sum(ticket.tokens for ticket in tickets)
+        self._admission.check(tenant, tokens, waiting=self.queued_tokens, of_tenant=of_tenant)
+
+    def _take_late(self) -> list[Ticket]:
+        now = time.monotonic()
+        return [*self._rows.take_late(now), *self._drafts.take_late(now)]
+
+    def _take(self, live_rows: int) -> Batch:
+        rows = self._rows.take(Room(self._max_batch_tokens, self._max_batch_rows))
+        room = Room(self._max_batch_tokens, self._max_decode_rows - live_rows, alone=not live_rows)
+        return Batch(rows, self._drafts.take(room))
+
+    async def _outcomes(self, tickets: Sequence[Ticket]) -> list[Outcome[Any]]:
+        self.put(tickets)
+        try:
+            return _all_or_error(await asyncio.gather(*(ticket.future for ticket in tickets), return_exceptions=True))
+        except asyncio.CancelledError:
+            self._drop(tickets)
+            raise
+
+    def _drop(self, tickets: Sequence[Ticket]) -> None:
+        with self._changed:
+            for ticket in tickets:
+                self._lane(ticket).drop(ticket)
+
+
+def _refuse(late: Sequence[Ticket]) -> None:
+    settle(late, [DeadlinePassed("the deadline passed while the input waited") for _ in late])
+
+
+def _all_or_error(results: Sequence[Outcome[Any] | BaseException]) -> list[Outcome[Any]]:
+    errors = [(number, result) for number, result in enumerate(results) if isinstance(result, BaseException)]
+    if not errors:
+        return [result for result in results if isinstance(result, Outcome)]
+    number, first = errors[0]
+    if len(results) > 1 and isinstance(first, PeltierError):
+        raise type(first)(f"input {number}: {first}", [f"input {place}: {error}" for place, error in errors])
+    raise first

@@ -1,0 +1,1 @@
+"""The one thread that computes, what it does with what fails, and who relieves it."""

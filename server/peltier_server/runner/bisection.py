@@ -1,0 +1,87 @@
+"""The forward of rows of which some may fail."""
+
+import gc
+import logging
+import math
+from collections.abc import Sequence
+
+import torch
+from peltier_adapters.batch import forward
+from peltier_adapters.row import Row, RowOutput
+from peltier_backbone.load import Backbone
+from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
+
+from peltier_server.runner.shift import Relieved, Shift
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_SECONDS = 1.0
+# What torch's allocators and libraries say where they raise nothing more particular than a RuntimeError.
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+
+
+class Bisection:
+    """Computes rows together, and where that fails each half of them by itself, down to single rows.
+
+    So a row that fails takes down nobody else, and rows that are too many for the memory go on in smaller batches.
+    """
+
+    def __init__(self, backbone: Backbone, shift: Shift) -> None:
+        self._backbone = backbone
+        self._shift = shift
+
+    def compute(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
+        """One output or error per row; raises nothing but `Relieved`."""
+        if not rows:
+            return []
+        try:
+            return self._forward(rows, record_gates=record_gates)
+        except Relieved:
+            raise
+        except BaseException as failure:
+            # A batch of many would else leave as many tracebacks of the one bad row.
+            logger.warning("%d rows failed together: %r", len(rows), failure, exc_info=len(rows) == 1)
+            error = blame(failure)
+        # Only here, because the failure's traceback has kept the tensors of the pass.
+        if isinstance(error, Unavailable):
+            free_memory(self._backbone)
+        if len(rows) == 1:
+            return [error]
+        middle = len(rows) // 2
+        halves = (rows[:middle], rows[middle:])
+        return [output for half in halves for output in self.compute(half, record_gates=record_gates)]
+
+    def _forward(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
+        with self._shift.computing():
+            return [_finite(output) for output in forward(self._backbone, rows, record_gates=record_gates)]
+
+
+def blame(failure: BaseException) -> PeltierError:
+    """What a caller reads whose row has failed alone.
+
+    A row without enough memory is `Unavailable`: no task allows an input that is too large for a server as such, so it
+    is the memory that is short just now, here. Any other failure is the input's or its adapter's.
+    """
+    if _is_out_of_memory(failure):
+        return Unavailable("the server has too little memory for this input just now", retry_after=_RETRY_AFTER_SECONDS)
+    return InferenceFailed(f"the model failed on this input with {type(failure).__name__}")
+
+
+def free_memory(backbone: Backbone) -> None:
+    """Gives back what nothing needs, before less is tried."""
+    gc.collect()
+    if backbone.device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _is_out_of_memory(failure: BaseException) -> bool:
+    if isinstance(failure, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(failure, RuntimeError) and any(words in str(failure).lower() for words in _OUT_OF_MEMORY)
+
+
+def _finite(output: RowOutput) -> RowOutput | PeltierError:
+    # A sum is finite only if all of its terms are; it is one operation where `isfinite().all()` is two.
+    if math.isfinite(float(output.logits.sum())):
+        return output
+    return InferenceFailed("the model's output for this input is not finite")

@@ -1,0 +1,137 @@
+"""The texts that are being written: they join and leave between two steps, and none can harm another."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from peltier_adapters.generation import create_draft
+from peltier_backbone.load import Backbone
+from peltier_client.errors import DeadlinePassed, PeltierError, Unavailable
+
+from peltier_server.metrics import Metrics
+from peltier_server.queue.ticket import Ticket, settle, tell
+from peltier_server.runner.bisection import blame, free_memory
+from peltier_server.runner.group import Group
+from peltier_server.runner.shift import Relieved, Shift
+from peltier_server.runner.work import Company, Work
+
+logger = logging.getLogger(__name__)
+
+
+class Decoder:
+    """Every text that is being written. Belongs to the runner's thread; no method raises anything but `Relieved`.
+
+    New texts share the steps of one open group. Where a step fails, or the reading of new inputs, each half of the
+    texts concerned begins again in a group of its own: decoding is deterministic, so a caller notices by the clock
+    alone. A text that fails by itself fails for itself, and texts that are too many for the memory go on as fewer.
+    """
+
+    def __init__(self, backbone: Backbone, metrics: Metrics, shift: Shift) -> None:
+        self._backbone = backbone
+        self._metrics = metrics
+        self._shift = shift
+        self._groups: list[Group] = []
+        self._open: Group | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that the next step computes."""
+        return sum(group.num_rows for group in self._groups)
+
+    def join(self, tickets: Sequence[Ticket]) -> None:
+        """Begin a text for each ticket."""
+        if not tickets:
+            return
+        works = [Work(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
+        self._metrics.observe_start(tickets, works[0].started_at)
+        group = self._open = self._open or self._new_group()
+        if (error := self._try_to_join(group, works)) is not None:
+            # The slots that it may have taken stay taken, so it only lives on for those who are in it.
+            self._open = None
+            self._separate(works, error)
+
+    def step(self) -> Counter[str]:
+        """One token for every text: those that are cancelled or late leave before it, those that are done after it.
+
+        Returns how many tokens each tenant's texts have gained, one for each beam.
+        """
+        gained = Counter[str]()
+        for group in list(self._groups):
+            gained += self._step(group)
+        self._groups = [group for group in self._groups if group.works]
+        if self._open not in self._groups:
+            self._open = None
+        self._metrics.decode_rows.set(self.num_rows)
+        return gained
+
+    def _step(self, group: Group) -> Counter[str]:
+        started = time.monotonic()
+        try:
+            self._drop_the_gone(group, started)
+            company = Company(group.works)
+            if group.works:
+                self._deliver(group, self._compute(group), company)
+        except Relieved:
+            raise
+        except BaseException as failure:
+            error = _report(group.works, failure)
+        else:
+            self._metrics.observe_step(time.monotonic() - started, company.num_texts, company.rows_by_tenant)
+            return company.rows_by_tenant
+        self._groups.remove(group)
+        self._separate(group.works, error)
+        return Counter()
+
+    def _compute(self, group: Group) -> list[Work]:
+        with self._shift.computing():
+            return group.step()
+
+    def _try_to_join(self, group: Group, works: Sequence[Work]) -> PeltierError | None:
+        try:
+            with self._shift.computing():
+                group.join(works)
+        except Relieved:
+            raise
+        except BaseException as failure:
+            return _report(works, failure)
+        return None
+
+    def _drop_the_gone(self, group: Group, now: float) -> None:
+        late = [work for work in group.works if work.ticket.deadline <= now]
+        errors = [DeadlinePassed(f"the deadline passed after {len(work.draft.ids)} new tokens") for work in late]
+        settle([work.ticket for work in late], errors)
+        group.drop([*late, *(work for work in group.works if work.ticket.gone)])
+
+    def _deliver(self, group: Group, works: Sequence[Work], company: Company) -> None:
+        ended = [(work, result) for work in works if (result := work.result(company)) is not None]
+        settle([work.ticket for work, _ in ended], [result for _, result in ended])
+        group.drop([work for work, _ in ended])
+        heard = [(work.ticket, news) for work in group.works if (news := work.news()) is not None]
+        tell([ticket for ticket, _ in heard], [news for _, news in heard])
+
+    def _separate(self, works: Sequence[Work], error: PeltierError) -> None:
+        # Only here, because the failure's traceback has kept the tensors of the pass.
+        if isinstance(error, Unavailable):
+            free_memory(self._backbone)
+        if len(works) == 1:
+            settle([works[0].ticket], [error])
+            return
+        middle = len(works) // 2
+        for half in (works[:middle], works[middle:]):
+            for work in half:
+                work.draft = create_draft(self._backbone, work.ticket.row, work.ticket.asked)
+            group = self._new_group()
+            if (failure := self._try_to_join(group, half)) is not None:
+                self._groups.remove(group)
+                self._separate(half, failure)
+
+    def _new_group(self) -> Group:
+        group = Group(self._backbone)
+        self._groups.append(group)
+        return group
+
+
+def _report(works: Sequence[Work], failure: BaseException) -> PeltierError:
+    logger.error("%d texts failed in one step", len(works), exc_info=failure)
+    return blame(failure)

@@ -1,0 +1,86 @@
+"""Notices when the runner is stuck."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from peltier_client.errors import NotReady
+
+from peltier_server.metrics import Metrics
+from peltier_server.runner.runner import Runner
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_SECONDS = 1.0
+_LOOKS_PER_BOUND = 20
+_MAX_PAUSE_SECONDS = 1.0
+
+
+class RunnerLost(Exception):
+    """The runner is stuck again and again, so this process is of no use any more."""
+
+    is_user_error = True
+
+
+class Watchdog:
+    """Has the runner's thread relieved when a computation takes longer than `max_batch_seconds`.
+
+    It is not well until the new thread can use the device; one that cannot for as long counts as another restart.
+    Restarts are in a row until a new thread has computed something and none is stuck any more. One more than
+    `max_restarts` of them is the end of the process.
+    """
+
+    def __init__(self, runner: Runner, metrics: Metrics, *, max_batch_seconds: float, max_restarts: int) -> None:
+        self._runner = runner
+        self._metrics = metrics
+        self._max_batch_seconds = max_batch_seconds
+        self._max_restarts = max_restarts
+        self._num_restarts = 0
+        self._unproven_since: float | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    def start(self, give_up: Callable[[Exception], None]) -> None:
+        """From now on it watches; `give_up` hears that restarts do not help."""
+        self._watching = asyncio.create_task(self._watch(give_up))
+
+    async def close(self) -> None:
+        """Watches no longer."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+
+    def require_well(self) -> None:
+        """Raises `NotReady` with the reason while nobody can be sure that the device computes."""
+        if self._unproven_since is not None:
+            raise NotReady(
+                "the runner is stuck: a batch failed or did not end, and the thread that computes now cannot use the "
+                "device",
+                retry_after=_RETRY_AFTER_SECONDS,
+            )
+
+    async def _watch(self, give_up: Callable[[Exception], None]) -> None:
+        pause = min(_MAX_PAUSE_SECONDS, self._max_batch_seconds / _LOOKS_PER_BOUND)
+        while self._num_restarts <= self._max_restarts:
+            await asyncio.sleep(pause)
+            self._look()
+        give_up(RunnerLost(f"the runner was stuck {self._num_restarts} times in a row; see the log"))
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._runner.relieve(self._max_batch_seconds):
+            self._metrics.runner_restarts.inc()
+            self._count(now, "has computed one batch for")
+        elif not self._runner.proven:
+            self._unproven_since = self._unproven_since or now
+            if now - self._unproven_since > self._max_batch_seconds:
+                self._count(now, "could not use its device for")
+        else:
+            self._unproven_since = None
+            if self._runner.is_well:
+                self._num_restarts = 0
+
+    def _count(self, now: float, what: str) -> None:
+        self._num_restarts += 1
+        self._unproven_since = now
+        logger.error("the runner %s %g s; number %d in a row", what, self._max_batch_seconds, self._num_restarts)

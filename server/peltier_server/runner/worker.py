@@ -1,0 +1,116 @@
+"""One thread that computes."""
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+from peltier_backbone.load import Backbone
+from peltier_client.errors import InferenceFailed, PeltierError
+
+from peltier_server.metrics import Metrics
+from peltier_server.queue.batch import Batch
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.ticket import Ticket, settle
+from peltier_server.runner.bisection import Bisection
+from peltier_server.runner.decoder import Decoder
+from peltier_server.runner.shift import Relieved, Shift
+
+logger = logging.getLogger(__name__)
+
+# Where every turn fails, the log shall not fill the disk.
+_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Place:
+    """What every thread that computes works with."""
+
+    backbone: Backbone
+    batcher: Batcher
+    metrics: Metrics
+    num_threads: int
+
+
+class Worker:
+    """Computes batch after batch, and between two of them one step of every text that is being written, until the
+    batcher has run dry or another thread relieves it. Nothing else ends it, and whatever it has taken gets an answer.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._shift = Shift()
+        self._bisection = Bisection(place.backbone, self._shift)
+        self._decoder = Decoder(place.backbone, place.metrics, self._shift)
+        self._in_hand: list[Ticket] = []
+        self.proven = False
+        self.num_computed = 0
+        # A daemon, so that a batch which never ends cannot keep a drained process alive.
+        self.thread = threading.Thread(target=self._loop, name="runner", daemon=True)
+
+    def relieve(self, after_seconds: float) -> bool:
+        """Whether its present computation has taken longer than this. Then it leaves as soon as that ends, and touches
+        nothing any more."""
+        return self._shift.relieve(after_seconds)
+
+    def abandon(self, error: PeltierError) -> None:
+        """Whoever waits for something that it has in hand gets `error`."""
+        # Where the event loop has closed, nobody waits.
+        with suppress(RuntimeError):
+            settle(self._in_hand, [error] * len(self._in_hand))
+
+    def _loop(self) -> None:
+        torch.set_num_threads(self._place.num_threads)
+        live = True
+        while live:
+            try:
+                live = self._turn()
+            except Relieved:
+                logger.warning("a computation that was given up has ended after all")
+                return
+            except BaseException:
+                logger.exception("the runner failed between computations, so what it had in hand is given up")
+                self._start_afresh()
+
+    def _turn(self) -> bool:
+        if not self.proven:
+            self._prove()
+        batch = self._place.batcher.next(live_rows=self._decoder.num_rows)
+        if batch is None:
+            return False
+        self._take(batch)
+        self._compute(batch)
+        self._decoder.join(batch.drafts)
+        self._place.batcher.charge(self._decoder.step())
+        self.num_computed += bool(self._in_hand)
+        return True
+
+    def _prove(self) -> None:
+        # Where a computation of another thread keeps the device, this one comes no further; some failures of a row
+        # leave a device on which nothing works any more.
+        self.proven = False
+        with self._shift.computing():
+            torch.ones((), device=self._place.backbone.device).item()
+        self.proven = True
+
+    def _take(self, batch: Batch) -> None:
+        waiting = [ticket for ticket in self._in_hand if not ticket.future.done()]
+        self._in_hand = [*waiting, *batch.tickets, *batch.drafts]
+
+    def _compute(self, batch: Batch) -> None:
+        if not batch.tickets:
+            return
+        started = time.monotonic()
+        outputs = self._bisection.compute(batch.rows, record_gates=batch.record_gates)
+        if any(isinstance(output, InferenceFailed) for output in outputs):
+            self._prove()
+        self._place.metrics.observe_batch(batch, time.monotonic() - started)
+        batch.resolve(outputs)
+
+    def _start_afresh(self) -> None:
+        self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))
+        self._in_hand = []
+        self._decoder = Decoder(self._place.backbone, self._place.metrics, self._shift)
+        time.sleep(_PAUSE_SECONDS)

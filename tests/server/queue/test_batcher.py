@@ -1,0 +1,326 @@
+"""The queue's promises, for any sequence of rows."""
+
+import asyncio
+import math
+import threading
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_backbone.packing import Encoded
+from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
+from peltier_server.queue.batch import Batch
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.ticket import Terms, Ticket
+
+LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
+
+
+def make_row(tokens: int) -> Row:
+    return Row(Encoded((0,) * tokens, (0,) * tokens))
+
+
+def make_ticket(tokens: int, deadline: float = math.inf, **given: object) -> Ticket:
+    return Ticket(make_row(tokens), asyncio.get_running_loop().create_future(), deadline, **given)
+
+
+def make_draft(tokens: int, *, beams: int = 1, new_tokens: int = 5, tenant: str = "default") -> Ticket:
+    return make_ticket(tokens, decoding=Decoding(new_tokens, num_beams=beams), tenant=tenant)
+
+
+def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000, decode_rows: int = 4) -> Batcher:
+    return Batcher(
+        max_batch_tokens=tokens,
+        max_batch_rows=rows,
+        max_queue_tokens=queue,
+        max_decode_rows=decode_rows,
+        weight_of={"default": 1.0, "a": 1.0, "b": 3.0}.__getitem__,
+    )
+
+
+def drain(batcher: Batcher) -> list[Batch]:
+    batcher.close()
+    return list(iter(batcher.next, None))
+
+
+@given(lengths=LENGTHS, tokens=st.integers(1, 40), rows=st.integers(1, 8))
+@settings(max_examples=150, deadline=None)
+async def test_no_batch_exceeds_its_budget(lengths: list[int], tokens: int, rows: int) -> None:
+    """Only a row that alone is too long makes a batch too long, and then it is alone."""
+    batcher = make_batcher(tokens, rows)
+    batcher.put([make_ticket(length) for length in lengths])
+    for batch in drain(batcher):
+        assert 1 <= len(batch.tickets) <= rows
+        assert batch.tokens <= tokens or len(batch.tickets) == 1
+
+
+@given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40))
+@settings(max_examples=150, deadline=None)
+async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], tokens: int) -> None:
+    """Rows leave first come first served, each once, and the count of tokens returns to zero."""
+    batcher = make_batcher(tokens)
+    tickets = [[make_ticket(length) for length in lengths] for lengths in requests]
+    for request in tickets:
+        batcher.put(request)
+    taken = [ticket for batch in drain(batcher) for ticket in batch.tickets]
+    assert taken == [ticket for request in tickets for ticket in request]
+    assert batcher.queued_tokens == 0
+
+
+@given(lengths=LENGTHS, cancelled=st.sets(st.integers(0, 39)), late=st.sets(st.integers(0, 39)))
+@settings(max_examples=150, deadline=None)
+async def test_cancelled_and_late_rows_are_not_computed(
+    lengths: list[int], cancelled: set[int], late: set[int]
+) -> None:
+    """A cancelled row vanishes, one past its deadline fails with `DeadlinePassed`, all others are computed."""
+    batcher = make_batcher()
+    tickets = [make_ticket(length, 0.0 if place in late else math.inf) for place, length in enumerate(lengths)]
+    batcher.put(tickets)
+    for place in cancelled & set(range(len(tickets))):
+        tickets[place].future.cancel()
+    taken = [ticket for batch in drain(batcher) for ticket in batch.tickets]
+    await asyncio.sleep(0)
+    assert taken == [one for place, one in enumerate(tickets) if place not in cancelled | late]
+    failed = [one for place, one in enumerate(tickets) if place in late - cancelled]
+    assert all(isinstance(one.future.exception(), DeadlinePassed) for one in failed)
+    assert batcher.queued_tokens == 0
+
+
+async def test_a_full_queue_takes_nothing_of_a_request() -> None:
+    """The caller learns when to come back, and the rows that wait are untouched."""
+    batcher = make_batcher(queue=10)
+    batcher.put([make_ticket(6)])
+    with pytest.raises(QueueFull, match="6 tokens wait of at most 10; 5 more do not fit") as caught:
+        batcher.put([make_ticket(1), make_ticket(4)])
+    assert caught.value.retry_after == 1
+    assert batcher.queued_tokens == 6
+
+
+async def test_what_can_never_fit_is_too_large() -> None:
+    """Coming back later would not help, so it is not told to."""
+    with pytest.raises(TooLarge, match="the request costs 31 tokens; at most 30 of one tenant may wait"):
+        make_batcher(queue=40).put([make_ticket(31)])
+
+
+async def test_a_flooded_queue_has_room_for_others() -> None:
+    """One tenant may have three times what it leaves; so however many flood the queue, a next one gets in."""
+    batcher = make_batcher(queue=400)
+    for _ in range(30):
+        batcher.put([make_ticket(10, tenant="a")])
+    with pytest.raises(QueueFull, match="300 tokens of tenant 'a' wait; 10 more would leave 90 of 400 to others"):
+        batcher.put([make_ticket(10, tenant="a")])
+    for _ in range(7):
+        batcher.put([make_draft(5, tenant="b")])
+    with pytest.raises(QueueFull, match="70 tokens of tenant 'b' wait"):
+        batcher.put([make_draft(5, tenant="b")])
+    batcher.put([make_ticket(10)])
+
+
+async def test_a_closed_batcher_serves_what_waits_and_takes_nothing() -> None:
+    """Draining finishes what was accepted."""
+    batcher = make_batcher()
+    batcher.put([make_ticket(1)])
+    batcher.close()
+    with pytest.raises(Draining):
+        batcher.put([make_ticket(1)])
+    assert len(batcher.next().tickets) == 1
+    assert batcher.next() is None
+
+
+async def test_next_waits_for_rows() -> None:
+    """The runner sleeps while there is nothing to do, and wakes for the first row."""
+    batcher = make_batcher()
+    taken: list[Batch | None] = []
+    thread = threading.Thread(target=lambda: taken.append(batcher.next()))
+    thread.start()
+    await asyncio.to_thread(thread.join, 0.05)
+    assert taken == []
+    ticket = make_ticket(1)
+    batcher.put([ticket])
+    await asyncio.to_thread(thread.join, 5)
+    assert taken[0].tickets == (ticket,)
+
+
+async def test_waking_gives_an_empty_batch() -> None:
+    """The runner can be asked to look up although no row waits."""
+    batcher = make_batcher()
+    batcher.wake()
+    assert batcher.next().tickets == ()
+
+
+@given(
+    tickets=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=30),
+    live=st.lists(st.integers(0, 6), max_size=40),
+)
+@settings(max_examples=100, deadline=None)
+async def test_drafts_leave_as_there_is_room(tickets: list[tuple[int, int]], live: list[int]) -> None:
+    """Rows and drafts in their own order, drafts never beside more rows than allowed; a large one goes alone."""
+    batcher = make_batcher(decode_rows=3)
+    put = [make_draft(tokens, beams=beams) if beams else make_ticket(tokens) for tokens, beams in tickets]
+    for ticket in put:
+        batcher.put([ticket])
+    batcher.close()
+    taken: list[Ticket] = []
+    for live_rows in [*live, *([0] * len(put))]:
+        batch = batcher.next(live_rows=live_rows)
+        if batch is None:
+            break
+        rows = live_rows + sum(ticket.num_rows for ticket in batch.drafts)
+        assert not batch.drafts or rows <= 3 or (live_rows == 0 and len(batch.drafts) == 1)
+        taken += [*batch.tickets, *batch.drafts]
+    assert batcher.next() is None
+    for kind in (True, False):
+        assert [one for one in taken if bool(one.decoding) is kind] == [
+            one for one in put if bool(one.decoding) is kind
+        ]
+    assert batcher.queued_tokens == 0
+
+
+async def test_neither_kind_holds_up_the_other() -> None:
+    """Drafts that wait for room leave rows alone, and the other way round."""
+    batcher = make_batcher(tokens=10, decode_rows=2)
+    drafts, rows = [make_draft(3) for _ in range(4)], [make_ticket(8) for _ in range(2)]
+    batcher.put([*drafts, *rows])
+    first, second = batcher.next(), batcher.next(live_rows=2)
+    assert (first.drafts, first.tickets) == (tuple(drafts[:2]), (rows[0],))
+    assert (second.drafts, second.tickets) == ((), (rows[1],))
+
+
+async def test_a_long_input_joins_texts_that_are_being_written() -> None:
+    """It is read alone, and then decoded in company."""
+    batcher = make_batcher(tokens=10, decode_rows=4)
+    drafts = [make_draft(12), make_draft(3)]
+    batcher.put(drafts)
+    assert batcher.next(live_rows=1).drafts == (drafts[0],)
+    assert batcher.next(live_rows=2).drafts == (drafts[1],)
+
+
+async def test_next_does_not_wait_while_texts_are_written() -> None:
+    """Their next step is due, whether or not anything waits, also when the queue is closed."""
+    batcher = make_batcher()
+    assert batcher.next(live_rows=1).tickets == ()
+    batcher.close()
+    assert batcher.next(live_rows=1).drafts == ()
+    assert batcher.next() is None
+
+
+async def test_a_draft_costs_what_it_may_write() -> None:
+    """Its input, and every new token of every beam."""
+    batcher = make_batcher()
+    batcher.put([make_draft(7, beams=3, new_tokens=10)])
+    assert batcher.queued_tokens == 7 + 3 * 10
+
+
+async def test_those_who_gave_up_take_no_room() -> None:
+    """From the moment on when they do, also where they stand behind others."""
+    batcher = make_batcher(queue=40)
+    batcher.put([make_ticket(5)])
+    gone = asyncio.ensure_future(batcher.compute([make_row(10), make_row(15)], Terms(deadline=1e12)))
+    await asyncio.sleep(0)
+    assert batcher.queued_tokens == 30
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    assert batcher.queued_tokens == 5
+    assert len(batcher._rows._deadlines) == 0
+
+
+async def test_those_who_are_late_take_no_room() -> None:
+    """They fail as soon as anybody looks at the queue, also where they stand behind others that wait for long."""
+    batcher = make_batcher(queue=40)
+    late, draft = make_ticket(20, deadline=0.0), make_draft(5)
+    batcher.put([make_ticket(5), late])
+    batcher.put([draft])
+    await asyncio.sleep(0)
+    assert isinstance(late.future.exception(), DeadlinePassed)
+    assert batcher.queued_tokens == 15
+
+
+async def test_waiting_tokens_are_counted_for_each_tenant() -> None:
+    """Rows and texts, until they leave; nobody is listed with nothing."""
+    batcher = make_batcher(tokens=8, queue=400)
+    late = make_ticket(9, deadline=time.monotonic() + 60, tenant="b")
+    for ticket in (make_ticket(5), make_ticket(3), late, make_draft(7, tenant="a")):
+        batcher.put([ticket])
+    assert batcher.queued_tokens_by_tenant() == {"default": 8, "a": 12, "b": 9}
+    batcher.next()
+    assert batcher.queued_tokens_by_tenant() == {"default": 3, "b": 9}
+    object.__setattr__(late, "deadline", 0.0)
+    batcher._rows._deadlines.remove(late)
+    batcher._rows._deadlines.put(late, 0.0)
+    batcher.next()
+    assert batcher.queued_tokens_by_tenant() == {}
+
+
+async def test_tenants_share_batches_by_their_weights() -> None:
+    """Rows and drafts alike: of a batch that both want, b with weight 3 gets three quarters."""
+    batcher = make_batcher(tokens=80, rows=100, decode_rows=1000)
+    for _ in range(60):
+        batcher.put([make_ticket(2, tenant="a"), make_draft(2, tenant="a")])
+    for _ in range(60):
+        batcher.put([make_ticket(2, tenant="b"), make_draft(2, tenant="b")])
+    batch = batcher.next()
+    for tickets in (batch.tickets, batch.drafts):
+        assert Counter(ticket.tenant for ticket in tickets) == {"a": 10, "b": 30}
+
+
+async def test_written_tokens_are_charged() -> None:
+    """A tenant whose texts are long gets fewer of them begun."""
+    batcher = make_batcher(tokens=4, decode_rows=1000)
+    for _ in range(40):
+        batcher.put([make_draft(2, tenant="a"), make_draft(2, tenant="default")])
+    batcher.charge({"a": 20, "default": 4})
+    begun = Counter(ticket.tenant for _ in range(20) for ticket in batcher.next(live_rows=1).drafts)
+    assert begun == {"a": 16, "default": 24}
+
+
+async def test_a_draft_with_many_beams_is_not_passed_over() -> None:
+    """Once it is its turn the lane waits for it: so many rows would never be free together by chance."""
+    batcher = make_batcher(tokens=100, decode_rows=4)
+    wide, narrow = make_draft(2, beams=4, tenant="a"), make_draft(2, tenant="default")
+    batcher.put([wide])
+    batcher.put([narrow])
+    assert batcher.next(live_rows=1).drafts == ()
+    assert batcher.next(live_rows=0).drafts == (wide,)
+    assert batcher.next(live_rows=3).drafts == (narrow,)
+
+
+async def test_priority_orders_one_tenants_rows() -> None:
+    """Higher first, and of equal ones the first that came; another tenant's share is its own."""
+    batcher = make_batcher(tokens=2, rows=1)
+    low, plain, high = [make_ticket(2, priority=priority) for priority in (-1, 0, 5)]
+    later, other = make_ticket(2), make_ticket(2, tenant="a")
+    for ticket in (low, plain, high, later, other):
+        batcher.put([ticket])
+    assert [batch.tickets[0] for batch in drain(batcher)] == [high, other, plain, later, low]
+
+
+async def test_a_low_priority_has_its_turn_in_the_end() -> None:
+    """Whoever came a minute before, for each step between them, is not overtaken."""
+    batcher, now = make_batcher(rows=1), time.monotonic()
+    old, new = make_ticket(2, queued_at=now - 121), make_ticket(2, queued_at=now, priority=2)
+    newer = make_ticket(2, queued_at=now - 119)
+    batcher.put([newer, new, old])
+    assert [batch.tickets[0] for batch in drain(batcher)] == [old, new, newer]
+
+
+async def test_an_error_names_the_inputs_it_belongs_to() -> None:
+    """A request learns of all of its rows that failed, once every row has an end."""
+    batcher = make_batcher(rows=3)
+    answer = asyncio.ensure_future(batcher.compute([Row(Encoded((0,), (0,)))] * 3))
+    await asyncio.sleep(0)
+    batch = batcher.next()
+    batch.resolve([DeadlinePassed("too late"), _output(), DeadlinePassed("much too late")])
+    with pytest.raises(DeadlinePassed, match="input 0: too late") as caught:
+        await answer
+    assert caught.value.details == ["input 0: too late", "input 2: much too late"]
+
+
+def _output() -> object:
+    import torch
+    from peltier_adapters.row import RowOutput
+
+    return RowOutput(torch.zeros(2))

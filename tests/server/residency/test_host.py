@@ -1,0 +1,45 @@
+"""The host tier."""
+
+from dataclasses import dataclass
+
+from peltier_server.metrics import Metrics
+from peltier_server.residency.host import HostCache
+
+
+@dataclass
+class Thing:
+    nbytes: int
+
+
+def make_cache(max_bytes: int) -> HostCache[str, Thing]:
+    return HostCache(max_bytes, Metrics())
+
+
+def test_the_least_recently_used_leaves_first() -> None:
+    """Reading renews."""
+    cache = make_cache(10)
+    for key in "ab":
+        cache.put(key, Thing(4))
+    cache.get("a")
+    cache.put("c", Thing(4))
+    assert [key for key in "abc" if cache.get(key)] == ["a", "c"]
+    assert cache.nbytes == 8
+
+
+def test_what_is_larger_than_the_cache_evicts_nothing() -> None:
+    """One giant does not empty it."""
+    cache = make_cache(10)
+    cache.put("a", Thing(4))
+    cache.put("giant", Thing(11))
+    assert cache.get("a")
+    assert not cache.get("giant")
+
+
+def test_dropping_twice_is_once() -> None:
+    """Deletions race."""
+    cache = make_cache(10)
+    cache.put("a", Thing(4))
+    cache.drop("a")
+    cache.drop("a")
+    assert cache.nbytes == 0
+    assert len(cache) == 0

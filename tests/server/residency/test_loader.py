@@ -1,0 +1,81 @@
+"""Between the store and the device."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.batch import forward
+from peltier_adapters.errors import ArtifactError
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.store.blobs import BlobNotFound, Blobs
+from peltier_backbone.load import Backbone
+from peltier_server.metrics import Metrics
+from peltier_server.owned import Owned
+from peltier_server.queue.batcher import Batcher
+from peltier_server.residency.loader import StoreLoader
+from peltier_server.runner import bisection
+from peltier_server.runner.runner import Runner
+
+
+@pytest.fixture
+def batcher() -> Batcher:
+    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=4)
+
+
+@pytest.fixture
+def loader(bert: Backbone, tmp_path: Path) -> Iterator[StoreLoader]:
+    with ThreadPoolExecutor(1) as executor:
+        yield StoreLoader(bert, Blobs.open(tmp_path), executor)
+
+
+@pytest.fixture
+def running(bert: Backbone, batcher: Batcher) -> Iterator[None]:
+    """A runner that takes what the batcher gives."""
+    runner = Runner(bert, batcher, Metrics(), num_threads=1)
+    runner.start()
+    yield
+    batcher.close()
+    runner.join(5)
+
+
+@pytest.mark.usefixtures("running")
+async def test_a_batch_that_runs_keeps_what_it_reads(
+    loader: StoreLoader,
+    batcher: Batcher,
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is dropped and loaded meanwhile: nothing waits for the batch, and it answers as if nothing had been."""
+    computing, go_on = threading.Event(), threading.Event()
+
+    def slow(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+        computing.set()
+        go_on.wait(10)
+        return forward(backbone, rows, record_gates=record_gates)
+
+    monkeypatch.setattr(bisection, "forward", slow)
+    resident = await loader.install(await loader.parse(make_artifact(bert)))
+    row = Row(encode_input(bert, resident.task, "bad"), resident)
+    expected = forward(bert, [row])[0].logits
+    request = asyncio.ensure_future(batcher.compute([row]))
+    await asyncio.to_thread(computing.wait, 10)
+    del resident, row
+    for seed in (1, 2):
+        await loader.install(await loader.parse(make_artifact(bert, seed=seed)))
+    go_on.set()
+    (outcome,) = await request
+    assert torch.equal(outcome.output.logits, expected)
+
+
+async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreLoader) -> None:
+    """Each with its reason."""
+    with pytest.raises(BlobNotFound):
+        await loader.fetch(Owned("default", f"sha256:{0:064}"))
+    with pytest.raises(ArtifactError):
+        await loader.parse(b"nonsense")

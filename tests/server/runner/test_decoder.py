@@ -1,0 +1,301 @@
+"""Continuous decoding: whoever joins, leaves or fails, every text is what it would be alone."""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from peltier_adapters.artifact import read_artifact
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.generation import Draft, Generator, create_draft, generate
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_backbone.load import Backbone
+from peltier_client.errors import DeadlinePassed, InferenceFailed
+from peltier_server.metrics import Metrics
+from peltier_server.queue.ticket import Outcome, Progress, Ticket
+from peltier_server.runner.decoder import Decoder
+from peltier_server.runner.shift import Shift
+
+WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
+NUM_KINDS = 24
+
+
+@dataclass(eq=False)
+class Caller:
+    """Someone who waits for a text, and what they have heard of it."""
+
+    ticket: Ticket
+    number: int
+    heard: list[int] = field(default_factory=list)
+
+    @property
+    def result(self) -> Outcome[Draft] | BaseException:
+        future = self.ticket.future
+        return future.exception() or future.result()
+
+
+@pytest.fixture(scope="module")
+def crowd(t5: Backbone, make_artifact: Callable[..., bytes]) -> list[Resident]:
+    """Adapters of several methods."""
+    banks = Banks(t5)
+    presets = ("compacter", "unipelt-apl", "prefix", "bitfit")
+    return [banks.add(read_artifact(make_artifact(t5, preset, task_type="text2text"), t5)) for preset in presets]
+
+
+class Theatre:
+    """A decoder, its callers, and what each text is alone."""
+
+    def __init__(self, backbone: Backbone, crowd: Sequence[Resident]) -> None:
+        self.backbone, self._crowd = backbone, crowd
+        self.decoder = Decoder(backbone, Metrics(), Shift())
+        self.callers: list[Caller] = []
+        self._alone: dict[int, list[int]] = {}
+
+    def again(self) -> "Theatre":
+        """The same without any callers."""
+        other = Theatre(self.backbone, self._crowd)
+        other._alone = self._alone
+        return other
+
+    def asked(self, number: int) -> tuple[Row, Decoding]:
+        """Greedy, sampled or with beams, for inputs and texts of any length."""
+        draw = random.Random(number)
+        text = " ".join(draw.choices(WORDS, k=draw.randint(1, 12)))
+        row = Row(self.backbone.tokenizer.encode(text), draw.choice(self._crowd))
+        kind = draw.choice([{}, {}, {"temperature": 0.8, "seed": number}, {"num_beams": 3}])
+        return row, Decoding(draw.randint(1, 9), **kind)
+
+    def alone(self, number: int) -> list[int]:
+        """The text of `number` without company."""
+        if number not in self._alone:
+            draft = create_draft(self.backbone, *self.asked(number))
+            generate(self.backbone, [draft], max_rows=1)
+            self._alone[number] = draft.ids
+        return self._alone[number]
+
+    @property
+    def long_line(self) -> int:
+        """The number of a text of more than three tokens without beams."""
+        return next(n for n in range(NUM_KINDS) if len(self.alone(n)) > 3 and self.asked(n)[1].num_beams == 1)
+
+    def join(self, *numbers: int, deadline: float = math.inf) -> list[Caller]:
+        joining = []
+        for number in numbers:
+            row, decoding = self.asked(number)
+            heard: list[int] = []
+
+            def listen(progress: Progress, heard: list[int] = heard) -> None:
+                heard.extend(progress.ids)
+
+            future = asyncio.get_running_loop().create_future()
+            listener = listen if decoding.num_beams == 1 else None
+            ticket = Ticket(row, future, deadline, decoding=decoding, listener=listener)
+            joining.append(Caller(ticket, number, heard))
+        self.callers += joining
+        self.decoder.join([caller.ticket for caller in joining])
+        return joining
+
+    async def finish(self) -> None:
+        """Steps until nothing is left, which is soon."""
+        for _ in range(40):
+            self.decoder.step()
+            await asyncio.sleep(0)
+        assert self.decoder.num_rows == 0
+        assert self.decoder._groups == []
+
+    def check(self, caller: Caller) -> None:
+        """The caller has got the text that they would have got alone, and heard nothing else."""
+        outcome = caller.result
+        assert isinstance(outcome, Outcome), outcome
+        assert outcome.output.ids == self.alone(caller.number)
+        assert caller.heard == outcome.output.ids[: len(caller.heard)]
+
+
+@pytest.fixture(scope="module")
+def stage(t5: Backbone, crowd: list[Resident]) -> Theatre:
+    return Theatre(t5, crowd)
+
+
+@pytest.fixture
+def theatre(stage: Theatre) -> Theatre:
+    return stage.again()
+
+
+MOVES = st.lists(
+    st.one_of(
+        st.lists(st.integers(0, NUM_KINDS - 1), min_size=1, max_size=4),  # these join together
+        st.just("step"),
+        st.integers(0, 30).map(lambda which: ("cancel", which)),
+    ),
+    max_size=25,
+)
+
+
+@hypothesis_settings(max_examples=25)
+@given(moves=MOVES)
+async def test_any_order_of_joins_cancels_and_steps(stage: Theatre, moves: list[object]) -> None:
+    """Nothing is lost, no slot leaks, and every text that is not cancelled is what it is alone."""
+    theatre = stage.again()
+    await play(theatre, moves)
+    await theatre.finish()
+    for caller in theatre.callers:
+        if not caller.ticket.gone:
+            theatre.check(caller)
+
+
+async def play(theatre: Theatre, moves: list[object]) -> None:
+    for move in moves:
+        if move == "step":
+            theatre.decoder.step()
+            live = [caller for caller in theatre.callers if not caller.ticket.future.done()]
+            await asyncio.sleep(0)
+            still = [caller for caller in live if not caller.ticket.future.done()]
+            assert theatre.decoder.num_rows == sum(caller.ticket.num_rows for caller in still)
+        elif isinstance(move, list):
+            theatre.join(*move)
+        elif theatre.callers:
+            theatre.callers[move[1] % len(theatre.callers)].ticket.future.cancel()
+
+
+@hypothesis_settings(max_examples=20)
+@given(moves=MOVES, bad=st.sets(st.integers(0, NUM_KINDS - 1), max_size=3), faults=st.sets(st.integers(0, 40)))
+async def test_a_failing_text_fails_alone(stage: Theatre, moves: list[object], bad: set[int], faults: set[int]) -> None:
+    """Whether one text makes every step fail that it takes part in, or a step fails now and then for all."""
+    theatre = stage.again()
+    with pytest.MonkeyPatch.context() as patch:
+        inputs = {theatre.asked(number)[0].encoded for number in bad}
+        inject(patch, bad_inputs=inputs, faults=faults)
+        await play_roughly(theatre, moves)
+        await theatre.finish()
+    for caller in theatre.callers:
+        if caller.ticket.gone:
+            continue
+        if caller.ticket.row.encoded in inputs:
+            assert isinstance(caller.result, InferenceFailed)
+        else:
+            theatre.check(caller)
+
+
+async def play_roughly(theatre: Theatre, moves: list[object]) -> None:
+    for move in moves:
+        if move == "step":
+            theatre.decoder.step()
+            await asyncio.sleep(0)
+        elif isinstance(move, list):
+            theatre.join(*move)
+
+
+def inject(patch: pytest.MonkeyPatch, bad_inputs: set[object], faults: set[int]) -> None:
+    """Lets steps fail that a bad input takes part in from its third token on, joins with every other bad input, and
+    steps and joins of several by number."""
+    step, join, calls = Generator.step, Generator.join, iter(range(10**9))
+
+    def failing_step(self: Generator) -> list[Draft]:
+        live = self.live
+        done = step(self)
+        if any(draft.row.encoded in bad_inputs and (len(draft.ids) > 2 or draft.done) for draft in live):
+            raise RuntimeError("CUDA error: a kernel met a bad row")
+        if len(live) > 1 and next(calls) in faults:
+            raise torch.OutOfMemoryError("too many at once")
+        return done
+
+    def failing_join(self: Generator, drafts: Sequence[Draft]) -> None:
+        if any(draft.row.encoded in bad_inputs and len(draft.row.encoded) % 2 for draft in drafts):
+            raise RuntimeError("CUDA error: a kernel met a bad input")
+        if len(drafts) > 1 and next(calls) in faults:
+            raise torch.OutOfMemoryError("too many at once")
+        join(self, drafts)
+
+    patch.setattr(Generator, "step", failing_step)
+    patch.setattr(Generator, "join", failing_join)
+
+
+async def test_a_listener_never_hears_a_token_twice(theatre: Theatre, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A text that has to begin again is silent until it says something new."""
+    callers = theatre.join(*range(NUM_KINDS))
+    for _ in range(4):
+        theatre.decoder.step()
+    await asyncio.sleep(0)
+    before = [list(caller.heard) for caller in callers]
+    monkeypatch.setattr(Generator, "step", lambda self: 1 / 0)
+    theatre.decoder.step()
+    monkeypatch.undo()
+    theatre.decoder.step()
+    await asyncio.sleep(0)
+    assert [caller.heard for caller in callers] == before
+    assert any(len(heard) == 4 for heard in before)
+    await theatre.finish()
+    for caller in callers:
+        theatre.check(caller)
+
+
+async def test_a_text_that_comes_out_otherwise_is_no_answer(theatre: Theatre) -> None:
+    """What a listener has heard is never contradicted."""
+    caller, other = theatre.join(*[theatre.long_line] * 2)
+    theatre.decoder.step()
+    await asyncio.sleep(0)
+    work = next(work for work in theatre.decoder._groups[0].works if work.ticket is caller.ticket)
+    work.told = [one + 1 for one in work.told]
+    await theatre.finish()
+    with pytest.raises(InferenceFailed, match="came out otherwise"):
+        raise caller.result
+    theatre.check(other)
+
+
+async def test_a_text_whose_numbers_are_not_finite_fails_alone(
+    theatre: Theatre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN is never a text, and company is not touched."""
+    first, second, third = theatre.join(3, 4, 5)
+    row, advance = first.ticket.row, Generator._advance
+
+    def poisoned(self: Generator, drafts: Sequence[Draft], logits: torch.Tensor) -> None:
+        start = 0
+        for draft in drafts:
+            if draft.row is row:
+                logits[start : start + draft.decoding.num_beams] = math.nan
+            start += draft.decoding.num_beams
+        advance(self, drafts, logits)
+
+    monkeypatch.setattr(Generator, "_advance", poisoned)
+    await theatre.finish()
+    with pytest.raises(InferenceFailed, match="not finite"):
+        raise first.result
+    theatre.check(second)
+    theatre.check(third)
+
+
+async def test_a_deadline_passes_while_a_text_is_written(theatre: Theatre) -> None:
+    """It says how far the text had come, and the slot is free."""
+    (late,) = theatre.join(theatre.long_line, deadline=time.monotonic() + 60)
+    (other,) = theatre.join(theatre.long_line)
+    theatre.decoder.step()
+    theatre.decoder.step()
+    object.__setattr__(late.ticket, "deadline", 0.0)
+    theatre.decoder.step()
+    await asyncio.sleep(0)
+    assert theatre.decoder.num_rows == 1
+    with pytest.raises(DeadlinePassed, match="after 2 new tokens"):
+        raise late.result
+    await theatre.finish()
+    theatre.check(other)
+
+
+async def test_who_joins_later_shares_steps(theatre: Theatre) -> None:
+    """The company that an answer names is that of its last step."""
+    long = theatre.long_line
+    (first,) = theatre.join(long)
+    for _ in range(3):
+        theatre.decoder.step()
+    (second,) = theatre.join(long)
+    await theatre.finish()
+    assert (first.result.batch_rows, second.result.batch_rows) == (2, 1)
+    assert first.result.batch_adapters == 1

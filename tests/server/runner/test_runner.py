@@ -1,0 +1,191 @@
+"""The thread that owns the device: failures stay with the rows that cause them."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from peltier_adapters.artifact import read_artifact
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row, RowOutput
+from peltier_backbone.load import Backbone
+from peltier_client.errors import InferenceFailed, Unavailable
+from peltier_server.metrics import Metrics
+from peltier_server.queue.batcher import Batcher
+from peltier_server.runner import bisection
+from peltier_server.runner.bisection import Bisection
+from peltier_server.runner.runner import Runner
+from peltier_server.runner.shift import Shift
+
+
+@pytest.fixture
+def batcher() -> Batcher:
+    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=4)
+
+
+@pytest.fixture
+def runner(bert: Backbone, batcher: Batcher) -> Iterator[Runner]:
+    started = Runner(bert, batcher, Metrics(), num_threads=1)
+    started.start()
+    yield started
+    batcher.close()
+    started.join(5)
+
+
+@pytest.fixture
+def rows(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[Row]:
+    """Three rows of one adapter, of different lengths."""
+    resident = Banks(bert).add(read_artifact(make_artifact(bert), bert))
+    texts = ("a good film", "bad", "the plot was very dull")
+    return [Row(encode_input(bert, resident.task, text), resident) for text in texts]
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, bad: Sequence[Row], act: Callable[[], Any]) -> None:
+    """Makes the forward do `act` whenever one of `bad` is in the batch."""
+
+    def poisoned(backbone: Backbone, batch: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+        outputs = forward(backbone, batch, record_gates=record_gates)
+        return [act() if any(row is one for one in bad) else output for row, output in zip(batch, outputs, strict=True)]
+
+    monkeypatch.setattr(bisection, "forward", poisoned)
+
+
+def fail() -> None:
+    raise RuntimeError("CUDA error: a kernel met a bad row")
+
+
+async def test_rows_get_their_own_outputs(runner: Runner, batcher: Batcher, bert: Backbone, rows: list[Row]) -> None:
+    """What the queue gives back is what the forward computes."""
+    outcomes = await batcher.compute(rows)
+    expected = forward(bert, rows)
+    assert all(torch.equal(one.output.logits, two.logits) for one, two in zip(outcomes, expected, strict=True))
+    assert {(one.batch_rows, one.batch_adapters) for one in outcomes} == {(3, 1)}
+
+
+class Panic(BaseException):
+    """What some libraries raise, past every handler of ordinary exceptions."""
+
+
+def panic() -> None:
+    raise Panic
+
+
+@pytest.mark.parametrize("act", [fail, panic], ids=["exception", "panic"])
+async def test_a_bad_row_fails_alone(
+    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
+) -> None:
+    """Its neighbours of other requests are answered, and the loop lives on."""
+    poison(monkeypatch, [rows[1]], act)
+    requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert [isinstance(answer, InferenceFailed) for answer in answers] == [False, True, False]
+    assert "CUDA" not in str(answers[1])
+    assert await batcher.compute([rows[0]])
+
+
+@given(bad=st.sets(st.integers(0, 8)))
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int]) -> None:
+    """Each of the others gets the same answer as alone."""
+    many = [replace(row) for row in rows * 3]
+    with pytest.MonkeyPatch.context() as patch:
+        poison(patch, [many[place] for place in bad], fail)
+        outputs = Bisection(bert, Shift()).compute(many, record_gates=False)
+    for place, output in enumerate(outputs):
+        if place in bad:
+            assert isinstance(output, InferenceFailed)
+        else:
+            assert torch.allclose(output.logits, forward(bert, [many[place]])[0].logits, atol=1e-5)
+
+
+def refuse_memory() -> None:
+    """What the allocator of the CPU says, and no more particularly than this."""
+    torch.empty(1 << 60, dtype=torch.uint8)
+
+
+def lack_memory() -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+
+@pytest.mark.parametrize("act", [refuse_memory, lack_memory], ids=["cpu", "cuda"])
+async def test_rows_that_are_too_many_for_the_memory_are_halved(
+    runner: Runner,
+    bert: Backbone,
+    batcher: Batcher,
+    rows: list[Row],
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[], Any],
+) -> None:
+    """Everyone is answered, in batches that fit."""
+    sizes = []
+
+    def narrow(backbone: Backbone, batch: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+        sizes.append(len(batch))
+        if len(batch) > 2:
+            act()
+        return forward(backbone, batch, record_gates=record_gates)
+
+    monkeypatch.setattr(bisection, "forward", narrow)
+    outcomes = await batcher.compute(rows * 2)
+    assert sizes == [6, 3, 1, 2, 3, 1, 2]
+    for outcome, row in zip(outcomes, rows * 2, strict=True):
+        assert torch.allclose(outcome.output.logits, forward(bert, [row])[0].logits, atol=1e-5)
+
+
+async def test_a_row_that_does_not_fit_alone_may_come_back(
+    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the memory's fault and not the input's, and its neighbours are answered."""
+    poison(monkeypatch, [rows[1]], refuse_memory)
+    requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert [isinstance(answer, Unavailable) for answer in answers] == [False, True, False]
+    assert "too little memory" in str(answers[1])
+    assert answers[1].retry_after == 1
+
+
+async def test_what_fails_around_a_batch_fails_the_batch(
+    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for ever, and the loop lives on."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Metrics, "observe_batch", lambda *_: 1 / 0)
+        with pytest.raises(InferenceFailed, match="the server failed while it computed this input"):
+            await batcher.compute([rows[0]])
+    assert await batcher.compute(rows)
+
+
+async def test_two_threads_may_compute_at_once(bert: Backbone, rows: list[Row]) -> None:
+    """Nothing under the forward is shared, so a batch that was given up and goes on disturbs nobody."""
+    expected = [output.logits for output in forward(bert, rows)]
+
+    def compute() -> list[torch.Tensor]:
+        return [output.logits for _ in range(50) for output in forward(bert, rows)]
+
+    for found in await asyncio.gather(*(asyncio.to_thread(compute) for _ in range(2))):
+        assert all(torch.equal(one, two) for one, two in zip(found, expected * 50, strict=True))
+
+
+async def test_a_row_that_is_not_finite_fails_alone(
+    runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NaN is never sent as an answer."""
+    poison(monkeypatch, [rows[1]], lambda: RowOutput(torch.tensor([float("nan"), 1.0])))
+    requests = [asyncio.ensure_future(batcher.compute([row])) for row in rows]
+    answers = await asyncio.gather(*requests, return_exceptions=True)
+    assert [isinstance(answer, InferenceFailed) for answer in answers] == [False, True, False]
+
+
+async def test_a_cancelled_request_leaves_no_trace(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
+    """Nobody waits for the answer of a caller who is gone, and nothing breaks over it."""
+    request = asyncio.ensure_future(batcher.compute(rows))
+    await asyncio.sleep(0)
+    request.cancel()
+    assert await batcher.compute([rows[0]])
+    assert request.cancelled()
