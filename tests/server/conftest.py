@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from peltier_adapters.registry import Registry
+from peltier_adapters.row import Row
 from peltier_server.app import create_app
 from peltier_server.queue.batch import Batch
 from peltier_server.service import Service
@@ -174,8 +175,12 @@ async def hold(running: Running) -> AsyncIterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batcher, "next", wait)
-        batcher.wake()
+        # A runner that already waits for rows gets one, so that it comes back for the next; else nobody wants it.
+        backbone = running.service.backbone
+        errand = asyncio.create_task(batcher.compute([Row(backbone.tokenizer.encode("a", max_tokens=3))]))
         await asyncio.to_thread(holding.wait, 10)
+        errand.cancel()
+        await asyncio.gather(errand, return_exceptions=True)
         try:
             yield
         finally:

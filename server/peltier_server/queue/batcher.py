@@ -51,7 +51,6 @@ class Batcher:
         self._max_decode_rows = max_decode_rows
         self._admission = Admission(max_queue_tokens)
         self._rows, self._drafts = Lane(max_batch_tokens, weight_of), Lane(max_batch_tokens, weight_of)
-        self._woken = False
         self._closed = False
         self._changed = threading.Condition()
 
@@ -129,17 +128,16 @@ class Batcher:
         """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded.
 
         While there are such rows it returns at once, with whatever waits. Without them it blocks until something
-        waits; None once closed and empty. Empty after `wake`.
+        waits; None once closed and empty.
         """
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: live_rows or self._waits or self._woken or self._closed)
-                returns, self._woken = bool(live_rows) or self._woken, False
+                self._changed.wait_for(lambda: live_rows or self._waits or self._closed)
                 late = self._take_late()
                 batch = self._take(live_rows)
                 finished = self._closed and not self._waits
             _refuse(late)
-            if batch.tickets or batch.drafts or returns:
+            if batch.tickets or batch.drafts or live_rows:
                 return batch
             if finished:
                 return None
@@ -148,12 +146,6 @@ class Batcher:
         """These tokens have been written for each tenant, by the drafts that were taken."""
         with self._changed:
             self._drafts.charge(tokens_by_tenant)
-
-    def wake(self) -> None:
-        """Makes `next` return even if no row waits."""
-        with self._changed:
-            self._woken = True
-            self._changed.notify()
 
     def close(self) -> None:
         """Refuses new rows; those that wait are still taken."""

@@ -145,13 +145,6 @@ async def test_next_waits_for_rows() -> None:
     assert taken[0].tickets == (ticket,)
 
 
-async def test_waking_gives_an_empty_batch() -> None:
-    """The runner can be asked to look up although no row waits."""
-    batcher = make_batcher()
-    batcher.wake()
-    assert batcher.next().tickets == ()
-
-
 @given(
     tickets=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=30),
     live=st.lists(st.integers(0, 6), max_size=40),
