@@ -1,7 +1,7 @@
 """OpenAI's calls, made by OpenAI's own client over a real socket."""
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import openai
 import pytest
 from peltier_adapters.generation import Generator
 from peltier_backbone.load import Backbone
+from peltier_server.queue.ticket import Ticket
 
 from tests.server.conftest import Listen, Listening, Running, Serve
 from tests.server.test_routes_texts import longer
@@ -122,6 +123,22 @@ def test_stops_end_a_text(client: openai.OpenAI, listening: Listening) -> None:
     until_idle(listening)
 
 
+def test_a_completion_has_a_priority(
+    client: openai.OpenAI, listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue orders it among its tenant's by what the request says."""
+    batcher, priorities = listening.service.batcher, []
+    put = batcher.put
+
+    def see(tickets: Sequence[Ticket]) -> None:
+        priorities.extend(ticket.priority for ticket in tickets)
+        put(tickets)
+
+    monkeypatch.setattr(batcher, "put", see)
+    client.completions.create(model="say", prompt=["a film", "a cat"], extra_body={"priority": -4})
+    assert priorities == [-4, -4]
+
+
 def test_closed_tasks_are_written(client: openai.OpenAI) -> None:
     """A completion is a text, whatever the task's own way to answer."""
     assert (
@@ -147,6 +164,7 @@ def test_closed_tasks_are_written(client: openai.OpenAI) -> None:
         ({"prompt": "good " * 80}, None, "tokens; this task takes 64"),
         ({"prompt": ["a", "b"], "stream": True}, "prompt", "prompt has 2 texts; stream is for one"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "it is for streams"),
+        ({"extra_body": {"priority": 11}}, "priority", "priority is 11"),
         ({"extra_body": {"nonsense": 1}}, None, "nonsense is unknown here"),
         ({"model": "pairs"}, None, "this task takes a pair of texts"),
         ({"model": "Bad Name"}, None, "task 'Bad Name' is not allowed"),

@@ -49,6 +49,7 @@ Gates = dict[str, list[float | None]]
 OptionalGates = Annotated[Gates | None, Field(exclude_if=_is_none)]
 FinishReason = Literal["stop", "length"]
 
+Priority = Annotated[StrictInt, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)]
 Temperature = Annotated[float, Field(strict=True, ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)]
 TopP = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
 Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
@@ -67,7 +68,7 @@ class Parameters(RequestModel):
     truncate: StrictBool = True
     return_gates: StrictBool = False
     timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
-    priority: Annotated[StrictInt, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = 0
+    priority: Priority = 0
     answer: Literal["score", "generate"] | None = None
     max_new_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
     num_beams: Annotated[StrictInt, Field(ge=1, le=MAX_BEAMS)] | None = None

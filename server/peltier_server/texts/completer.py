@@ -44,6 +44,7 @@ def completion_parameters(predictor: Predictor, target: Target, asked: Completio
     return Parameters(
         answer="generate",
         truncate=False,
+        priority=asked.priority,
         max_new_tokens=asked.max_tokens,
         num_beams=1,
         temperature=temperature,

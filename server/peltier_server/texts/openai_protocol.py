@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 
 from peltier_client.errors import PeltierError
-from peltier_client.protocol import FinishReason, RequestModel, ResponseModel, Seed, Temperature, TopP
+from peltier_client.protocol import FinishReason, Priority, RequestModel, ResponseModel, Seed, Temperature, TopP
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationInfo, field_validator
 
 _MAX_STOPS = 4
@@ -30,7 +30,8 @@ class StreamOptions(RequestModel):
 class CompletionRequest(RequestModel):
     """`model` is a task reference, the prompt its input. Without `max_tokens` the task's own limit holds.
 
-    Temperature 1 is OpenAI's default; 0 is greedy. `user` is taken and not used.
+    Temperature 1 is OpenAI's default; 0 is greedy. `user` is taken and not used. `priority` is a prediction's
+    and not OpenAI's.
     """
 
     model: str
@@ -43,6 +44,7 @@ class CompletionRequest(RequestModel):
     stream: StrictBool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = None
+    priority: Priority = 0
     n: StrictInt | None = None
     best_of: StrictInt | None = None
     echo: StrictBool | None = None
