@@ -1,0 +1,195 @@
+"""What a step of training costs on T5-base's shapes: the methods of Compacter's Table 3 (Karimi Mahabadi et al. 2021).
+
+    .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2]
+
+Random weights of T5-base's sizes (12 + 12 blocks, 768 wide), presets with their defaults, float32, one thread, no
+dropout. Time is CPU time of one step (forward, backward, AdamW), methods taking turns, as the median of the ratios to
+full fine-tuning's. Memory is counted, not sampled: `activations` is what a step keeps for its backward pass, each piece
+once and without weights, an example; `training state` the gradients and AdamW's two moments. Full fine-tuning and SAID
+are transformers' model, which pads; all rows are equally long, so that no pad is there.
+"""
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copy
+from tempfile import TemporaryDirectory
+
+import torch
+from peltier_adapters.baselines import BASELINES
+from peltier_adapters.presets import find_preset
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded
+from peltier_backbone.targets import Targets
+from peltier_training.dataset import TextRow
+from peltier_training.padding import IGNORED, pad_texts
+from peltier_training.text_model import TextAdapter
+from peltier_training.tuned_model import TunedT5, create_body
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import T5Config, T5ForConditionalGeneration
+
+TOKENIZER = Path(__file__).parents[1] / "examples/backbones/t5-mini/tokenizer.json"
+TARGET = (10, 11, 1)
+# The method's name in Table 3, and ours.
+METHODS = {
+    "T5-base, full": "full",
+    "Adapter (Houlsby)": "houlsby",
+    "Pfeiffer, attention": "pfeiffer-attention",
+    "AdapterDrop": "adapterdrop",
+    "LowRank": "lowrank",
+    "Prompt tuning": "prompt-r",
+    "Intrinsic-SAID": "intrinsic-said",
+    "BitFit": "bitfit",
+    "PHM": "phm",
+    "Compacter": "compacter",
+    "Compacter++": "compacter++",
+}
+
+
+def write_backbone(directory: Path) -> None:
+    """A checkpoint of T5-base's sizes with random weights."""
+    config = T5Config(
+        vocab_size=32128, d_model=768, d_kv=64, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0
+    )
+    T5ForConditionalGeneration(config).save_pretrained(directory)
+    copy(TOKENIZER, directory)
+
+
+class Batch:
+    """Rows of equally many tokens with a short target each."""
+
+    def __init__(self, num_rows: int, num_tokens: int) -> None:
+        ids = torch.randint(10, 8000, (num_rows, num_tokens), generator=torch.Generator().manual_seed(0)).tolist()
+        self.rows = [TextRow(Encoded(tuple(row), (0,) * num_tokens), (0, *TARGET[:-1]), TARGET) for row in ids]
+        self.labels = torch.tensor([token for row in self.rows for token in row.said])
+
+
+def adapter_step(backbone: Backbone, preset: str, batch: Batch) -> tuple[nn.Module, Callable[[], Tensor]]:
+    """The trainable adapter, and a forward pass to its loss."""
+    found = find_preset(preset)
+    settings = found.settings({}, backbone.config)
+    parts = found.compose(settings, backbone.config, outputs=2)
+    model = TextAdapter(backbone, parts, settings, dropout=0.0, seed=0).train()
+    soft = next((part.length for part in parts if part.kind == "prompt"), 0)
+
+    def loss() -> Tensor:
+        rows = [Encoded((0,) * soft + row.encoded.ids, (0,) * soft + row.encoded.types) for row in batch.rows]
+        targets = Targets.create([row.read for row in batch.rows], None, backbone.device)
+        return F.cross_entropy(model(backbone.pack(rows), targets), batch.labels)
+
+    return model, loss
+
+
+def baseline_step(
+    directory: Path, backbone: Backbone, preset: str, batch: Batch
+) -> tuple[nn.Module, Callable[[], Tensor]]:
+    """The whole model in training, and a forward pass to its loss."""
+    t5 = T5ForConditionalGeneration.from_pretrained(directory, dtype=torch.float32, dropout_rate=0.0)
+    model = TunedT5(create_body(t5, BASELINES[preset].settings({}, backbone.config), seed=0)).train()
+    padded = pad_texts(batch.rows, backbone.config)
+    labels = padded["said"][padded["said"] != IGNORED]
+    return model, lambda: F.cross_entropy(model(**padded), labels)
+
+
+@contextmanager
+def kept_bytes(weights: set[int]) -> Iterator[dict[int, int]]:
+    """Bytes of each piece of memory that is kept for a backward pass and is not of `weights`, by its address."""
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept
+
+
+class Method:
+    """One method in training."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[], Tensor]) -> None:
+        self._parameters = [one for one in model.parameters() if one.requires_grad]
+        self._weights = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers())}
+        self._loss = loss
+        self._optimizer = torch.optim.AdamW(self._parameters, lr=1e-4, fused=True)
+        self.num_parameters = sum(one.numel() for one in self._parameters)
+
+    def step(self) -> float:
+        """CPU seconds of one step."""
+        start = time.process_time()
+        self._loss().backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return time.process_time() - start
+
+    def activations(self) -> int:
+        """Bytes that a pass keeps."""
+        with kept_bytes(self._weights) as kept:
+            loss = self._loss()
+        del loss
+        return sum(kept.values())
+
+
+def measure(directory: Path, batch: Batch, rounds: int) -> dict[str, tuple[Method, list[float], int]]:
+    """Of each method its seconds a step, round by round, and the bytes that a step keeps."""
+    backbone = load_backbone(str(directory))
+    found: dict[str, tuple[Method, list[float], int]] = {}
+    for name, preset in METHODS.items():
+        made = (
+            baseline_step(directory, backbone, preset, batch)
+            if preset in BASELINES
+            else adapter_step(backbone, preset, batch)
+        )
+        method = Method(*made)
+        method.step()
+        found[name] = method, [], method.activations()
+        gc.collect()
+    for _ in range(rounds):
+        for method, seconds, _ in found.values():
+            seconds.append(method.step())
+    return found
+
+
+def report(found: dict[str, tuple[Method, list[float], int]], num_rows: int, title: str) -> None:
+    """One row a method."""
+    full, full_seconds, full_kept = found["T5-base, full"]
+    table = Table("", "parameters", "activations, MB an example", "x full", "training state, MB", "s a step", "x full")
+    for name, (method, seconds, kept) in found.items():
+        ratio = statistics.median(own / base for own, base in zip(seconds, full_seconds, strict=True))
+        table.add_row(
+            name, f"{method.num_parameters / full.num_parameters:.3%}", f"{kept / num_rows / 1e6:.1f}",
+            f"{kept / full_kept:.2f}", f"{12 * method.num_parameters / 1e6:,.1f}", f"{statistics.median(seconds):.2f}",
+            f"{ratio:.2f}",
+        )  # fmt: skip
+    console = Console(width=120)
+    console.print(title)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=4)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with TemporaryDirectory() as folder:
+        write_backbone(Path(folder))
+        found = measure(Path(folder), Batch(options.rows, options.tokens), options.rounds)
+    report(
+        found, options.rows, f"T5-base's shapes, float32, {options.rows} rows of {options.tokens} tokens, one thread"
+    )
+
+
+if __name__ == "__main__":
+    main()
