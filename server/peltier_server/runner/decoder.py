@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from peltier_adapters.generation import create_draft
 from peltier_backbone.load import Backbone
-from peltier_client.errors import DeadlinePassed, PeltierError, Unavailable
+from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.metrics import Metrics
 from peltier_server.queue.ticket import Ticket, settle, tell
@@ -33,6 +33,7 @@ class Decoder:
         self._shift = shift
         self._groups: list[Group] = []
         self._open: Group | None = None
+        self.num_failed = 0  # texts that failed by themselves, since it began
 
     @property
     def num_rows(self) -> int:
@@ -115,6 +116,7 @@ class Decoder:
         if isinstance(error, Unavailable):
             free_memory(self._backbone)
         if len(works) == 1:
+            self.num_failed += isinstance(error, InferenceFailed)
             settle([works[0].ticket], [error])
             return
         middle = len(works) // 2

@@ -82,8 +82,7 @@ class Worker:
             return False
         self._take(batch)
         self._compute(batch)
-        self._decoder.join(batch.drafts)
-        self._place.batcher.charge(self._decoder.step())
+        self._write(batch)
         self.num_computed += bool(self._in_hand)
         return True
 
@@ -108,6 +107,13 @@ class Worker:
             self._prove()
         self._place.metrics.observe_batch(batch, time.monotonic() - started)
         batch.resolve(outputs)
+
+    def _write(self, batch: Batch) -> None:
+        failed_before = self._decoder.num_failed
+        self._decoder.join(batch.drafts)
+        self._place.batcher.charge(self._decoder.step())
+        if self._decoder.num_failed > failed_before:
+            self._prove()
 
     def _start_afresh(self) -> None:
         self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))

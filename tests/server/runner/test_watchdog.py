@@ -137,6 +137,29 @@ async def test_a_stuck_step_fails_its_texts(
         assert (await running.predict("demo", "a good film")).json()["predictions"] == expected
 
 
+@pytest.mark.parametrize("kind", ["row", "text"])
+async def test_a_device_that_a_failure_has_broken_is_noticed(
+    kind: str,
+    serve: Serve,
+    t5: Backbone,
+    t5_directory: Path,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a row that fails, and after a text that does, the device is tried; while it does not answer, the server is
+    not ready."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    async with serve(backbone=t5_directory, **SOON, max_runner_restarts=1000) as running:
+        await running.upload(make_artifact(t5, task_type="text2text" if kind == "text" else "classification"))
+        monkeypatch.setattr(*((Group, "step") if kind == "text" else (bisection, "forward")), fail)
+        monkeypatch.setattr("peltier_server.runner.worker.torch.ones", fail)
+        assert (await running.predict("demo", "a good film")).status_code == 424
+        await until(lambda: running.service.watchdog._unproven_since is not None)
+
+
 async def test_readiness_waits_for_a_thread_that_can_use_the_device(
     serve: Serve,
     bert: Backbone,
