@@ -18,6 +18,7 @@ from peltier_adapters.artifact import Artifact
 from peltier_adapters.label_tree import LabelTree, grow_tree
 from peltier_adapters.spec import HeadSpec, Parts
 from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.transfer import Arrival, Sent, create_transfer
 from peltier_adapters.weights import Weights, layout_of
 
 
@@ -29,9 +30,9 @@ class Bank:
         self._layout = layout_of(parts, backbone.config)
         self._numbers = count()
 
-    def slot(self, flat: Tensor, start: int) -> "Slot":
-        """The part of `flat` from element `start` on that is this bank's, under a number that no other one ever has."""
-        return Slot(next(self._numbers), flat[start : start + self._layout.length])
+    def slot(self, sent: Sent, start: int) -> "Slot":
+        """The part of `sent` from element `start` on that is this bank's, under a number that no other one ever has."""
+        return Slot(next(self._numbers), sent.flat[start : start + self._layout.length], sent.arrival)
 
     @property
     def length(self) -> int:
@@ -40,15 +41,22 @@ class Bank:
 
     def gather(self, slots: Sequence["Slot"]) -> dict[str, Tensor]:
         """The tensors of `slots` with a leading dimension of `len(slots)`; one copy a batch, none for one slot."""
-        return self._layout.stack([slot.flat for slot in slots])
+        return self._layout.stack([slot.read() for slot in slots])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Slot:
-    """One adapter's tensors in a bank, [elements] in float32."""
+    """One adapter's tensors in a bank, [elements] in float32; they may be on their way until `arrival`."""
 
     number: int
     flat: Tensor
+    arrival: Arrival | None = None
+
+    def read(self) -> Tensor:
+        """The tensors, for whatever this thread gives the device from now on."""
+        if self.arrival is not None:
+            self.arrival.wait()
+        return self.flat
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -81,25 +89,26 @@ class Banks:
         self._backbone = backbone
         self._banks: dict[Parts, Bank] = {}
         self._numbers = count()
+        self._transfer = create_transfer(backbone.device)
         self._lock = threading.Lock()
 
     def add(self, artifact: Artifact) -> Resident:
-        """Bring an artifact's tensors to the device: by one copy, or by none where they are there already. Safe from
-        any thread, also while a batch runs."""
+        """Bring an artifact's tensors to the device: by one copy, which may still be under way, or by none where they
+        are there already. Safe from any thread, also while a batch runs."""
         parts, tensors = artifact.manifest.parts, artifact.tensors
         if not isinstance(tensors, Weights):
             tensors = Weights(layout_of(parts, self._backbone.config), tensors)
         body = self._bank(tuple(part for part in parts if part.kind != "head"))
         head = self._bank(tuple(part for part in parts if part.kind == "head"))
-        flat = tensors.flat.to(self._backbone.device)
+        sent = self._transfer(tensors)
         return Resident(
             task=artifact.manifest.task,
             digest=artifact.digest,
             nbytes=tensors.nbytes,
             body=body,
-            body_slot=body.slot(flat, 0),
+            body_slot=body.slot(sent, 0),
             head=head,
-            head_slot=head.slot(flat, body.length),
+            head_slot=head.slot(sent, body.length),
             tree=grow_tree(artifact.manifest.task, self._backbone),
         )
 

@@ -13,6 +13,7 @@ from peltier_adapters.batch import forward
 from peltier_adapters.presets import find_preset
 from peltier_adapters.row import Row
 from peltier_adapters.spec import Parts
+from peltier_adapters.transfer import Sent
 from peltier_backbone.load import Backbone
 
 MakeArtifact = Callable[..., bytes]
@@ -33,7 +34,7 @@ def bank(bert: Backbone, parts: Parts) -> Bank:
 
 
 def _slot(bank: Bank, value: float) -> Slot:
-    return bank.slot(torch.full((bank.length,), float(value)), 0)
+    return bank.slot(Sent(torch.full((bank.length,), float(value)), None), 0)
 
 
 @pytest.mark.parametrize("order", [[3, 0, 4], [2]], ids=["many", "one"])

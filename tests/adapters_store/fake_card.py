@@ -1,0 +1,83 @@
+"""Streams, events and page locks in the order in which they were asked for; torch has none of them without a card."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+
+class Stream:
+    """Hands out the events that it records."""
+
+    def __init__(self, card: "Card", name: str) -> None:
+        self._card, self.name = card, name
+
+    def wait_event(self, event: "Event") -> None:
+        self._card.log.append(("wait", self.name, event.stream))
+
+
+class Event:
+    """An event that is over at once, unless a test clears that."""
+
+    def __init__(self, card: "Card") -> None:
+        self._card, self.stream = card, ""
+        self.over = threading.Event()
+        self.over.set()
+
+    def record(self, stream: Stream) -> None:
+        self.stream = stream.name
+        self._card.log.append(("record", stream.name))
+        self._card.events.append(self)
+
+    def synchronize(self) -> None:
+        assert self.over.wait(10)
+
+
+class Card:
+    """What the code under test asked of `torch.cuda`; `lock_error` is what locking answers."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[object, ...]] = []
+        self.events: list[Event] = []
+        self.locked: dict[int, int] = {}
+        self.lock_error = 0
+        self.unlocked = threading.Semaphore(0)
+        self._streams = {"compute": Stream(self, "compute")}
+        self.current = "compute"
+
+    def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:  # noqa: N802 - CUDA's name
+        if not self.lock_error:
+            assert address not in self.locked
+            self.locked[address] = nbytes
+        return self.lock_error
+
+    def cudaHostUnregister(self, address: int) -> int:  # noqa: N802 - CUDA's name
+        del self.locked[address]
+        self.unlocked.release()
+        return 0
+
+    def copy_stream(self, device: torch.device) -> Stream:
+        return self._streams.setdefault("copy", Stream(self, "copy"))
+
+    def current_stream(self) -> Stream:
+        return self._streams[self.current]
+
+    @contextmanager
+    def on(self, stream: Stream) -> Iterator[None]:
+        before, self.current = self.current, stream.name
+        yield
+        self.current = before
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> Card:
+    """A card in the place of the one that torch does not see."""
+    card = Card()
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: card)
+    monkeypatch.setattr(torch.cuda, "Stream", card.copy_stream)
+    monkeypatch.setattr(torch.cuda, "Event", lambda: Event(card))
+    monkeypatch.setattr(torch.cuda, "stream", card.on)
+    monkeypatch.setattr(torch.cuda, "current_stream", card.current_stream)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: card.log.append(("keep for", stream.name)))
+    return card
