@@ -83,7 +83,6 @@ async def run(url: str, num_adapters: int, num_calls: int) -> None:
     await measure("revision, as every poll asks", lambda _: registry.revision(), num_calls)
     await measure("revision, alias flip, snapshot of it", follow, num_calls)
     await measure("snapshot of everything", lambda _: registry.snapshot(), few)
-    await measure("tenants", lambda _: registry.tenants(), num_calls)
     await measure("page of 100 of the audit log", lambda _: registry.audit(limit=100), num_calls)
     await measure("all digests", lambda _: registry.digests(), few)
     await registry.close()

@@ -26,7 +26,7 @@ from peltier_adapters.registry.records import (
     Tenant,
     Version,
 )
-from peltier_adapters.registry.snapshot import read_keys, read_snapshot, read_tenants
+from peltier_adapters.registry.snapshot import read_snapshot
 from peltier_adapters.registry.transactions import Transactions, Writing, read_identity, read_revision
 
 _NO_LIMITS = Quotas()
@@ -192,10 +192,6 @@ class Registry:
 
     # Tenants and keys.
 
-    async def tenants(self) -> tuple[Tenant, ...]:
-        """Every tenant, by name."""
-        return await self._transactions.read(read_tenants)
-
     async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> Tenant:
         """Makes a tenant. Raises InvalidRecord for a bad name or quota, RegistryConflict where it exists."""
         return await self._transactions.write(actor, lambda writing: tenants.create_tenant(writing, name, quotas))
@@ -203,10 +199,6 @@ class Registry:
     async def update_tenant(self, name: str, quotas: Quotas, *, actor: str) -> None:
         """Replaces all quotas of a tenant. Raises TenantUnknown or InvalidRecord."""
         await self._transactions.write(actor, lambda writing: tenants.update_tenant(writing, name, quotas))
-
-    async def keys(self) -> tuple[Key, ...]:
-        """Every key, expired and revoked ones too, oldest first."""
-        return await self._transactions.read(read_keys)
 
     async def create_key(  # noqa: PLR0913 - what a key is
         self,

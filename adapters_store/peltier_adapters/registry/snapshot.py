@@ -22,19 +22,17 @@ async def read_snapshot(connection: AsyncConnection, since: int) -> Snapshot:
     return Snapshot(
         revision,
         await _adapters(connection, since),
-        await read_tenants(connection, since),
-        await read_keys(connection, since),
+        await _tenants(connection, since),
+        await _keys(connection, since),
     )
 
 
-async def read_tenants(connection: AsyncConnection, since: int = 0) -> tuple[Tenant, ...]:
-    """The tenants that changed after `since`, by name."""
+async def _tenants(connection: AsyncConnection, since: int) -> tuple[Tenant, ...]:
     changed = select_tenants().where(TenantRow.revision > since)
     return tuple(tenant_of(row) for row in await connection.execute(changed))
 
 
-async def read_keys(connection: AsyncConnection, since: int = 0) -> tuple[Key, ...]:
-    """The keys that changed after `since`, oldest first; expired and revoked ones are never removed."""
+async def _keys(connection: AsyncConnection, since: int) -> tuple[Key, ...]:
     return tuple(key_of(row) for row in await connection.execute(select_keys().where(KeyRow.revision > since)))
 
 

@@ -133,7 +133,7 @@ async def test_a_database_damaged_while_open_is_one_clear_sentence(url: str, pat
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE tenants")
     with pytest.raises(RegistryError, match=rf"^the registry '{path}' failed: no such table: tenants$"):
-        await registry.tenants()
+        await registry.snapshot()
     await registry.close()
 
 

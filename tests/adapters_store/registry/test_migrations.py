@@ -82,7 +82,7 @@ async def execute(url: str, statements: tuple[str, ...]) -> None:
 async def upgrade_and_look(url: str) -> tuple[list[Version], list[str], int]:
     registry = await Registry.open(url)
     assert len((await registry.snapshot()).adapters) == 2
-    found = await registry.versions(), [tenant.name for tenant in await registry.tenants()]
+    found = await registry.versions(), [tenant.name for tenant in (await registry.snapshot()).tenants]
     published, _ = await publish(registry, b"next")
     await registry.close()
     return *found, published.number

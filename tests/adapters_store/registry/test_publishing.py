@@ -79,4 +79,4 @@ async def test_an_unknown_tenant_owns_nothing(registry: Registry) -> None:
     """Tenants are made by whoever operates the server, never by an upload."""
     with pytest.raises(TenantUnknown, match=r"^tenant 'nobody' does not exist$"):
         await publish(registry, b"one", tenant="nobody")
-    assert [tenant.name for tenant in await registry.tenants()] == ["acme", "default", "zenith"]
+    assert [tenant.name for tenant in (await registry.snapshot()).tenants] == ["acme", "default", "zenith"]

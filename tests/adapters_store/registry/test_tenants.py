@@ -8,17 +8,17 @@ QUOTAS = Quotas(10.5, 1e6, 4, 2**40, 1000, weight=2.0)
 
 async def test_there_is_a_default_tenant_without_limits(registry: Registry) -> None:
     """It is there from the first migration on."""
-    (default,) = [tenant for tenant in await registry.tenants() if tenant.name == "default"]
+    (default,) = [tenant for tenant in (await registry.snapshot()).tenants if tenant.name == "default"]
     assert default.quotas == Quotas(None, None, None, None, None, weight=1.0)
-    assert await registry.keys() == ()
+    assert (await registry.snapshot()).keys == ()
 
 
 async def test_quotas_are_kept_as_given(registry: Registry) -> None:
     """Those of the beginning, and each later set in place of all before."""
     made = await registry.create_tenant("umbra", QUOTAS, actor="operator")
-    assert made in await registry.tenants()
+    assert made in (await registry.snapshot()).tenants
     await registry.update_tenant("umbra", Quotas(max_adapters=0), actor="operator")
-    (updated,) = [tenant for tenant in await registry.tenants() if tenant.name == "umbra"]
+    (updated,) = [tenant for tenant in (await registry.snapshot()).tenants if tenant.name == "umbra"]
     assert updated.quotas == Quotas(max_adapters=0)
     assert updated.created_at == made.created_at
 
