@@ -27,11 +27,9 @@ PeltierError
   x UnexpectedAnswer      an answer that is not Peltier's: a proxy's page, another service
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Iterator, Sequence
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 
 class ErrorDetail(BaseModel):
@@ -246,59 +244,3 @@ def error_classes(root: type[PeltierError] = PeltierError) -> Iterator[type[Pelt
 BY_CODE = {cls.code: cls for cls in error_classes()}
 # A parent stands for its whole family where only the status is known.
 BY_STATUS = {cls.status: cls for cls in reversed(BY_CODE.values()) if cls.status and PeltierError in cls.__bases__}
-
-
-def error_from_body(status: int, body: bytes, headers: Mapping[str, str]) -> PeltierError:
-    """The exception that an answer of `status` stands for; never raises, whatever the body is.
-
-    Looks `retry-after` up in lower case, so `headers` should not care about case. A code that this client does not
-    know yet becomes the class of its status, and a body that is not Peltier's an `UnexpectedAnswer`, or the class of
-    its status where proxies are known to answer on their own.
-    """
-    retry_after = retry_after_seconds(headers.get("retry-after"))
-    try:
-        detail = ErrorBody.model_validate_json(body).error
-    except ValidationError:
-        return _error_without_body(status, retry_after)
-    return error_from_detail(detail, status=status, retry_after=retry_after)
-
-
-def error_from_detail(detail: ErrorDetail, *, status: int = 500, retry_after: float | None = None) -> PeltierError:
-    """The exception that `detail` stands for; `status` decides where its code is unknown."""
-    cls = BY_CODE.get(detail.code)
-    if cls is not None:
-        return cls(detail.message, detail.details, retry_after=retry_after)
-    error = _class_of(status)(detail.message, detail.details, retry_after=retry_after)
-    error.code, error.status = detail.code, status
-    return error
-
-
-def retry_after_seconds(value: str | None) -> float | None:
-    """Seconds from now of a `Retry-After` header in either of its forms; None where it is absent or unreadable."""
-    if value is None:
-        return None
-    if value.strip().isdecimal():
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    # A date in "-0000" is read without its zone, and HTTP dates are UTC.
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
-
-
-# Answers that gateways give in the server's place, in their own words.
-_GATEWAY_STATUSES = frozenset({401, 403, 413, 429, 503, 504})
-
-
-def _error_without_body(status: int, retry_after: float | None) -> PeltierError:
-    message = f"the server answered {status} without a Peltier error body; is this the address of a Peltier server?"
-    cls = BY_STATUS[status] if status in _GATEWAY_STATUSES else UnexpectedAnswer
-    error = cls(message, retry_after=retry_after)
-    error.status = status
-    return error
-
-
-def _class_of(status: int) -> type[PeltierError]:
-    return BY_STATUS.get(status, BadRequest if 400 <= status < 500 else ServerError)

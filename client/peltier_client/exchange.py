@@ -7,7 +7,8 @@ from typing import Generic, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from peltier_client.errors import InvalidInput, UnexpectedAnswer, error_from_body
+from peltier_client.error_reader import error_from_body
+from peltier_client.errors import InvalidInput, UnexpectedAnswer
 from peltier_client.protocol import RequestModel
 
 T = TypeVar("T")

@@ -12,13 +12,13 @@ from typing import Literal, TypedDict
 import httpx2
 from pydantic import BaseModel, ConfigDict
 
+from peltier_client.error_reader import error_from_detail
 from peltier_client.errors import (
     ErrorBody,
     InvalidInput,
     PeltierError,
     Unavailable,
     UnexpectedAnswer,
-    error_from_detail,
 )
 from peltier_client.exchange import Request, raise_for_error, read_body, reader, to_json
 from peltier_client.protocol import (

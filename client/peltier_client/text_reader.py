@@ -3,7 +3,8 @@
 from httpx2 import ServerSentEvent
 from pydantic import TypeAdapter, ValidationError
 
-from peltier_client.errors import ConnectionFailed, ErrorBody, UnexpectedAnswer, error_from_detail
+from peltier_client.error_reader import error_from_detail
+from peltier_client.errors import ConnectionFailed, ErrorBody, UnexpectedAnswer
 from peltier_client.protocol import TextPiece
 from peltier_client.results import PredictionBody, Predictions
 
