@@ -1,8 +1,8 @@
 """What routes ask for."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Annotated, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
@@ -54,12 +54,22 @@ def get_keyring(request: Request) -> Keyring:
     return keyring
 
 
-AnyTime = Annotated[Lifecycle, Depends(get_lifecycle)]
-Accepted = Annotated[Service, Depends(accept)]
-Uploads = Annotated[Intake, Depends(get_intake)]
-Keys = Annotated[Keyring, Depends(get_keyring)]
-Asking = Annotated[Caller, Depends(get_caller)]
-From = Annotated[Origin, Depends(get_origin)]
+def at_once(get: Callable[[Request], T]) -> Any:
+    """`get` as a dependency that runs on the event loop: the framework would call a plain function in a thread, which
+    takes several times as long as all else that a request needs besides the model."""
+
+    async def depend(request: Request) -> T:
+        return get(request)
+
+    return Depends(depend)
+
+
+AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
+Accepted = Annotated[Service, at_once(accept)]
+Uploads = Annotated[Intake, at_once(get_intake)]
+Keys = Annotated[Keyring, at_once(get_keyring)]
+Asking = Annotated[Caller, at_once(get_caller)]
+From = Annotated[Origin, at_once(get_origin)]
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:

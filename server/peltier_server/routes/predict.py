@@ -38,7 +38,8 @@ from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.predictor import Predictor
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, begin, get_origin, unless_gone
+from peltier_server.routes.dependencies import Accepted, accept, begin, get_origin, unless_gone
+from peltier_server.routes.quick import JSON, Quick
 from peltier_server.texts.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
@@ -54,26 +55,30 @@ _STREAMED: dict[str, Any] = {
 router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
 
 
-@router.post(
-    "/tasks/{task}/predict",
-    response_model=PredictResponse,
-    responses={200: _STREAMED, **describe_errors(*_OF_ONE_TASK)},
-)
-async def predict(
-    task: str, body: PredictRequest, request: Request, response: Response, service: Accepted
-) -> PredictResponse | Response:
+async def predict(task: str, body: PredictRequest, request: Request) -> Response:
     """Answer one or many inputs with one task's adapter: `name`, a version `name@3`, or an alias `name@production`."""
+    service = accept(request)
     target = service.predictor.aim(get_origin(request), task)
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
         prediction = await unless_gone(request, service.predictor.predict(target, inputs, body.parameters))
-        response.headers.update(_provenance(prediction))
-        return prediction.response
+        answer = prediction.response.model_dump_json(by_alias=True)
+        return Response(answer, headers=_provenance(prediction), media_type=JSON)
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
     stream = service.predictor.stream(target, inputs[0], body.parameters)
     opening = await begin(request, stream)
     return EventResponse(until_error(_events(stream), _error_event), _early_provenance(opening, stream), stream.close)
+
+
+router.add_api_route(
+    "/tasks/{task}/predict",
+    predict,
+    methods=["POST"],
+    response_model=PredictResponse,
+    responses={200: _STREAMED, **describe_errors(*_OF_ONE_TASK)},
+    route_class_override=Quick,
+)
 
 
 @router.post("/predict", responses=describe_errors(*_SHARED))
