@@ -1,0 +1,155 @@
+"""Callers that cost next to nothing: HTTP/1.1 over connections that stay open, without a client library.
+
+Requests are bytes made beforehand, and of an answer only its status is read and its length obeyed, so that one core can
+ask far more than a server answers. A status other than 200 ends the benchmark.
+"""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import uvloop
+
+T = TypeVar("T")
+_HEAD_END = b"\r\n\r\n"
+_LENGTH = b"content-length:"
+# An answer takes seconds at most, even from a machine that is busy with other things.
+_PATIENCE_SECONDS = 60.0
+
+
+def request_bytes(path: str, body: object) -> bytes:
+    """A POST of JSON."""
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(data)}"
+    return head.encode() + _HEAD_END + data
+
+
+def predict_bytes(task: str, text: str) -> bytes:
+    """One text for one task."""
+    return request_bytes(f"/v1/tasks/{task}/predict", {"inputs": text})
+
+
+class Line(asyncio.Protocol):
+    """One connection, with one request on its way at a time."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._answer: asyncio.Future[bytes] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(exc or ConnectionResetError("the server hung up"))
+
+    def ask(self, request: bytes) -> "asyncio.Future[bytes]":
+        """The body of the answer, once it is whole."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return self._answer
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, found, body = self._received.partition(_HEAD_END)
+        if not found:
+            return
+        lowered = head.lower()
+        start = lowered.index(_LENGTH) + len(_LENGTH)
+        if len(body) < int(lowered[start:].partition(b"\r\n")[0]):
+            return
+        self._received = b""
+        if self._answer.done():
+            return
+        if head.startswith(b"HTTP/1.1 200"):
+            self._answer.set_result(body)
+        else:
+            self._answer.set_exception(RuntimeError((head + _HEAD_END + body).decode()))
+
+
+@asynccontextmanager
+async def lines(url: str, count: int):
+    """So many connections."""
+    at, loop = urlsplit(url), asyncio.get_running_loop()
+    opened = [(await loop.create_connection(Line, at.hostname, at.port))[1] for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for line in opened:
+            line.transport.close()
+
+
+async def ask_all(url: str, requests: Sequence[bytes], num_callers: int) -> list[bytes]:
+    """Every request once, so many at a time; the bodies, in the order of the requests."""
+    bodies: dict[int, bytes] = {}
+    turns = iter(enumerate(requests))
+
+    async def call(line: Line) -> None:
+        for number, request in turns:
+            bodies[number] = await line.ask(request)
+
+    async with asyncio.timeout(_PATIENCE_SECONDS * len(requests)), lines(url, num_callers) as opened:
+        await asyncio.gather(*map(call, opened))
+    return [bodies[number] for number in range(len(requests))]
+
+
+async def ask_for(url: str, requests: Iterable[bytes], num_callers: int, seconds: float) -> list[bytes]:
+    """The bodies that came within `seconds`, with so many callers who ask again as soon as they are answered."""
+    turns, bodies = itertools.cycle(requests), []
+    end = time.monotonic() + seconds
+
+    async def call(line: Line) -> None:
+        while time.monotonic() < end:
+            body = await line.ask(next(turns))
+            if time.monotonic() < end:
+                bodies.append(body)
+
+    async with asyncio.timeout(seconds + _PATIENCE_SECONDS), lines(url, num_callers) as opened:
+        await asyncio.gather(*map(call, opened))
+    return bodies
+
+
+async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_lines: int) -> list[float]:
+    """Seconds from each request's arrival to its answer, whatever the answers before it take.
+
+    Arrivals are seconds from now, in order. Where all connections are busy a request waits for one, and that time
+    counts: nothing is asked later because the server is slow (no coordinated omission).
+    """
+    loop, seconds = asyncio.get_running_loop(), [0.0] * len(arrivals)
+    async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), lines(url, num_lines) as opened:
+        free: asyncio.LifoQueue[Line] = asyncio.LifoQueue()
+        for line in opened:
+            free.put_nowait(line)
+        start = loop.time()
+
+        async def call(number: int, due: float, request: bytes) -> None:
+            line = await free.get()
+            await line.ask(request)
+            free.put_nowait(line)
+            seconds[number] = loop.time() - due
+
+        async with asyncio.TaskGroup() as asked:
+            for number, (moment, request) in enumerate(arrivals):
+                if (left := start + moment - loop.time()) > 0:
+                    await asyncio.sleep(left)
+                asked.create_task(call(number, start + moment, request))
+    return seconds
+
+
+def poisson(rate: float, seconds: float, gaps: Callable[[float], float]) -> Iterator[float]:
+    """Moments of arrivals at `rate` a second; `gaps` draws from an exponential distribution, given its rate."""
+    moment = gaps(rate)
+    while moment < seconds:
+        yield moment
+        moment += gaps(rate)
+
+
+def run(work: Coroutine[object, object, T]) -> T:
+    """`work` on the loop that costs least."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)

@@ -1,0 +1,35 @@
+"""`peltier`, with a model that answers at once: everything of a request but its forward pass.
+
+    .venv/bin/python benchmarks/instant.py serve --backbone minilm
+
+Rows go through the same queue, thread and checks; in place of `peltier_adapters.batch.forward` constant logits are
+handed out. A program of the benchmarks, because nobody else wants such answers. From SIGUSR1 to SIGUSR2 it samples its
+event loop, and leaves what it has found in the file that the variable SAMPLES names.
+"""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from peltier_adapters.row import Row, RowOutput
+from peltier_backbone.load import Backbone
+from peltier_client.cli import main
+from peltier_server.runner import bisection
+from sampling import Sampler
+
+_OUTPUT = RowOutput(torch.tensor([0.25, 0.75]))
+
+
+def forward(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
+    """Two logits a row."""
+    return [_OUTPUT] * len(rows)
+
+
+if __name__ == "__main__":
+    bisection.forward = forward
+    sampler = Sampler()
+    signal.signal(signal.SIGUSR1, lambda *_: sampler.start())
+    signal.signal(signal.SIGUSR2, lambda *_: sampler.stop(Path(os.environ["SAMPLES"])))
+    main()

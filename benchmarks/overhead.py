@@ -1,0 +1,105 @@
+"""What a prediction costs besides the model: the server's CPU time a request, with a model that answers at once.
+
+    .venv/bin/python benchmarks/overhead.py [--callers 16 64] [--requests 4000] [--profile]
+
+The server is the real one (`benchmarks/instant.py` says what is left out) in a process of its own; callers keep their
+connections and ask one sentence of SST-2's length each, of any of 32 tasks. CPU time is of the server's whole process,
+kernel included, so that the callers do not count: the event loop, the tokenizer, the queue, the runner's thread and the
+answer. FastAPI alone, with the same body and answer and nothing between them (`benchmarks/bare.py`), takes turns with
+it: what HTTP costs at least on this machine, just then. `--profile` samples the event loop.
+"""
+
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from adapters import make_bytes
+from callers import ask_all, predict_bytes, run
+from peltier_backbone.load import load_backbone
+from sentences import load_sentences
+from serving import Server, serving, started
+from stock import stock
+
+INSTANT = (sys.executable, str(Path(__file__).with_name("instant.py")))
+BARE = (sys.executable, str(Path(__file__).with_name("bare.py")))
+FASTAPI = "fastapi alone"
+NUM_TASKS = 32
+Samples = dict[tuple[int, str], list[tuple[float, float]]]
+_PROFILED_ROUNDS, _SHOWN = 3, 60
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--callers", type=int, nargs="+", default=[1, 16, 64])
+    parser.add_argument("--requests", type=int, default=3000, help="of each round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--profile", action="store_true", help="also say where the time goes")
+    given = parser.parse_args()
+    originals = {"compacter": make_bytes(load_backbone("minilm"), "compacter", 0)}
+    with tempfile.TemporaryDirectory() as directory:
+        tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
+        draw = random.Random(0)
+        requests = [predict_bytes(draw.choice(tasks), text) for text in load_sentences(None, given.requests)]
+        samples = Path(directory) / "samples.json"
+        environment = {"SAMPLES": str(samples)}
+        with (
+            serving(Path(directory) / "store", command=INSTANT, environment=environment) as server,
+            started(BARE) as bare,
+        ):
+            servers = {"peltier": server, FASTAPI: bare}
+            report(measure(servers, requests, given.callers, given.rounds), given.requests)
+            if given.profile:
+                show_profile(server, requests, max(given.callers), samples)
+
+
+def measure(servers: dict[str, Server], requests: list[bytes], callers: list[int], rounds: int) -> Samples:
+    """CPU seconds of the server's process and seconds of the clock, of each round; everything takes turns."""
+    found: Samples = {(count, name): [] for count in callers for name in servers}
+    for server in servers.values():
+        run(ask_all(server.url, requests, 16))  # the adapters come to the device, and code paths get warm
+    for _ in range(rounds):
+        for count, name in found:
+            used, begun = servers[name].cpu_seconds, time.perf_counter()
+            run(ask_all(servers[name].url, requests, count))
+            seconds = time.perf_counter() - begun
+            found[count, name].append((servers[name].cpu_seconds - used, seconds))
+    return found
+
+
+def report(found: Samples, num_requests: int) -> None:
+    """A line for each server and number of callers: medians of the rounds, with the range."""
+    print(f"{num_requests} requests a round, {NUM_TASKS} tasks, one sentence each")
+    print(f"{'callers at a time':20}{'':14}{'CPU, µs a request':>20}{'range':>14}{'x fastapi':>12}{'requests/s':>12}")
+    for (count, name), samples in found.items():
+        micros = [1e6 * cpu / num_requests for cpu, _ in samples]
+        ratio = statistics.median(a / b for (a, _), (b, _) in zip(samples, found[count, FASTAPI], strict=True))
+        rate = statistics.median(num_requests / seconds for _, seconds in samples)
+        spread = f"{min(micros):.0f} to {max(micros):.0f}"
+        print(f"{count:<20}{name:14}{statistics.median(micros):20.0f}{spread:>14}{ratio:12.2f}{rate:12.0f}")
+
+
+def show_profile(server: Server, requests: list[bytes], callers: int, samples: Path) -> None:
+    """Functions by CPU time in microseconds a request, alone and with what they call."""
+    os.kill(server.process.pid, signal.SIGUSR1)
+    used = server.cpu_seconds
+    run(ask_all(server.url, requests * _PROFILED_ROUNDS, callers))
+    micros = 1e6 * (server.cpu_seconds - used) / (len(requests) * _PROFILED_ROUNDS)
+    os.kill(server.process.pid, signal.SIGUSR2)
+    while not samples.exists():
+        time.sleep(0.1)
+    for kind, shares in json.loads(samples.read_text()).items():
+        print(f"\nµs a request of {micros:.0f}, {kind}")
+        for name, share in list(shares.items())[:_SHOWN]:
+            print(f"{micros * share:8.1f}  {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""A server of its own on loopback, with one thread of the backbone, for benchmarks that ask it over HTTP."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+PELTIER = (sys.executable, "-m", "peltier_client")
+_START_SECONDS, _END_SECONDS = 120, 30
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Server:
+    """One that is ready."""
+
+    url: str
+    process: "subprocess.Popen[bytes]"
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What the whole process has used of the cores until now, in user and kernel mode."""
+        user, system = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / _TICKS
+
+    def counter(self, name: str) -> float:
+        """The sum of a counter's samples at `/metrics`; of a histogram ask for its `_sum` or `_count`."""
+        lines = httpx2.get(f"{self.url}/metrics", timeout=30).text.splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+@contextmanager
+def serving(
+    store: Path, *flags: str, command: Sequence[str] = PELTIER, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """`peltier serve` with MiniLM over `store` while the block runs; `command` stands in for `peltier`."""
+    fixed = ["--backbone", "minilm", "--store", str(store), "--threads", "1", "--lame-duck-seconds", "0"]
+    with started([*command, "serve", *fixed, *flags], environment) as server:
+        yield server
+
+
+@contextmanager
+def started(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A process that takes `--port` and says at `/ready` that it is, while the block runs."""
+    port = _free_port()
+    own = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+    process = subprocess.Popen([*command, "--port", str(port)], env=own)
+    try:
+        server = Server(f"http://127.0.0.1:{port}", process)
+        _wait(server)
+        yield server
+    finally:
+        _end(process)
+
+
+def _wait(server: Server) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not _is_ready(server):
+        if server.process.poll() is not None:
+            raise RuntimeError(f"the server has ended with status {server.process.returncode}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the server has not become ready within {_START_SECONDS} s")
+        time.sleep(0.1)
+
+
+def _is_ready(server: Server) -> bool:
+    try:
+        return httpx2.get(f"{server.url}/ready", timeout=2).status_code == 200
+    except httpx2.HTTPError:
+        return False
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

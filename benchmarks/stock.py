@@ -1,0 +1,89 @@
+"""Many adapters in a store, without publishing each: that would prove and sync every one, and take minutes."""
+
+import asyncio
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from peltier_adapters.artifact import digest_of
+from peltier_adapters.manifest import read_header
+from peltier_adapters.registry import Registry
+from peltier_adapters.registry.database import create_engine, database_url
+from peltier_adapters.registry.tables import AdapterRow, RevisionRow, VersionRow
+from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.store.location import StoreLocation
+from peltier_server.access.caller import TENANT
+from sqlalchemy import insert, update
+
+_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Stocked:
+    """A task's newest version; there are as many as its number says, all alike but for their digests."""
+
+    name: str
+    digests: tuple[str, ...]
+    size_bytes: int
+    preset: str
+    manifest: str
+
+
+def variant(original: bytes, number: int) -> bytes:
+    """The artifact with another first weight, so that its digest is its own."""
+    data = bytearray(original)
+    (length,) = struct.unpack_from("<Q", data)
+    struct.pack_into("<f", data, 8 + length, 1e-6 * number)
+    return bytes(data)
+
+
+def stock(store: Path, originals: Mapping[str, bytes], count: int) -> list[str]:
+    """`count` tasks with artifacts of their own, of each preset in turn, in a new store; their names in that order."""
+    place = StoreLocation.of(store)
+    store.mkdir()
+    Blobs.open(place.blobs)
+    stocked = list(_shelve(Path(place.blobs), originals, count))
+    asyncio.run(register(place.registry, stocked))
+    return [one.name for one in stocked]
+
+
+def _shelve(blobs: Path, originals: Mapping[str, bytes], count: int) -> Iterator[Stocked]:
+    presets = list(originals)
+    manifests = {preset: manifest_text(data) for preset, data in originals.items()}
+    for number in range(count):
+        preset = presets[number % len(presets)]
+        data = variant(originals[preset], number)
+        digest = digest_of(data)
+        # What `Blobs.put` would write, without waiting for the disk ten thousand times.
+        (blobs / digest.replace(":", "/")).write_bytes(data)
+        yield Stocked(f"task-{number:05}", (digest,), len(data), preset, manifests[preset])
+
+
+def manifest_text(data: bytes) -> str:
+    """An artifact's manifest, as the registry has it."""
+    return json.dumps(read_header(data)[0].model_dump(mode="json"))
+
+
+async def register(url: str, stocked: Sequence[Stocked]) -> None:
+    """Straight into the tables of a new registry."""
+    await (await Registry.open(url)).close()
+    at, engine = datetime.now(UTC), create_engine(database_url(url))
+    adapters = [
+        {"id": place, "tenant": TENANT, "name": one.name, "last_number": len(one.digests), "is_public": False,
+         "revision": 2}
+        for place, one in enumerate(stocked, 1)
+    ]  # fmt: skip
+    versions = [
+        {"adapter_id": place, "number": number, "digest": digest, "size_bytes": one.size_bytes, "preset": one.preset,
+         "manifest": one.manifest, "created_at": at, "created_by": "benchmark"}
+        for place, one in enumerate(stocked, 1) for number, digest in enumerate(one.digests, 1)
+    ]  # fmt: skip
+    async with engine.begin() as connection:
+        await connection.execute(update(RevisionRow).values(number=2))
+        for table, rows in ((AdapterRow, adapters), (VersionRow, versions)):
+            for some in range(0, len(rows), _CHUNK):
+                await connection.execute(insert(table), rows[some : some + _CHUNK])
+    await engine.dispose()
