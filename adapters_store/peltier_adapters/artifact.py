@@ -8,6 +8,7 @@ import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) ->
     """Parse and check an artifact for `backbone`; an `ArtifactError` carries every reason at once.
 
     Shapes are checked in the header before any weight is touched. Nothing is ever unpickled. `digest` is that of `data`
-    where the caller knows it already.
+    where the caller knows it already, because they have been read before.
     """
     manifest, table = read_header(data)
     reasons = misfits(manifest, backbone.config, backbone.fingerprint)
@@ -62,13 +63,12 @@ def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) ->
         reasons += target_problems(manifest.task, backbone)
     if reasons:
         raise ArtifactError(reasons)
-    try:
-        tensors = safetensors.torch.load(data)
-    except safetensors.SafetensorError as error:
-        raise ArtifactError([f"the file is not a valid safetensors file: {error}"]) from None
-    weights = Weights(layout_of(manifest.parts, backbone.config), tensors)
+    pieces = _pieces(data, table)
+    if digest is None:
+        _require_readable(data)
+    weights = Weights(layout_of(manifest.parts, backbone.config), pieces)
     # A sum is finite only if all of its terms are; it is twenty times as fast as asking each.
-    infinite = [] if math.isfinite(float(weights.flat.sum())) else _infinite(tensors)
+    infinite = [] if math.isfinite(float(weights.flat.sum())) else _infinite(weights)
     if infinite:
         raise ArtifactError([f"tensor {name!r} has values that are NaN or infinite" for name in infinite])
     return Artifact(manifest, weights, digest or digest_of(data))
@@ -105,8 +105,39 @@ def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
             reasons.append(f"tensor {name!r} has shape {found}; its part says {list(shapes[name])}")
         if entry.get("dtype") != "F32":
             reasons.append(f"tensor {name!r} has dtype {_shown(entry.get('dtype'))}; artifacts hold F32")
+        if not _spans(entry.get("data_offsets"), 4 * prod(shapes[name])):
+            found = reprlib.repr(entry.get("data_offsets"))
+            reasons.append(f"tensor {name!r} has data_offsets {found}; its shape takes {4 * prod(shapes[name])} bytes")
         reasons += _unknown_keys(name, entry)
     return sorted(reasons)
+
+
+def _spans(offsets: object, num_bytes: int) -> bool:
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
+        return False
+    return bool(offsets[1] - offsets[0] == num_bytes)
+
+
+def _pieces(data: bytes, table: dict[str, Any]) -> dict[str, memoryview]:
+    """The bytes of each tensor, which must lie back to back and fill the file."""
+    body = memoryview(data)[8 + struct.unpack_from("<Q", data)[0] :]
+    pieces, after = {}, 0
+    for name, entry in sorted(table.items(), key=lambda item: item[1]["data_offsets"][0]):
+        begin, end = entry["data_offsets"]
+        if begin != after:
+            raise ArtifactError([f"tensor {name!r} begins at byte {begin}; the tensors before it end at byte {after}"])
+        pieces[name], after = body[begin:end], end
+    if after != len(body):
+        raise ArtifactError([f"the header tells of {after} bytes of tensors; the file has {len(body)}"])
+    return pieces
+
+
+def _require_readable(data: bytes) -> None:
+    """What others are to read must please their reader too."""
+    try:
+        safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise ArtifactError([f"the file is not a valid safetensors file: {error}"]) from None
 
 
 def _unknown_keys(name: str, entry: dict[str, Any]) -> list[str]:

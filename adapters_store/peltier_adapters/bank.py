@@ -97,7 +97,7 @@ class Banks:
         are there already. Safe from any thread, also while a batch runs."""
         parts, tensors = artifact.manifest.parts, artifact.tensors
         if not isinstance(tensors, Weights):
-            tensors = Weights(layout_of(parts, self._backbone.config), tensors)
+            tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
         body = self._bank(tuple(part for part in parts if part.kind != "head"))
         head = self._bank(tuple(part for part in parts if part.kind == "head"))
         sent = self._transfer(tensors)

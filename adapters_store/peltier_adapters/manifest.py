@@ -156,7 +156,7 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     text = data[8 : 8 + length]
     _check_tokens(text, "header")
     try:
-        header = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number)
+        header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None

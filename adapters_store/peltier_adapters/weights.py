@@ -1,24 +1,26 @@
 """An adapter's tensors side by side in one piece of memory."""
 
-import mmap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from operator import mul
+from typing import Self
 
 import torch
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.map_spec import Shape, Shapes
+from peltier_adapters.pages import Pages, num_pages_bytes
 from peltier_adapters.spec import Parts, tensor_shapes
 
 # A tensor begins at a multiple of 64 bytes, as vector units like it.
 _ALIGNMENT = 16
 # An allocator maps what is larger than 32 MiB anew each time, and the pages' faults then cost more than the copy.
 _MAX_STACK_BYTES = 16 * 1024 * 1024
+_PAGES = Pages()
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ class Layout:
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The tensors inside `flat` [rows, length], each with the leading dimension of rows."""
         return _views(flat, self._places.items())
+
+    def write(self, pieces: Mapping[str, bytes | memoryview], memory: memoryview) -> None:
+        """Copy the tensors, each as the bytes of its elements, to their places in the memory of a flat tensor."""
+        for name, place in self._places.items():
+            start, after = 4 * place.start, 4 * (place.start + prod(place.shape))
+            memory[start:after] = pieces[name]
+            memory[after : 4 * place.end] = bytes(4 * place.end - after)
 
     def stack(self, rows: Sequence[Tensor]) -> dict[str, Tensor]:
         """`views` of copies of `rows`, each [length], stacked; without a copy of a single one."""
@@ -99,20 +108,25 @@ def layout_of(parts: Parts, config: BackboneConfig) -> Layout:
 class Weights(Mapping[str, Tensor]):
     """The tensors of one adapter by their names, as views of `flat`; nobody writes to them once they are made.
 
-    On the CPU the memory is whole pages of the system's own and goes back to it with the last reference. The C
-    library's allocator would keep it: after a thousand adapters of 0.1 to 1.4 MB it returned a tenth.
+    On the CPU the memory is whole pages, which are given back with the last reference (see `Pages`).
     """
 
-    def __init__(self, layout: Layout, tensors: Mapping[str, Tensor]) -> None:
+    def __init__(self, layout: Layout, pieces: Mapping[str, bytes | memoryview]) -> None:
+        """A copy of `pieces`, which hold the elements of each tensor in float32, one after the other."""
         self._layout = layout
-        self.flat = _allocate(layout.length)
-        for name, view in self._views().items():
-            view.copy_(tensors[name])
+        memory = _PAGES.take(4 * layout.length)
+        layout.write(pieces, memoryview(memory).cast("B"))
+        self.flat = torch.frombuffer(memory, dtype=torch.float32)[: layout.length]
+
+    @classmethod
+    def copy(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Self:
+        """The same from tensors on any device."""
+        return cls(layout, {name: tensor.detach().float().cpu().numpy().tobytes() for name, tensor in tensors.items()})
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that they take."""
-        return _num_bytes(self._layout.length)
+        return num_pages_bytes(4 * self._layout.length)
 
     def __getitem__(self, name: str) -> Tensor:
         return self._views()[name]
@@ -125,13 +139,3 @@ class Weights(Mapping[str, Tensor]):
 
     def _views(self) -> dict[str, Tensor]:
         return {name: view[0] for name, view in self._layout.views(self.flat.unsqueeze(0)).items()}
-
-
-def _num_bytes(length: int) -> int:
-    return max(1, -(-4 * length // mmap.PAGESIZE)) * mmap.PAGESIZE
-
-
-def _allocate(length: int) -> Tensor:
-    """Zeros, [length]."""
-    memory = mmap.mmap(-1, _num_bytes(length), access=mmap.ACCESS_COPY)
-    return torch.frombuffer(memory, dtype=torch.float32)[:length]

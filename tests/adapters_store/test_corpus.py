@@ -56,6 +56,16 @@ def test_every_hostile_file_is_refused(verdicts: dict[str, Verdict]):
     assert len(verdicts) > NUM_FLIPS + 250
 
 
+def test_what_was_read_before_is_read_as_strictly(valid: bytes, bert: Backbone):
+    """A load, which knows the digest, refuses what an upload refuses."""
+    survivors = []
+    for case in refused(valid):
+        with contextlib.suppress(ArtifactError):
+            read_artifact(case.data, bert, digest=f"sha256:{0:064}")
+            survivors.append(case.name)
+    assert set(survivors) == set(PROVED)
+
+
 def test_a_refusal_is_readable(verdicts: dict[str, Verdict]):
     """At most a hundred reasons and one line for the rest, each a line of printable characters."""
     for name, verdict in verdicts.items():

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peltier_adapters import weights as weights_module
+from peltier_adapters.pages import Pages
 from peltier_adapters.weights import Layout, Weights
 from torch import Tensor
 
@@ -28,7 +29,7 @@ def _random(layout_shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, T
 def test_what_is_stacked_is_what_was_put_in(shapes: dict[str, tuple[int, ...]], count: int, max_bytes: int):
     """Bit by bit, for any shapes and any number of adapters, in however many copies."""
     layout, given_tensors = Layout(shapes), [_random(shapes, seed) for seed in range(count)]
-    rows = [Weights(layout, tensors).flat for tensors in given_tensors]
+    rows = [Weights.copy(layout, tensors).flat for tensors in given_tensors]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(weights_module, "_MAX_STACK_BYTES", max_bytes)
         stacked = layout.stack(rows)
@@ -41,7 +42,7 @@ def test_what_is_stacked_is_what_was_put_in(shapes: dict[str, tuple[int, ...]], 
 @settings(max_examples=100, deadline=None)
 def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...]]):
     """Each begins at a multiple of 64 bytes, and less than that is lost for it."""
-    weights = Weights(Layout(shapes), _random(shapes, 0))
+    weights = Weights.copy(Layout(shapes), _random(shapes, 0))
     starts = [tensor.data_ptr() % 64 for tensor in weights.values()]
     assert starts == [0] * len(shapes)
     assert 4 * len(weights.flat) <= sum(4 * prod(shape) + 60 for shape in shapes.values())
@@ -50,7 +51,7 @@ def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...
 def test_weights_are_a_mapping_of_their_tensors():
     """Names, order and values are those given."""
     tensors = _random({"b": (2, 3), "a": (), "c": (5,)}, 0)
-    weights = Weights(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
+    weights = Weights.copy(Layout({name: tuple(tensor.shape) for name, tensor in tensors.items()}), tensors)
     assert list(weights) == ["b", "a", "c"]
     assert len(weights) == 3
     assert all(torch.equal(weights[name], tensor) for name, tensor in tensors.items())
@@ -58,12 +59,13 @@ def test_weights_are_a_mapping_of_their_tensors():
 
 
 @pytest.mark.parametrize("megabytes", [0.1, 1.4])
-def test_memory_goes_back_to_the_system(megabytes: float):
+def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
     """With the last reference, also in the middle of others that stay."""
+    monkeypatch.setattr(weights_module, "_PAGES", Pages(max_kept_bytes=0))
     layout = Layout({"a": (int(megabytes * 250_000),)})
     ones = {"a": torch.ones(int(megabytes * 250_000))}
     before = _resident_bytes()
-    kept = [Weights(layout, ones) for _ in range(200)]
+    kept = [Weights.copy(layout, ones) for _ in range(200)]
     full = _resident_bytes() - before
     assert full >= 0.95 * 200 * kept[0].nbytes
     del kept[::2]

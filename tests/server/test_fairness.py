@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from peltier_adapters.artifact import Artifact
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
 from peltier_server.runner import bisection
@@ -158,16 +159,16 @@ async def test_an_adapter_that_is_loading_holds_nobody_up(
     """Its rows stand in the queue only once it is on the device; meanwhile others are served."""
     async with serve(admin_key=OPERATOR) as running:
         keys = (await settle_in(running, make_data)).keys
-    get, first = Blobs.get, []
+    load, first = Blobs.load, []
     loaded = asyncio.Event()
 
-    async def slow(self: Blobs, digest: str) -> object:
+    async def slow(self: Blobs, digest: str, parse: Callable[[bytes], Artifact]) -> Artifact:
         first.append(digest)
         if digest == first[0]:
             await loaded.wait()
-        return await get(self, digest)
+        return await load(self, digest, parse)
 
-    monkeypatch.setattr(Blobs, "get", slow)
+    monkeypatch.setattr(Blobs, "load", slow)
     async with serve(admin_key=OPERATOR) as running:
         shared = Shared(running, keys)
         cold = shared.predict("a")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from peltier_adapters.artifact import Artifact
 from peltier_adapters.store.blobs import BlobError, Blobs
 from peltier_backbone.load import Backbone
 
@@ -39,14 +40,14 @@ async def test_a_load_that_goes_wrong_holds_up_nobody(
             await running.upload(make_artifact(bert, name=name, seed=seed))
         digest = running.service.catalog.find("default", "a").newest.digest
         scores = {name: await running.scores(name, TEXT) for name in "ab"}
-    get, release = Blobs.get, asyncio.Event()
+    load, release = Blobs.load, asyncio.Event()
 
-    async def faulty(self: Blobs, asked: str) -> bytes:
+    async def faulty(self: Blobs, asked: str, parse: Callable[[bytes], Artifact]) -> Artifact:
         if asked == digest and not release.is_set():
             await fault(release)
-        return await get(self, asked)
+        return await load(self, asked, parse)
 
-    monkeypatch.setattr(Blobs, "get", faulty)
+    monkeypatch.setattr(Blobs, "load", faulty)
     async with serve() as running:
         bad = [asyncio.ensure_future(running.predict("a", TEXT, timeout_ms=2000)) for _ in range(4)]
         assert await running.scores("b", TEXT) == pytest.approx(scores["b"], abs=1e-5)

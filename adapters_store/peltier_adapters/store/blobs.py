@@ -5,12 +5,13 @@ import errno
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 
@@ -18,6 +19,8 @@ from peltier_adapters.durable import make_directory, sync
 from peltier_adapters.store.blob_location import BlobError, BlobLocation, locate
 
 __all__ = ["BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", "digest_of"]
+
+T = TypeVar("T")
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _FOLDER = "sha256"
@@ -28,6 +31,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = "create-only-probe"
 _PAGE = 1000
 _PIECE_BYTES = 256 * 1024
+# Threads of their own for files: a disk that hangs takes no others with it.
+_NUM_THREADS = 8
 # What obstore calls a file that it is still writing.
 _REMAINS = re.compile(r"[0-9a-f]{64}#[0-9]+")
 # How S3, Google and Azure name what is wrong, in their XML.
@@ -66,6 +71,7 @@ class Blobs:
         self._name = location.name
         self._store = location.store
         self._root = location.directory
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blobs")
 
     @classmethod
     def open(cls, location: str | Path, *, read_only: bool = False) -> Self:
@@ -94,7 +100,9 @@ class Blobs:
 
         Bytes already stored are left alone; where the stored ones are damaged, they are replaced.
         """
-        digest = await asyncio.to_thread(digest_of, data)
+        if self._root is not None:
+            return await self._in_thread(lambda: self._put_file(data))
+        digest = await self._in_thread(lambda: digest_of(data))
         key = _key(digest)
         with _plainly(f"the blob {digest} cannot be stored"):
             try:
@@ -102,20 +110,26 @@ class Blobs:
             except AlreadyExistsError:
                 if await self._stored(key) != data:
                     await self._store.put_async(key, data, mode="overwrite")
-            await asyncio.to_thread(self._sync, key)
         return digest
 
     async def get(self, digest: str) -> bytes:
         """Returns exactly the bytes that have this digest; raises BlobNotFound or BlobDamaged."""
-        key = _key(digest)
-        with _plainly(f"the blob {digest} cannot be read"):
-            data = await self._stored(key)
-        if data is None:
-            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
-        found = await asyncio.to_thread(digest_of, data)
-        if found != digest:
-            raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
-        return data
+        return await self.load(digest, bytes)
+
+    async def load(self, digest: str, parse: Callable[[bytes], T]) -> T:
+        """What `parse` makes of the bytes that `get` returns, in the thread that hashes them and, in a directory, reads
+        them: handing them on would take longer than the reading. Raises what either raises."""
+        key, downloaded = _key(digest), None
+        if self._root is None:
+            with _plainly(f"the blob {digest} cannot be read"):
+                downloaded = await self._stored(key)
+
+        def work() -> T:
+            with _plainly(f"the blob {digest} cannot be read"):
+                data = downloaded if self._root is None else _read(self._root / key)
+            return parse(self._checked(digest, data))
+
+        return await self._in_thread(work)
 
     async def pieces(self, digest: str, size_bytes: int) -> AsyncIterator[bytes]:
         """Yields what `get` returns in pieces of 256 KiB, each read once it is asked for; raises what `get` raises.
@@ -187,6 +201,30 @@ class Blobs:
             await asyncio.to_thread(self._sync, _OWNER)
         return owner
 
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _checked(self, digest: str, data: bytes | None) -> bytes:
+        if data is None:
+            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
+        found = digest_of(data)
+        if found != digest:
+            raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
+        return data
+
+    def _put_file(self, data: bytes) -> str:
+        digest = digest_of(data)
+        key = _key(digest)
+        with _plainly(f"the blob {digest} cannot be stored"):
+            try:
+                self._store.put(key, data, mode="create")
+            except AlreadyExistsError:
+                assert self._root is not None, "a bucket has no files"
+                if _read(self._root / key) != data:
+                    self._store.put(key, data, mode="overwrite")
+            self._sync(key)
+        return digest
+
     async def _stored(self, key: str) -> bytes | None:
         try:
             result = await self._store.get_async(key)
@@ -226,6 +264,13 @@ class Blobs:
 def digest_of(data: bytes) -> str:
     """The name of these bytes: "sha256:" and 64 hexadecimal digits."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _key(digest: str) -> str:

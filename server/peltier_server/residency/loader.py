@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import Executor
+from functools import partial
 
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks, Resident
@@ -22,13 +23,15 @@ class StoreLoader:
 
     async def fetch(self, key: Owned) -> Artifact:
         """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
-        return await self.parse(await self._blobs.get(key.digest), key.digest)
+        return await self._blobs.load(key.digest, partial(read_artifact, backbone=self.backbone, digest=key.digest))
 
-    async def parse(self, data: bytes, digest: str | None = None) -> Artifact:
-        """Reads and checks `data`, whose `digest` the caller may know; an ArtifactError has every reason."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, read_artifact, data, self.backbone, digest)
+    async def parse(self, data: bytes) -> Artifact:
+        """Reads and checks `data`; an ArtifactError has every reason."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, read_artifact, data, self.backbone)
 
     async def install(self, artifact: Artifact) -> Resident:
         """Copies to memory that no batch reads, so this needs no turn of the runner."""
+        if self.backbone.device.type == "cpu" and not artifact.manifest.task.targets:
+            # There is nothing to copy and no label to tokenise, and another thread would take longer to begin.
+            return self._banks.add(artifact)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
