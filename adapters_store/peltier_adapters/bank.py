@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
+import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
@@ -42,6 +43,14 @@ class Bank:
     def gather(self, slots: Sequence["Slot"]) -> dict[str, Tensor]:
         """The tensors of `slots` with a leading dimension of `len(slots)`; one copy a batch, none for one slot."""
         return self._layout.stack([slot.read() for slot in slots])
+
+    def gather_into(self, stack: Tensor, slots: Sequence["Slot"]) -> None:
+        """Copy the numbers of `slots` to the first rows of `stack` [rows, length]."""
+        torch.stack([slot.read() for slot in slots], out=stack[: len(slots)])
+
+    def views(self, stack: Tensor) -> dict[str, Tensor]:
+        """The tensors inside `stack`, each with the leading dimension of its rows."""
+        return self._layout.views(stack)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -1,6 +1,7 @@
 """One forward of rows of any tenants, tasks and methods."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import torch
 from peltier_backbone.load import Backbone
@@ -15,14 +16,34 @@ from peltier_adapters.parts.part import Tensors
 from peltier_adapters.row import Row, RowOutput, create_slices, row_gates
 
 
+class Graphs(Protocol):
+    """Forwards of an encoder that a GPU replays (`graphs/`)."""
+
+    def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
+        """A vector a row for each kind of pooling; None where `rows` are computed as without graphs."""
+
+
 @torch.inference_mode()
-def forward(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
+def forward(
+    backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False, graphs: Graphs | None = None
+) -> list[RowOutput]:
     """Outputs of `rows` in the order given; each is the same whoever shares the batch.
 
     An encoder gives what the task's head says; T5 the log-likelihood of each of the row's label strings.
     """
     order = sorted(range(len(rows)), key=lambda index: rows[index].order)
     sorted_rows = [rows[index] for index in order]
+    pooled = None if graphs is None or record_gates else graphs.pooled(sorted_rows)
+    if pooled is None:
+        sorted_outputs = _compute(backbone, sorted_rows, record_gates=record_gates)
+    else:
+        logits = _read_heads(sorted_rows, pooled.__getitem__, backbone.device)
+        sorted_outputs = [RowOutput(own) for own in logits]
+    results = dict(zip(order, sorted_outputs, strict=True))
+    return [results[index] for index in range(len(rows))]
+
+
+def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
     packed = backbone.pack([row.prompted for row in sorted_rows])
     slices = list(create_slices(backbone, packed, sorted_rows, record_gates=record_gates))
     mixture = Mixture(backbone, slices)
@@ -30,28 +51,32 @@ def forward(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = Fal
     if backbone.config.generates:
         outputs = scoring.score(backbone, packed, sorted_rows, mixture)
     else:
-        outputs = _read_heads(backbone, packed, sorted_rows, slices, backbone.bert(packed, mixture))
+        pooled = Pooled(backbone, packed, slices, backbone.bert(packed, mixture))
+        outputs = _read_heads(sorted_rows, pooled, backbone.device)
     gates = [row_gates(one, number) for one in slices for number in range(one.last - one.first)]
-    results = {place: RowOutput(outputs[k], gates[k]) for k, place in enumerate(order)}
-    return [results[index] for index in range(len(rows))]
+    return [RowOutput(logits, own) for logits, own in zip(outputs, gates, strict=True)]
 
 
-def _read_heads(
-    backbone: Backbone, packed: Packed, rows: Sequence[Row], slices: Sequence[Slice], hidden: Tensor
-) -> list[Tensor]:
-    outputs: dict[int, Tensor] = {}
-    pooled = Pooled(backbone, packed, slices, hidden)
-    for key, members in _by_head(rows).items():
-        index = torch.tensor(members, device=hidden.device)
-        if key is None:
-            logits = pooled("first").index_select(0, index).float()
-        else:
-            bank, slot = key
-            spec = head_spec(bank)
-            tensors: Tensors = {name.removeprefix("head."): t[0] for name, t in bank.gather([slot]).items()}
-            logits = head.apply(spec, tensors, pooled(spec.pooling).index_select(0, index))
-        outputs.update(zip(members, logits.cpu().unbind(), strict=True))
-    return [outputs[number] for number in range(len(rows))]
+def _read_heads(rows: Sequence[Row], pooled: Callable[[str], Tensor], device: torch.device) -> list[Tensor]:
+    heads = _by_head(rows)
+    order = [number for members in heads.values() for number in members]
+    places = torch.split(torch.tensor(order, device=device), [len(members) for members in heads.values()])
+    logits = [_read_head(key, pooled, own) for key, own in zip(heads, places, strict=True)]
+    # One copy for all heads: the host waits for the device once.
+    flat = torch.split(torch.cat([one.flatten() for one in logits]).cpu(), [one.numel() for one in logits])
+    outputs = [row for own, one in zip(flat, logits, strict=True) for row in own.view_as(one).unbind()]
+    found = dict(zip(order, outputs, strict=True))
+    return [found[number] for number in range(len(rows))]
+
+
+def _read_head(key: tuple[Bank, Slot] | None, pooled: Callable[[str], Tensor], places: Tensor) -> Tensor:
+    """Logits of the rows at `places`, in float32."""
+    if key is None:
+        return pooled("first").index_select(0, places).float()
+    bank, slot = key
+    spec = head_spec(bank)
+    tensors: Tensors = {name.removeprefix("head."): t[0] for name, t in bank.gather([slot]).items()}
+    return head.apply(spec, tensors, pooled(spec.pooling).index_select(0, places))
 
 
 def _by_head(rows: Sequence[Row]) -> dict[tuple[Bank, Slot] | None, list[int]]:

@@ -72,8 +72,13 @@ def create_slice(  # noqa: PLR0913 - the six things a slice is made of
     segments = Segments(layout.lengths[first:last], groups, backbone.device)
     central = read_central(tensors, segments.compute_dtype(backbone.dtype))
     context = Context(backbone, segments, {} if record_gates else None, central)
-    live = tuple(_apply(part.kind, part, tensors, context) for part in parts if PARTS[part.kind].apply)
+    live = apply_parts(parts, tensors, context)
     return Slice(first, last, slice(layout.starts[first], layout.starts[last]), context, live)
+
+
+def apply_parts(parts: Parts, tensors: Tensors, context: Context) -> tuple[Part, ...]:
+    """Those of `parts` that act inside the backbone, with their tensors."""
+    return tuple(_apply(part.kind, part, tensors, context) for part in parts if PARTS[part.kind].apply)
 
 
 def _apply(kind: str, part: object, tensors: Tensors, context: Context) -> Part:

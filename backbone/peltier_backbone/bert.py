@@ -1,19 +1,35 @@
 """The padding-free forward of BERT and RoBERTa (post-LN encoders; methods.md section 0.4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
-from peltier_backbone.attention import Span
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
 from peltier_backbone.varlen import create_span
+
+# (layer, its input [tokens, hidden], queries, keys and values [tokens, 3 * hidden]) -> context [tokens, hidden].
+Attend = Callable[[int, Tensor, Tensor], Tensor]
+
+
+class Embedded(Protocol):
+    """What the embeddings read, each [tokens]. `Packed` is one."""
+
+    @property
+    def ids(self) -> Tensor: ...
+
+    @property
+    def types(self) -> Tensor: ...
+
+    @property
+    def positions(self) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -25,10 +41,10 @@ class Embeddings:
     types: Tensor
     norm: LayerNorm
 
-    def __call__(self, packed: Packed) -> Tensor:
+    def __call__(self, read: Embedded) -> Tensor:
         """The summed embeddings before the norm, [tokens, hidden]."""
-        x = F.embedding(packed.ids, self.tokens)
-        return x + F.embedding(packed.positions, self.positions) + F.embedding(packed.types, self.types)
+        x = F.embedding(read.ids, self.tokens)
+        return x + F.embedding(read.positions, self.positions) + F.embedding(read.types, self.types)
 
 
 @dataclass(frozen=True)
@@ -54,10 +70,23 @@ class Bert:
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
-        x = adaptation.norm(0, self.embeddings(packed), self.embeddings.norm)
-        spans = [create_span(packed, rows, self.config.num_heads, x) for rows in adaptation.spans(len(packed.lengths))]
+        like, heads = self.embeddings.tokens, self.config.num_heads
+        spans = [create_span(packed, rows, heads, like) for rows in adaptation.spans(len(packed.lengths))]
+
+        def attend(layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+            parts = [
+                span.attend(qkv[span.tokens], adaptation.prefix(layer, number, x[span.tokens]))
+                for number, span in enumerate(spans)
+            ]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+        return self.encode(packed, adaptation, attend)
+
+    def encode(self, read: Embedded, adaptation: Adaptation, attend: Attend) -> Tensor:
+        """The same where the caller says who attends to whom; nothing here asks where rows begin or end."""
+        x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
         for index, layer in enumerate(self.layers):
-            x = _attention(x, index, layer, spans, adaptation)
+            x = _attention(x, index, layer, attend, adaptation)
             x = _feed_forward(x, index, layer, adaptation)
         return x
 
@@ -66,13 +95,9 @@ class Bert:
         return [self.embeddings.norm] + [norm for la in self.layers for norm in (la.attention_norm, la.output_norm)]
 
 
-def _attention(x: Tensor, index: int, layer: Layer, spans: Sequence[Span], adaptation: Adaptation) -> Tensor:
+def _attention(x: Tensor, index: int, layer: Layer, attend: Attend, adaptation: Adaptation) -> Tensor:
     qkv = adaptation.project(index, "query_key_value", x, layer.query_key_value(x))
-    parts = [
-        span.attend(qkv[span.tokens], adaptation.prefix(index, number, x[span.tokens]))
-        for number, span in enumerate(spans)
-    ]
-    context = parts[0] if len(parts) == 1 else torch.cat(parts)
+    context = attend(index, x, qkv)
     y = adaptation.project(index, "attention_output", context, layer.attention_output(context))
     y = adaptation.sublayer(index, "attention", y, x)
     return adaptation.norm(2 * index + 1, y + x, layer.attention_norm)

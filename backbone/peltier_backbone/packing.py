@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,17 +48,34 @@ class Packed:
         return torch.tensor(self.starts[:-1], device=self.ids.device)
 
 
+class Tokens(NamedTuple):
+    """What an embedding reads of each token of some rows, back to back."""
+
+    ids: list[int]
+    types: list[int]
+    positions: list[int]
+
+
+def list_tokens(rows: Sequence[Encoded], config: BackboneConfig) -> Tokens:
+    """The tokens of `rows` in the order given."""
+    starts = [config.first_position + row.offset for row in rows]
+    return Tokens(
+        ids=[token for row in rows for token in row.ids],
+        types=[kind if config.typed else 0 for row in rows for kind in row.types],
+        positions=[
+            position for start, row in zip(starts, rows, strict=True) for position in range(start, start + len(row))
+        ],
+    )
+
+
 def pack(rows: Sequence[Encoded], config: BackboneConfig, device: torch.device) -> Packed:
     """Lay `rows` back to back in the order given."""
     lengths = tuple(len(row) for row in rows)
-    starts = [config.first_position + row.offset for row in rows]
-    positions = [
-        position for start, row in zip(starts, rows, strict=True) for position in range(start, start + len(row))
-    ]
+    tokens = list_tokens(rows, config)
     return Packed(
-        ids=torch.tensor([token for row in rows for token in row.ids], device=device),
-        types=torch.tensor([kind if config.typed else 0 for row in rows for kind in row.types], device=device),
-        positions=torch.tensor(positions, device=device),
+        ids=torch.tensor(tokens.ids, device=device),
+        types=torch.tensor(tokens.types, device=device),
+        positions=torch.tensor(tokens.positions, device=device),
         lengths=lengths,
         seen=tuple(len(row) - row.pads for row in rows),
         starts=tuple(accumulate(lengths, initial=0)),

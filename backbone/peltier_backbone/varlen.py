@@ -39,6 +39,13 @@ def create_span(packed: Packed, rows: tuple[int, int], num_heads: int, like: Ten
     return kind(packed, *rows, num_heads)
 
 
+def attend(qkv: Tensor, starts: Tensor, longest: int, num_heads: int) -> Tensor:
+    """[tokens, 3 * hidden] -> context [tokens, hidden], row r being tokens `starts[r]..starts[r + 1]` (int32), at most
+    `longest`. Rows may be empty; what tokens of no row get is undefined."""
+    query, key, value = qkv.view(len(qkv), 3, num_heads, -1).unbind(1)
+    return _varlen_attn()(query, key, value, starts, starts, longest, longest).flatten(1)
+
+
 class VarlenSpan(Span):
     """A span whose rows attend in one call, each to itself. With as many heads of keys as of queries flash attention 2
     splits no row, so that what a row gets does not depend on its neighbours."""
@@ -47,10 +54,7 @@ class VarlenSpan(Span):
         """As `Span.attend`."""
         if qkv.requires_grad or prefix is not None or self._seen != self._lengths:
             return super().attend(qkv, prefix)
-        query, key, value = qkv.view(len(qkv), 3, self._num_heads, -1).unbind(1)
-        longest = max(self._lengths)
-        context = _varlen_attn()(query, key, value, self._starts, self._starts, longest, longest)
-        return context.flatten(1)
+        return attend(qkv, self._starts, max(self._lengths), self._num_heads)
 
     @cached_property
     def _starts(self) -> Tensor:

@@ -1,0 +1,127 @@
+"""One shape's tensors that never move, and the forward over them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
+
+import torch
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import list_tokens
+from torch import Tensor
+
+from peltier_adapters.bank import Bank
+from peltier_adapters.graphs.attention import Attention
+from peltier_adapters.graphs.indices import Indices
+from peltier_adapters.graphs.mixture import WindowMixture, create_slice
+from peltier_adapters.graphs.shape import Shape, runs_of
+from peltier_adapters.graphs.window import Window
+from peltier_adapters.mixture import Slice
+from peltier_adapters.row import Row
+
+# The stack of a bank with room for so many adapters, [groups, length].
+StackOf = Callable[[Bank, int], Tensor]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What the embeddings read."""
+
+    ids: Tensor
+    types: Tensor
+    positions: Tensor
+
+
+class Frame:
+    """Room for any batch of one shape. `load` writes a batch's inputs, `run` computes the outputs from them alone;
+    `pooled` has a vector a row for each kind of pooling, [rows, hidden], until the next `run`."""
+
+    def __init__(self, backbone: Backbone, shape: Shape, stack_of: StackOf) -> None:
+        self._backbone, self._shape = backbone, shape
+        self._stacks = [stack_of(one.bank, one.groups) for one in shape.banks]
+        self._indices = Indices(_sizes(shape), backbone.device)
+        kinds = ("first", "mean") if backbone.bert.pooler is None else ("first", "mean", "pooler")
+        size = (shape.rows, backbone.config.hidden_size)
+        dtypes = {"mean": torch.float32}
+        self.pooled = {
+            kind: torch.zeros(size, dtype=dtypes.get(kind, backbone.dtype), device=backbone.device) for kind in kinds
+        }
+
+    def load(self, rows: Sequence[Row]) -> None:
+        """The inputs of a batch that the shape covers, its rows in `Row.order`."""
+        encoded = [row.prompted for row in rows]
+        starts = [*accumulate(map(len, encoded), initial=0)]
+        values = list_tokens(encoded, self._backbone.config)._asdict() | {"starts": starts}
+        plain = len(rows)
+        first = next((number for number, row in enumerate(rows) if row.body is not None), len(rows))
+        for number, (bank, own) in enumerate(runs_of(rows)):
+            if _has_prefix(bank):
+                plain = min(plain, first)
+            self._load_bank(number, own, starts[first : first + len(own) + 1], first, values)
+            first += len(own)
+        self._indices.fill(values | {"plain": starts[: plain + 1]})
+
+    def _load_bank(
+        self, number: int, rows: Sequence[Row], starts: Sequence[int], first: int, values: dict[str, Sequence[int]]
+    ) -> None:
+        groups = [(slot, len(list(own))) for slot, own in groupby(rows, key=lambda row: row.slot)]
+        sizes = [size for _, size in groups]
+        self._shape.banks[number].bank.gather_into(self._stacks[number], [slot for slot, _ in groups if slot])
+        values[f"{number}.rows"] = starts
+        values[f"{number}.groups"] = [starts[row] for row in accumulate(sizes, initial=0)]
+        values[f"{number}.row_groups"] = [group for group, size in enumerate(sizes) for _ in range(size)]
+        room = self._shape.banks[number].rows - len(rows)
+        # Rows too many are put behind the last, where nobody looks.
+        values[f"{number}.places"] = [*range(first, first + len(rows)), *[self._shape.rows] * room]
+
+    def run(self) -> None:
+        """The forward of what was loaded. Waits for nothing and reads nothing of the host, so it can be captured."""
+        slices = list(self._slices())
+        hidden = self._encode(slices)
+        starts = self._indices["starts"]
+        first = hidden.index_select(0, starts[:-1].clamp(max=self._shape.tokens - 1))
+        self.pooled["first"].copy_(first)
+        mean = torch.segment_reduce(hidden.float(), "mean", offsets=starts, axis=0, unsafe=True, initial=0)
+        self.pooled["mean"].copy_(mean)
+        if "pooler" in self.pooled:
+            self.pooled["pooler"].copy_(self._pool(first, slices))
+
+    def _slices(self) -> Iterator[Slice]:
+        for number, (one, stack) in enumerate(zip(self._shape.banks, self._stacks, strict=True)):
+            groups, rows, row_groups = (self._indices[f"{number}.{kind}"] for kind in ("groups", "rows", "row_groups"))
+            window = Window(groups, rows, row_groups, self._shape.tokens)
+            yield create_slice(self._backbone, window, one.bank.parts, one.bank.views(stack))
+
+    def _encode(self, slices: Sequence[Slice]) -> Tensor:
+        indices, backbone, shape = self._indices, self._backbone, self._shape
+        prefixed = [
+            (indices[f"{number}.rows"], one.prefix.prefix)
+            for number, one in enumerate(slices)
+            if one.prefix is not None
+        ]
+        attend = Attention(backbone, indices["plain"], shape.longest, shape.tokens, prefixed)
+        read = _Read(indices["ids"], indices["types"], indices["positions"])
+        return backbone.bert.encode(read, WindowMixture(backbone, slices), attend)
+
+    def _pool(self, first: Tensor, slices: Sequence[Slice]) -> Tensor:
+        pooler = self._backbone.bert.pooler
+        assert pooler is not None, "`pooled` has room for it only where there is one"
+        scores = pooler(first)
+        scores = torch.cat((scores, scores[:1]))
+        for number, one in enumerate(slices):
+            if one.pooler_bias is not None:
+                scores.index_add_(0, self._indices[f"{number}.places"], one.pooler_bias.to(scores.dtype))
+        return torch.tanh(scores[:-1])
+
+
+def _has_prefix(bank: Bank) -> bool:
+    return any(part.kind == "prefix" for part in bank.parts)
+
+
+def _sizes(shape: Shape) -> dict[str, int]:
+    """How many numbers there are of each kind: of a batch, and of each of its banks."""
+    sizes = {"ids": shape.tokens, "types": shape.tokens, "positions": shape.tokens}
+    sizes |= {"starts": shape.rows + 1, "plain": shape.rows + 1}
+    for number, one in enumerate(shape.banks):
+        own = {"groups": one.groups + 1, "rows": one.rows + 1, "row_groups": one.rows, "places": one.rows}
+        sizes |= {f"{number}.{kind}": size for kind, size in own.items()}
+    return sizes

@@ -1,0 +1,103 @@
+"""The graphs of one thread: which shapes have one, and when one is made."""
+
+import logging
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.bank import Bank
+from peltier_adapters.graphs.frame import Frame
+from peltier_adapters.graphs.shape import Shape, shape_of
+from peltier_adapters.row import Row
+
+logger = logging.getLogger(__name__)
+
+_MAX_GRAPHS = 32
+# A capture costs three forwards, and seconds where a kernel is compiled for the first time.
+_CAPTURE_AFTER = 4
+_MAX_COUNTED = 1024
+
+# Makes of a call one that does the same on the device again, without the host.
+Capture = Callable[[Callable[[], None]], Callable[[], None]]
+
+
+@dataclass(frozen=True)
+class _Graph:
+    frame: Frame
+    replay: Callable[[], None]
+
+
+class Graphs:
+    """At most so many graphs, the least recently used out first. One thread at a time, in `inference_mode`."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        capture: Capture,
+        *,
+        max_graphs: int = _MAX_GRAPHS,
+        capture_after: int = _CAPTURE_AFTER,
+    ) -> None:
+        self._backbone, self._capture = backbone, capture
+        self._max_graphs, self._capture_after = max_graphs, capture_after
+        self._graphs: OrderedDict[Shape, _Graph] = OrderedDict()
+        # How often shapes without a graph have come; those that cannot have one never come often enough.
+        self._seen: OrderedDict[Shape, float] = OrderedDict()
+        self._stacks: WeakValueDictionary[tuple[Bank, int], Tensor] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._graphs)
+
+    def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
+        """A vector a row for each kind of pooling, [rows at least, hidden], until the next call; None where there is no
+        graph for `rows`, which are in `Row.order`."""
+        shape = shape_of(rows)
+        if shape is None:
+            return None
+        graph = self._find(shape)
+        if graph is None:
+            return self._make(shape, rows) if self._is_due(shape) else None
+        graph.frame.load(rows)
+        graph.replay()
+        return graph.frame.pooled
+
+    def _find(self, shape: Shape) -> _Graph | None:
+        own = shape if shape in self._graphs else next((one for one in self._graphs if one.covers(shape)), None)
+        if own is None:
+            return None
+        self._graphs.move_to_end(own)
+        return self._graphs[own]
+
+    def _is_due(self, shape: Shape) -> bool:
+        self._seen[shape] = self._seen.pop(shape, 0) + 1
+        if len(self._seen) > _MAX_COUNTED:
+            self._seen.popitem(last=False)
+        return self._seen[shape] >= self._capture_after
+
+    def _make(self, shape: Shape, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
+        del self._seen[shape]
+        while len(self._graphs) >= self._max_graphs:
+            self._graphs.popitem(last=False)
+        try:
+            frame = Frame(self._backbone, shape, self._stack_of)
+            frame.load(rows)
+            self._graphs[shape] = graph = _Graph(frame, self._capture(frame.run))
+        except RuntimeError:  # of torch's: no memory for it, or an operation that cannot be captured
+            logger.warning("no graph of %s; such batches run without one", shape, exc_info=True)
+            self._seen[shape] = -math.inf
+            return None
+        graph.replay()
+        return frame.pooled
+
+    def _stack_of(self, bank: Bank, groups: int) -> Tensor:
+        stack = self._stacks.get((bank, groups))
+        if stack is None:
+            stack = torch.zeros(groups, bank.length, device=self._backbone.device)
+            self._stacks[bank, groups] = stack
+        return stack

@@ -1,0 +1,38 @@
+"""Lists of whole numbers that a graph reads, in one tensor that never moves."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+
+class Indices:
+    """Named int32 vectors of fixed sizes on a device. One copy fills them all, from memory that the host keeps."""
+
+    def __init__(self, sizes: Mapping[str, int], device: torch.device) -> None:
+        ends = list(accumulate(sizes.values()))
+        self._places = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+        self._host = torch.zeros(ends[-1], dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._device[self._places[name]]
+
+    def fill(self, values: Mapping[str, Sequence[int]]) -> None:
+        """Write all vectors, the last number of each again and again to its end. The copy before this one must have
+        ended, as it has when its batch has answered."""
+        assert values.keys() == self._places.keys(), "a vector that is not written would be another batch's"
+        for name, own in values.items():
+            place = self._places[name]
+            end = place.start + len(own)
+            assert end <= place.stop, f"{name} has room for {place.stop - place.start} numbers, not for {len(own)}"
+            self._host[place.start : end] = torch.tensor(own, dtype=torch.int32)
+            self._host[end : place.stop] = own[-1]
+        self._device.copy_(self._host, non_blocking=True)
+
+
+def place_of(starts: Tensor, tokens: Tensor) -> Tensor:
+    """Which of the runs that begin at `starts` (the last ends there) each of `tokens` is in: -1 before the first, as
+    many as there are runs behind the last. Runs may be empty. All int32."""
+    return torch.searchsorted(starts, tokens, right=True, out_int32=True) - 1
