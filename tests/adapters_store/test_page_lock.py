@@ -20,7 +20,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 
 
 def _weights() -> Weights:
-    return Weights(Layout({"one": (3, 5)}), {"one": torch.ones(3, 5)})
+    return Weights.copy(Layout({"one": (3, 5)}), {"one": torch.ones(3, 5)})
 
 
 def test_the_bytes_that_are_counted_are_locked(card: Card):

@@ -33,7 +33,7 @@ def resident(
 
 
 def _weights() -> Weights:
-    return Weights(Layout({"one": (3, 5)}), {"one": torch.arange(15.0).view(3, 5)})
+    return Weights.copy(Layout({"one": (3, 5)}), {"one": torch.arange(15.0).view(3, 5)})
 
 
 def test_a_gpu_has_a_stream_for_copies(card: Card):
