@@ -28,6 +28,9 @@ def serve(  # noqa: PLR0913 - one flag each
     rate_store: Annotated[str | None, typer.Option(help="memory://, or redis://… that replicas share.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default auto.")] = None,
     dtype: Annotated[str | None, typer.Option(help="float32 or bfloat16; default float32.")] = None,
+    cuda_graphs: Annotated[
+        bool | None, typer.Option("--cuda-graphs", help="Replay small batches of encoders from CUDA graphs.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the backbone; default all it may use.")] = None,
     max_batch_tokens: Annotated[int | None, typer.Option(help="Tokens of one batch at most.")] = None,
     max_queue_tokens: Annotated[int | None, typer.Option(help="Tokens that may wait at most.")] = None,

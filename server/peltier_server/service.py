@@ -54,7 +54,9 @@ class Service:
             weight_of=turnstile.weight,
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
-        self._runner = Runner(backbone, self.batcher, metrics, num_threads=settings.threads)
+        self._runner = Runner(
+            backbone, self.batcher, metrics, num_threads=settings.threads, cuda_graphs=settings.cuda_graphs
+        )
         self.watchdog = Watchdog(
             self._runner,
             metrics,

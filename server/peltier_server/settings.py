@@ -75,6 +75,7 @@ class Settings(BaseSettings):
     rate_store: Annotated[str, Field(pattern=r"^(memory://|rediss?://.+)$", repr=False)] = "memory://"
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["float32", "bfloat16"] = "float32"
+    cuda_graphs: bool = False
     threads: Annotated[int, Field(ge=0)] = 0
     max_batch_tokens: Count = 4096
     max_batch_rows: Count = 128

@@ -17,6 +17,9 @@ class Stream:
     def wait_event(self, event: "Event") -> None:
         self._card.log.append(("wait", self.name, event.stream))
 
+    def wait_stream(self, other: "Stream") -> None:
+        self._card.log.append((f"{self.name} waits for", other.name))
+
 
 class Event:
     """An event that is over at once, unless a test clears that."""
@@ -67,8 +70,10 @@ class Card:
     @contextmanager
     def on(self, stream: Stream) -> Iterator[None]:
         before, self.current = self.current, stream.name
-        yield
-        self.current = before
+        try:
+            yield
+        finally:
+            self.current = before
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Card:

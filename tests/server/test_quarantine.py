@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -178,8 +179,8 @@ def break_version(patch: pytest.MonkeyPatch, digest: str) -> None:
     """Rows of these bytes come out as NaN, beside whatever others."""
     forward = bisection.forward
 
-    def broken(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
-        outputs = forward(backbone, rows, record_gates=record_gates)
+    def broken(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:
+        outputs = forward(backbone, rows, **options)
         nan = RowOutput(torch.full((2,), torch.nan))
         return [
             nan if row.resident and row.resident.digest == digest else out

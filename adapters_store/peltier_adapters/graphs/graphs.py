@@ -54,6 +54,10 @@ class Graphs:
     def __len__(self) -> int:
         return len(self._graphs)
 
+    def clear(self) -> None:
+        """Let go of all graphs and their memory; shapes that come again get new ones."""
+        self._graphs.clear()
+
     def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
         """A vector a row for each kind of pooling, [rows at least, hidden], until the next call; None where there is no
         graph for `rows`, which are in `Row.order`."""

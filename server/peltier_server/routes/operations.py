@@ -4,6 +4,7 @@ import json
 from importlib.metadata import version as release_of
 
 from fastapi import APIRouter, Request, Response
+from peltier_adapters.graphs.choice import can_capture
 from peltier_adapters.kernels.choice import kernel_name
 from peltier_adapters.manifest import Manifest
 from peltier_backbone.config import T5Config
@@ -15,6 +16,7 @@ from peltier_server.errors import describe_errors
 from peltier_server.metrics import Metrics
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, AnyTime, Asking
+from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded)
 _LIMITS = (
@@ -56,7 +58,7 @@ async def info(caller: Asking, service: Accepted) -> InfoResponse:
     return InfoResponse(
         version=release_of("peltier"),
         backbone=_describe(service.backbone),
-        kernels=service.backbone.kernels | {"adapters": kernel_name(service.backbone.device)},
+        kernels=service.backbone.kernels | _batch_kernels(service),
         limits={name: getattr(service.settings, name) for name in _LIMITS},
         num_adapters=service.catalog.count(caller.tenant),
         quarantined=service.quarantine.of(caller.tenant),
@@ -75,6 +77,12 @@ async def metrics(request: Request) -> Response:
 async def artifact_schema() -> Response:
     """The JSON schema of an artifact's manifest."""
     return Response(_SCHEMA, media_type="application/schema+json")
+
+
+def _batch_kernels(service: Service) -> dict[str, str]:
+    """What computes batches besides the backbone's own kernels."""
+    graphs = {"graphs": "cuda"} if service.settings.cuda_graphs and can_capture(service.backbone) else {}
+    return {"adapters": kernel_name(service.backbone.device)} | graphs
 
 
 _SCHEMA = json.dumps(Manifest.model_json_schema(), indent=2)

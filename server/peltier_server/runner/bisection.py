@@ -4,6 +4,7 @@ import gc
 import logging
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from peltier_adapters.batch import forward
@@ -12,6 +13,9 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.runner.shift import Relieved, Shift
+
+if TYPE_CHECKING:
+    from peltier_adapters.graphs.graphs import Graphs
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +30,10 @@ class Bisection:
     So a row that fails takes down nobody else, and rows that are too many for the memory go on in smaller batches.
     """
 
-    def __init__(self, backbone: Backbone, shift: Shift) -> None:
+    def __init__(self, backbone: Backbone, shift: Shift, graphs: "Graphs | None" = None) -> None:
         self._backbone = backbone
         self._shift = shift
+        self._graphs = graphs
 
     def compute(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
         """One output or error per row; raises nothing but `Relieved`."""
@@ -44,7 +49,7 @@ class Bisection:
             error = blame(failure)
         # Only here, because the failure's traceback has kept the tensors of the pass.
         if isinstance(error, Unavailable):
-            free_memory(self._backbone)
+            self._free_memory()
         if len(rows) == 1:
             return [error]
         middle = len(rows) // 2
@@ -53,7 +58,13 @@ class Bisection:
 
     def _forward(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
         with self._shift.computing():
-            return [_finite(output) for output in forward(self._backbone, rows, record_gates=record_gates)]
+            outputs = forward(self._backbone, rows, record_gates=record_gates, graphs=self._graphs)
+            return [_finite(output) for output in outputs]
+
+    def _free_memory(self) -> None:
+        if self._graphs is not None:
+            self._graphs.clear()
+        free_memory(self._backbone)
 
 
 def blame(failure: BaseException) -> PeltierError:

@@ -15,8 +15,10 @@ class Runner:
     Everything else goes on without it.
     """
 
-    def __init__(self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int) -> None:
-        self._place = Place(backbone, batcher, metrics, num_threads)
+    def __init__(
+        self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int, cuda_graphs: bool = False
+    ) -> None:
+        self._place = Place(backbone, batcher, metrics, num_threads, cuda_graphs)
         self._stuck: tuple[Worker, ...] = ()
         self._worker = Worker(self._place)
 

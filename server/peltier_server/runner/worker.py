@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
+from peltier_adapters.graphs.choice import create_graphs
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
@@ -32,6 +33,7 @@ class Place:
     batcher: Batcher
     metrics: Metrics
     num_threads: int
+    cuda_graphs: bool
 
 
 class Worker:
@@ -42,7 +44,9 @@ class Worker:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._shift = Shift()
-        self._bisection = Bisection(place.backbone, self._shift)
+        # A thread's own, as what one thread has captured no other may replay at the same time.
+        graphs = create_graphs(place.backbone) if place.cuda_graphs else None
+        self._bisection = Bisection(place.backbone, self._shift, graphs)
         self._decoder = Decoder(place.backbone, place.metrics, self._shift)
         self._in_hand: list[Ticket] = []
         self.proven = False

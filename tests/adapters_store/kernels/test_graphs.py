@@ -15,6 +15,7 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.presets import PRESETS
 from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
+from torch.utils._python_dispatch import TorchDispatchMode
 
 MakeArtifact = Callable[..., bytes]
 WORDS = ["a", "good", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull", "bad"]
@@ -77,3 +78,29 @@ def test_a_row_that_is_not_finite_stays_alone(preset: str, bert: Backbone, make_
     assert all(
         bool(output.logits.isnan().all()) for output, row in zip(found, rows, strict=True) if row.resident is other
     )
+
+
+class NothingOfTheHost(TorchDispatchMode):
+    """Refuses what a capture would: to read a number from the device, or to bring one there."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in ("item", "is_nonzero", "_local_scalar_dense", "lift_fresh"), name
+        assert name not in ("nonzero", "masked_select", "repeat_interleave", "unique_consecutive"), name
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_captured_region_asks_the_host_for_nothing(bert: Backbone, make_artifact: MakeArtifact):
+    """No length is read back, no list becomes a tensor, and no shape depends on what a tensor holds."""
+    residents = _residents(bert, make_artifact, ("adamix", "bitfit", "compacter", "lowrank", "phm", "unipelt-apl"))
+    runs = []
+
+    def capture(run: Callable[[], None]) -> Callable[[], None]:
+        with NothingOfTheHost():
+            run()
+        runs.append(run)
+        return run
+
+    draw = random.Random(3)
+    forward(bert, [_row(bert, one, draw) for one in residents[::2]], graphs=Graphs(bert, capture, capture_after=1))
+    assert runs

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -54,10 +55,10 @@ async def test_a_batch_that_runs_keeps_what_it_reads(
     """Whatever is dropped and loaded meanwhile: nothing waits for the batch, and it answers as if nothing had been."""
     computing, go_on = threading.Event(), threading.Event()
 
-    def slow(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+    def slow(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:
         computing.set()
         go_on.wait(10)
-        return forward(backbone, rows, record_gates=record_gates)
+        return forward(backbone, rows, **options)
 
     monkeypatch.setattr(bisection, "forward", slow)
     resident = await loader.install(await loader.parse(make_artifact(bert)))

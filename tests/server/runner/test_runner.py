@@ -49,8 +49,8 @@ def rows(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[Row]:
 def poison(monkeypatch: pytest.MonkeyPatch, bad: Sequence[Row], act: Callable[[], Any]) -> None:
     """Makes the forward do `act` whenever one of `bad` is in the batch."""
 
-    def poisoned(backbone: Backbone, batch: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
-        outputs = forward(backbone, batch, record_gates=record_gates)
+    def poisoned(backbone: Backbone, batch: Sequence[Row], **options: Any) -> list[RowOutput]:
+        outputs = forward(backbone, batch, **options)
         return [act() if any(row is one for one in bad) else output for row, output in zip(batch, outputs, strict=True)]
 
     monkeypatch.setattr(bisection, "forward", poisoned)
@@ -104,6 +104,23 @@ def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int])
             assert torch.allclose(output.logits, forward(bert, [many[place]])[0].logits, atol=1e-5)
 
 
+def test_graphs_compute_batches_and_make_room_for_rows(bert: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that has one is a replay; where memory is short they go first."""
+    pytest.importorskip("triton", reason="Triton has no build for this machine")
+    from peltier_adapters.graphs.graphs import Graphs
+
+    graphs = Graphs(bert, lambda run: run, capture_after=1)
+    computing = Bisection(bert, Shift(), graphs)
+    bare = [Row(bert.tokenizer.encode(text)) for text in ("a good film", "bad")]
+    outputs = computing.compute(bare, record_gates=False)
+    assert len(graphs) == 1
+    for output, row in zip(outputs, bare, strict=True):
+        assert torch.allclose(output.logits, forward(bert, [row])[0].logits, atol=1e-5)
+    poison(monkeypatch, bare[:1], refuse_memory)
+    assert isinstance(computing.compute(bare[:1], record_gates=False)[0], Unavailable)
+    assert len(graphs) == 0
+
+
 def refuse_memory() -> None:
     """What the allocator of the CPU says, and no more particularly than this."""
     torch.empty(1 << 60, dtype=torch.uint8)
@@ -125,11 +142,11 @@ async def test_rows_that_are_too_many_for_the_memory_are_halved(
     """Everyone is answered, in batches that fit."""
     sizes = []
 
-    def narrow(backbone: Backbone, batch: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+    def narrow(backbone: Backbone, batch: Sequence[Row], **options: Any) -> list[RowOutput]:
         sizes.append(len(batch))
         if len(batch) > 2:
             act()
-        return forward(backbone, batch, record_gates=record_gates)
+        return forward(backbone, batch, **options)
 
     monkeypatch.setattr(bisection, "forward", narrow)
     outcomes = await batcher.compute(rows * 2)

@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from peltier_adapters.row import Row, RowOutput
@@ -27,10 +28,10 @@ from peltier_server.runner import bisection
 
 forward = bisection.forward
 
-def endless(backbone, rows, *, record_gates):
+def endless(backbone, rows, **options):
     if any(len(row.encoded) == 4 for row in rows):
         time.sleep(600)
-    return forward(backbone, rows, record_gates=record_gates)
+    return forward(backbone, rows, **options)
 
 bisection.forward = endless
 sys.argv = sys.argv[3:]
@@ -50,11 +51,11 @@ def hang(monkeypatch: pytest.MonkeyPatch, on: int, release: threading.Event) -> 
     """Lets every forward of a row of `on` tokens wait for `release`; returns what is set once it has ended."""
     forward, ended = bisection.forward, threading.Event()
 
-    def stuck(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+    def stuck(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:
         waits = any(len(row.encoded) == on for row in rows)
         if waits:
             release.wait(60)
-        outputs = forward(backbone, rows, record_gates=record_gates)
+        outputs = forward(backbone, rows, **options)
         if waits:
             ended.set()
         return outputs

@@ -1,0 +1,21 @@
+"""Where graphs are made at all."""
+
+import pytest
+from peltier_adapters.graphs import choice
+from peltier_backbone.load import Backbone
+
+
+@pytest.mark.parametrize(
+    ("family", "kernels", "expected"), [("bert", True, True), ("bert", False, False), ("t5", True, False)]
+)
+def test_an_encoder_with_kernels_is_captured(
+    family: str, kernels: bool, expected: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+):
+    """T5 decodes step by step, and torch's own products ask the host where groups end."""
+    monkeypatch.setattr(choice, "use_kernels", lambda device: kernels)
+    assert choice.can_capture(request.getfixturevalue(family)) is expected
+
+
+def test_the_cpu_has_no_graphs(bert: Backbone):
+    """Whatever the settings say."""
+    assert choice.create_graphs(bert) is None
