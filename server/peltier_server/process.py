@@ -16,8 +16,8 @@ from peltier_server.lifecycle import Lifecycle
 from peltier_server.settings import Settings, SettingsError
 
 _BACKLOG = 2048
-# Adapters come after the start and stay. With Python's own thresholds (700, 10, 10) sixty requests that come and go lead
-# to a full collection every ten seconds, and with 10,000 adapters each stops the whole server for 400 ms.
+# Adapters come after the start and stay. With Python's own thresholds (700, 10, 10) sixty requests that come and go
+# lead to a full collection every ten seconds, and with 10,000 adapters each stops the whole server for 400 ms.
 _GC_THRESHOLDS = (10_000, 10, 100)
 # How long a server that has failed waits for requests that may still be answered.
 _FAILED_SECONDS = 5
