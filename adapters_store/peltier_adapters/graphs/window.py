@@ -29,6 +29,7 @@ class Window(Segments):
     def __init__(self, starts: Tensor, row_starts: Tensor, row_groups: Tensor, num_tokens: int) -> None:
         self.device, self.num_groups, self.groups = starts.device, len(starts) - 1, row_groups
         self._even = self._small = False
+        self.native = None  # those kernels ask how long groups are
         self._row_starts = row_starts
         tokens = torch.arange(num_tokens, dtype=torch.int32, device=starts.device)
         own, rows = place_of(starts, tokens), place_of(row_starts, tokens)

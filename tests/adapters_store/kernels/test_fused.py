@@ -8,7 +8,7 @@ from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.inputs import encode_input
-from peltier_adapters.kernels import choice
+from peltier_adapters.kernels import choice, compacter, fused
 from peltier_adapters.row import Row
 from peltier_adapters.segments import Segments
 from peltier_backbone.load import Backbone
@@ -40,6 +40,20 @@ def test_a_mixed_batch_answers_as_without_kernels(
     for own, expected in zip(forward(backbone, rows), plain, strict=True):
         torch.testing.assert_close(own.logits, expected.logits, rtol=1e-5, atol=1e-5)
     assert launches
+
+
+def test_a_compacter_may_be_built(bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch):
+    """Then its maps are dense ones of another kernel, and the logits the same."""
+    banks, rows = Banks(bert), []
+    for seed in range(2):
+        resident = banks.add(read_artifact(make_artifact(bert, "compacter", seed=seed), bert))
+        rows.append(Row(encode_input(bert, resident.task, TEXTS[seed]), resident))
+    plain = forward(bert, rows)
+    monkeypatch.setattr(choice, "use_kernels", lambda device: True)
+    monkeypatch.setattr(fused, "BUILD_COMPACTERS", True)
+    monkeypatch.setattr(compacter, "compacter", lambda *given: pytest.fail("the factored kernel was called"))
+    for own, expected in zip(forward(bert, rows), plain, strict=True):
+        torch.testing.assert_close(own.logits, expected.logits, rtol=1e-5, atol=1e-5)
 
 
 def test_training_never_meets_a_kernel(monkeypatch: pytest.MonkeyPatch):
