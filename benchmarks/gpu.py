@@ -4,8 +4,9 @@
     python benchmarks/gpu.py --dry-run            the same sections at toy sizes in Triton's interpreter, on the CPU
 
 Prints one line of JSON per figure and ends with a table; exits with 1 if a check failed. Times are medians of
-interleaved rounds, with all that the host does; `graph` is the same kernel replayed from a CUDA graph, without it.
-Rows of one length: sorting them by length would change nothing for transformers; `ragged` is one batch as it comes.
+interleaved rounds, with all that the host does; `graph` is the same kernel replayed from a CUDA graph, without it, and
+in section "graph" a whole prediction with the server's own graphs beside the same launched one by one. Rows of one
+length: sorting them by length would change nothing for transformers; `ragged` is one batch as it comes.
 """
 
 import argparse
@@ -85,7 +86,7 @@ def check_replay(bench: Bench, shape: object) -> None:
     """A captured kernel reads the slots that are there when it is replayed."""
     from gpu_kernels import cases
 
-    for case in cases(shape, bench.device, torch.bfloat16):
+    for case in cases(shape, bench.device, torch.bfloat16) if bench.device.type == "cuda" else ():
         graph, output = captured(case.kernel)
         case.runs.slots.copy_(case.runs.slots.flip(0))
         graph.replay()
@@ -109,17 +110,6 @@ def time_kernels(bench: Bench, shapes: Mapping[str, object], found: Mapping[str,
                 "kernel", kernel=case.name, shape=name, dtype=dtype, us=us,
                 matmul_share=case.flops / best / found[dtype], bandwidth_share=case.nbytes / best / found["bytes"],
             )  # fmt: skip
-
-
-def time_loads(bench: Bench, nbytes: int) -> None:
-    """One adapter from the host to the device: from pageable memory, and from pinned memory without waiting."""
-    source = torch.randn(nbytes // 4)
-    target = torch.empty_like(source, device=bench.device)
-    calls: dict[str, Callable[[], object]] = {"pageable": lambda: target.copy_(source)}
-    if bench.device.type == "cuda":
-        pinned = source.pin_memory()
-        calls["pinned"] = lambda: target.copy_(pinned, non_blocking=True)
-    bench.record("load", bytes=nbytes, us={k: round(s * 1e6, 1) for k, s in bench.seconds(calls).items()})
 
 
 @dataclass(frozen=True)
@@ -146,22 +136,31 @@ FULL = Plan(rounds=9, matrix=8192, rows=32, width=768, size=48, layers=12, longe
 TOY = Plan(rounds=0, matrix=32, rows=8, width=32, size=8, layers=1, longest=5)
 
 
+# A section that has not begun by then is left out; the longest is estimated to take ninety seconds, all of them 260.
+_LATEST_SECONDS = 420.0
+
+
 def run(bench: Bench, plan: Plan) -> None:
     """All sections: checks first, so that a run that is cut short has them."""
     from gpu_batches import Sizes, compare
     from gpu_kernels import Shape
+    from gpu_loads import compare_loads
 
     card(bench)
     found = limits(bench, plan.matrix)
-    shapes = {name: Shape(lengths, plan.width, plan.size) for name, lengths in plan.lengths().items()}
-    check_kernels(bench, shapes)
-    if bench.device.type == "cuda":
-        check_replay(bench, shapes["ragged"])
+    lengths = plan.lengths()
+    shapes = {name: Shape(own, plan.width, plan.size) for name, own in lengths.items()}
     sizes = Sizes(plan.width, plan.layers, max(plan.width // 64, 2), 4 * plan.width)
-    for generates in (False, True):
-        compare(bench, sizes, plan.lengths(), generates=generates)
-    time_kernels(bench, shapes, found)
-    time_loads(bench, 4 * plan.width * plan.size * plan.layers)
+    sections: dict[str, Callable[[], None]] = {
+        "loads": lambda: compare_loads(bench, 4 * plan.width * plan.size * plan.layers),
+        "kernel checks": lambda: check_kernels(bench, shapes),
+        "replay checks": lambda: check_replay(bench, shapes["ragged"]),
+        "bert": lambda: compare(bench, sizes, lengths, generates=False),
+        "t5": lambda: compare(bench, sizes, lengths, generates=True),
+        "kernels": lambda: time_kernels(bench, shapes, found),
+    }
+    for name, section in sections.items():
+        bench.run(name, section, _LATEST_SECONDS)
 
 
 def table(bench: Bench) -> None:

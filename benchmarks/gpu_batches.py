@@ -1,6 +1,5 @@
 """Mixed batches of random adapters on random backbones of BERT-base's and T5-base's shapes."""
 
-import copy
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -9,12 +8,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
+from gpu_adapters import PRESETS, Adapters
 from gpu_bench import DTYPES, Bench
-from peltier_adapters.kernels import choice
-from peltier_adapters.mixture import Mixture, create_slice
-from peltier_adapters.parts import init_tensors
-from peltier_adapters.presets import find_preset
-from peltier_adapters.spec import Parts
+from gpu_graphs import compare_graphs, create_residents, successive
+from peltier_adapters.kernels import choice, fused
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded, Packed
@@ -22,9 +19,6 @@ from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
 
-# In the order in which a batch is sorted: no prefix and no norm, norms, prefixes.
-PRESETS = ("lora", "adamix", "compacter", "unipelt-apl")
-_MOVED = 0.1
 # Mean difference of the hidden states after all layers, as a share of their mean size.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 
@@ -68,49 +62,6 @@ def _save(directory: Path, model: PreTrainedModel, specials: list[str]) -> Path:
     tokenizer.add_special_tokens(specials)
     tokenizer.save(str(directory / "tokenizer.json"))
     return directory
-
-
-class Adapters:
-    """`count` adapters of each of `PRESETS`, every tensor moved away from its start, stacked as in a bank."""
-
-    def __init__(self, exact: Backbone, count: int) -> None:
-        """`exact` is the backbone in float32 on the CPU."""
-        self.count = count
-        self._parts: dict[str, Parts] = {}
-        self._banks: dict[str, dict[str, Tensor]] = {}
-        for preset in PRESETS:
-            recipe = find_preset(preset)
-            # A dry run's T5 is too narrow for its default.
-            own = {"bottleneck": "8"} if preset == "compacter" and exact.config.hidden_size < 128 else {}
-            parts = recipe.compose(recipe.settings(own, exact.config), exact.config, outputs=2)
-            self._parts[preset] = tuple(part for part in parts if part.kind != "head")
-            drawn = [self._draw(exact, preset, seed) for seed in range(count)]
-            self._banks[preset] = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
-
-    def _draw(self, exact: Backbone, preset: str, seed: int) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(seed)
-        tensors = init_tensors(self._parts[preset], exact, generator)
-        return {name: t + _MOVED * torch.randn(t.shape, generator=generator) for name, t in tensors.items()}
-
-    def to(self, device: torch.device) -> "Adapters":
-        """The same on a device."""
-        moved = copy.copy(self)
-        moved._banks = {
-            preset: {name: tensor.to(device) for name, tensor in bank.items()} for preset, bank in self._banks.items()
-        }
-        return moved
-
-    def mixture(self, backbone: Backbone, packed: Packed) -> Mixture:
-        """A batch of as many rows as there are adapters, each with its own; weights are gathered as a server does."""
-        index = torch.arange(self.count, device=backbone.device)
-        slices = [
-            create_slice(
-                backbone, packed, number * self.count, range(self.count), self._parts[preset],
-                {name: tensor.index_select(0, index) for name, tensor in self._banks[preset].items()},
-            )
-            for number, preset in enumerate(PRESETS)
-        ]  # fmt: skip
-        return Mixture(backbone, slices)
 
 
 def encode(backbone: Backbone, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
@@ -162,6 +113,11 @@ class Comparison:
         with patch.object(choice, "use_kernels", lambda device: False):
             return self._encode(self.backbone)
 
+    def built(self) -> Tensor:
+        """Compacters as dense bottlenecks, built once a batch."""
+        with patch.object(fused, "BUILD_COMPACTERS", True):
+            return self._encode(self.backbone)
+
     def bare(self) -> Tensor:
         return encode(self.backbone, self.backbone.pack(self.rows))
 
@@ -188,26 +144,33 @@ def compare(bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], *,
             stack.enter_context(patch.object(choice, "use_kernels", lambda device: True))
         directory = (save_t5 if generates else save_bert)(Path(name), sizes)
         count = len(next(iter(lengths.values()))) // len(PRESETS)
-        adapters = Adapters(load_backbone(str(directory)), count).to(bench.device)
+        drawn = load_backbone(str(directory))
+        adapters = Adapters(drawn, count).to(bench.device)
         exact = load_backbone(str(directory), device=bench.device.type)
+        residents = [] if generates else create_residents(drawn, exact, count)
         for dtype, kind in DTYPES.items():
             backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)
             bench.record("backbone", family=family, dtype=dtype, kernels=backbone.kernels)
             model = plain_model(directory, bench.device, kind, generates=generates)
             for shape, each in lengths.items():
-                batch = Comparison(backbone, exact, model, adapters, draw_rows(each, sizes.vocabulary))
-                _compare(bench, batch, {"family": family, "shape": shape, "dtype": dtype})
+                labels, rows = {"family": family, "shape": shape, "dtype": dtype}, draw_rows(each, sizes.vocabulary)
+                _compare(bench, Comparison(backbone, exact, model, adapters, rows), labels)
+                if residents:
+                    compare_graphs(bench, backbone, exact, successive(rows, residents), labels)
 
 
 def _compare(bench: Bench, batch: Comparison, labels: dict[str, str]) -> None:
     expected = batch.reference()
-    size = expected.abs().mean()
-    bench.check(
-        "batch check", float((batch.mixed() - expected).abs().mean() / size), TOLERANCE[labels["dtype"]], **labels,
-        adapters_change=float((batch.bare().float() - expected).abs().mean() / size),
-    )  # fmt: skip
+    size, tolerance = expected.abs().mean(), TOLERANCE[labels["dtype"]]
+
+    def error(found: Tensor) -> float:
+        return float((found.float() - expected).abs().mean() / size)
+
+    bench.check("batch check", error(batch.mixed()), tolerance, **labels, adapters_change=error(batch.bare()))
+    bench.check("batch check, compacters built", error(batch.built()), tolerance, **labels)
     taken = bench.seconds({
         "mixed": batch.mixed,
+        "compacters built": batch.built,
         "mixed, no kernels": batch.without_kernels,
         "bare": batch.bare,
         "transformers": batch.transformers,

@@ -17,10 +17,18 @@ class Bench:
 
     def __init__(self, device: torch.device, rounds: int) -> None:
         self.device, self.figures, self._rounds = device, list[Figure](), rounds
+        self._started = time.monotonic()
 
     def record(self, section: str, **figure: object) -> None:
         self.figures.append({"section": section, **figure})
         print(json.dumps(self.figures[-1]), flush=True)
+
+    def run(self, name: str, section: Callable[[], None], before_seconds: float) -> None:
+        """One section, unless it is too late to begin it."""
+        late = time.monotonic() - self._started > before_seconds
+        if not late:
+            section()
+        self.record("elapsed", after=name, skipped=late, seconds=round(time.monotonic() - self._started, 1))
 
     def check(self, section: str, error: float, tolerance: float, **figure: object) -> None:
         # Not `error <= tolerance` turned around: not a number is wrong too.

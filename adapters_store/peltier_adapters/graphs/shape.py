@@ -7,7 +7,8 @@ from typing import NamedTuple, Self
 from peltier_adapters.bank import Bank
 from peltier_adapters.row import Row
 
-# Larger batches keep the card busy by themselves: `benchmarks/gpu.py`, section "batch", graph against mixed.
+# Larger batches keep the card busy by themselves: `python benchmarks/gpu.py`, section "graph", of_launched. No card has
+# told yet where that begins.
 MAX_TOKENS = 2048
 _FEWEST_TOKENS = 32
 _FEWEST_GROUPS = 2  # one group alone is a plain product everywhere else

@@ -1,0 +1,70 @@
+"""One adapter from the host to the device: from ordinary memory, and as the server loads it."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from gpu_bench import Bench
+from peltier_adapters.transfer import Sent, create_transfer
+from peltier_adapters.weights import Layout, Weights
+
+_COUNT = 20
+_MATRIX = 8192
+_PRODUCTS = 20
+
+
+def compare_loads(bench: Bench, nbytes: int) -> None:
+    """What arrives is checked; then `first` locks the pages too, `again` finds them locked, `returns` is how long a
+    thread is kept, and `beside` is a copy while the batches' stream has work for much longer (`busy`)."""
+    layout, transfer = Layout({"adapter": (nbytes // 4,)}), create_transfer(bench.device)
+    adapters = [Weights.copy(layout, {"adapter": torch.randn(nbytes // 4)}) for _ in range(_COUNT)]
+    sent = [_arrived(transfer(one)) for one in adapters]
+    wrong = sum(not torch.equal(one.flat.cpu(), own.flat) for one, own in zip(sent, adapters, strict=True))
+    bench.check("load check", float(wrong), 0.0, adapters=_COUNT)
+    if bench.device.type != "cuda":
+        return
+    fresh = iter([Weights.copy(layout, {"adapter": one["adapter"]}) for one in adapters])
+    own = adapters[0]
+    us = {
+        "pageable": _median_us(lambda: own.flat.to(bench.device)),
+        "first": _median_us(lambda: transfer(next(fresh))),
+        "again": _median_us(lambda: transfer(own)),
+        "returns": _median_us(lambda: transfer(own), wait=False),
+    }
+    us |= _beside_work(bench, lambda: transfer(own))
+    bench.record("load", bytes=own.nbytes, us=us)
+
+
+def _arrived(sent: Sent) -> Sent:
+    if sent.arrival is not None:
+        sent.arrival.wait()
+    return sent
+
+
+def _median_us(call: Callable[[], object], *, wait: bool = True) -> float:
+    taken = []
+    for _ in range(_COUNT):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        if wait:
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - start)
+    return round(statistics.median(taken) * 1e6, 1)
+
+
+def _beside_work(bench: Bench, send: Callable[[], Sent]) -> dict[str, float]:
+    """A copy that begins behind queued products ends long before them, if its stream is its own."""
+    left = torch.randn(_MATRIX, _MATRIX, device=bench.device)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(_PRODUCTS):
+        left @ left
+    began = time.perf_counter()
+    arrival = send().arrival
+    assert arrival is not None, "a card's copies are waited for on the card"
+    arrival.synchronize()
+    arrived = time.perf_counter()
+    torch.cuda.synchronize()
+    return {"beside": round((arrived - began) * 1e6, 1), "busy": round((time.perf_counter() - start) * 1e6, 1)}
