@@ -1,6 +1,6 @@
 """One forward of rows of any tenants, tasks and methods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -9,10 +9,8 @@ from peltier_backbone.packing import Packed
 from torch import Tensor
 
 from peltier_adapters import scoring
-from peltier_adapters.bank import Bank, Slot, head_spec
+from peltier_adapters.heads import read_heads
 from peltier_adapters.mixture import Mixture, Slice
-from peltier_adapters.parts import head
-from peltier_adapters.parts.part import Tensors
 from peltier_adapters.row import Row, RowOutput, create_slices, row_gates
 
 
@@ -37,7 +35,7 @@ def forward(
     if pooled is None:
         sorted_outputs = _compute(backbone, sorted_rows, record_gates=record_gates)
     else:
-        logits = _read_heads(sorted_rows, pooled.__getitem__, backbone.device)
+        logits = read_heads(sorted_rows, pooled.__getitem__, backbone.device)
         sorted_outputs = [RowOutput(own) for own in logits]
     results = dict(zip(order, sorted_outputs, strict=True))
     return [results[index] for index in range(len(rows))]
@@ -52,39 +50,9 @@ def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bo
         outputs = scoring.score(backbone, packed, sorted_rows, mixture)
     else:
         pooled = Pooled(backbone, packed, slices, backbone.bert(packed, mixture))
-        outputs = _read_heads(sorted_rows, pooled, backbone.device)
+        outputs = read_heads(sorted_rows, pooled, backbone.device)
     gates = [row_gates(one, number) for one in slices for number in range(one.last - one.first)]
     return [RowOutput(logits, own) for logits, own in zip(outputs, gates, strict=True)]
-
-
-def _read_heads(rows: Sequence[Row], pooled: Callable[[str], Tensor], device: torch.device) -> list[Tensor]:
-    heads = _by_head(rows)
-    order = [number for members in heads.values() for number in members]
-    places = torch.split(torch.tensor(order, device=device), [len(members) for members in heads.values()])
-    logits = [_read_head(key, pooled, own) for key, own in zip(heads, places, strict=True)]
-    # One copy for all heads: the host waits for the device once.
-    flat = torch.split(torch.cat([one.flatten() for one in logits]).cpu(), [one.numel() for one in logits])
-    outputs = [row for own, one in zip(flat, logits, strict=True) for row in own.view_as(one).unbind()]
-    found = dict(zip(order, outputs, strict=True))
-    return [found[number] for number in range(len(rows))]
-
-
-def _read_head(key: tuple[Bank, Slot] | None, pooled: Callable[[str], Tensor], places: Tensor) -> Tensor:
-    """Logits of the rows at `places`, in float32."""
-    if key is None:
-        return pooled("first").index_select(0, places).float()
-    bank, slot = key
-    spec = head_spec(bank)
-    tensors: Tensors = {name.removeprefix("head."): t[0] for name, t in bank.gather([slot]).items()}
-    return head.apply(spec, tensors, pooled(spec.pooling).index_select(0, places))
-
-
-def _by_head(rows: Sequence[Row]) -> dict[tuple[Bank, Slot] | None, list[int]]:
-    heads: dict[tuple[Bank, Slot] | None, list[int]] = {}
-    for number, row in enumerate(rows):
-        key = None if row.resident is None else (row.resident.head, row.resident.head_slot)
-        heads.setdefault(key, []).append(number)
-    return heads
 
 
 class Pooled:

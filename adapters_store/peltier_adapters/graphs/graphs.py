@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 _MAX_GRAPHS = 32
 # A capture costs three forwards, and seconds where a kernel is compiled for the first time.
 _CAPTURE_AFTER = 4
+# To take another's place a shape must have come so many times as often: where there are more shapes than graphs, making
+# them again and again would cost more than they save.
+_REPLACE_FACTOR = 8
 _MAX_COUNTED = 1024
 
 # Makes of a call one that does the same on the device again, without the host.
@@ -82,11 +85,12 @@ class Graphs:
         self._seen[shape] = self._seen.pop(shape, 0) + 1
         if len(self._seen) > _MAX_COUNTED:
             self._seen.popitem(last=False)
-        return self._seen[shape] >= self._capture_after
+        factor = 1 if len(self._graphs) < self._max_graphs else _REPLACE_FACTOR
+        return self._seen[shape] >= factor * self._capture_after
 
     def _make(self, shape: Shape, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
         del self._seen[shape]
-        while len(self._graphs) >= self._max_graphs:
+        if len(self._graphs) >= self._max_graphs:
             self._graphs.popitem(last=False)
         try:
             frame = Frame(self._backbone, shape, self._stack_of)

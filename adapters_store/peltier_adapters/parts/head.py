@@ -23,3 +23,9 @@ def apply(spec: HeadSpec, tensors: Tensors, pooled: Tensor) -> Tensor:
     if spec.hidden:
         x = torch.tanh(torch.addmm(tensors["dense.bias"].float(), x, tensors["dense.weight"].float()))
     return torch.addmm(tensors["bias"].float(), x, tensors["weight"].float())
+
+
+def apply_each(tensors: Tensors, pooled: Tensor) -> Tensor:
+    """The same for heads without a hidden layer, each row with its own: weight [rows, hidden, outputs]."""
+    weight, bias = tensors["weight"].float(), tensors["bias"].float()
+    return torch.baddbmm(bias[:, None], pooled.float()[:, None], weight).squeeze(1)

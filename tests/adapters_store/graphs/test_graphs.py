@@ -62,19 +62,18 @@ def test_replays_answer_as_the_forward_does(batches: list[list[int]], bert: Back
             torch.testing.assert_close(one.logits, other.logits, rtol=1e-5, atol=1e-5)
 
 
-def test_the_least_recently_used_graph_goes(bert: Backbone):
-    """There are never more than the bound, and what goes is free."""
+def test_a_frequent_shape_takes_the_place_of_the_least_recently_used(bert: Backbone):
+    """There are never more than the bound, one that comes now and then replaces none, and what goes is free."""
     captures = Captures()
     graphs = Graphs(bert, captures, max_graphs=2, capture_after=1)
-    for length in (8, 40, 8, 70):
+    for length in (8, 40, 8, *[70] * 7):
         forward(bert, _rows(length), graphs=graphs)
-    (kept, fresh) = (weakref.ref(graph.frame) for graph in graphs._graphs.values())
+    assert (len(graphs), captures.made) == (2, 2)
+    kept, gone = (weakref.ref(graph.frame) for graph in reversed(graphs._graphs.values()))
+    forward(bert, _rows(70), graphs=graphs)
     assert (len(graphs), captures.made) == (2, 3)
-    forward(bert, _rows(8), graphs=graphs)
-    assert captures.made == 3
-    forward(bert, _rows(40), graphs=graphs)
     assert kept() is not None
-    assert fresh() is None
+    assert gone() is None
 
 
 def test_a_shape_that_cannot_be_captured_runs_without_a_graph(bert: Backbone, caplog: pytest.LogCaptureFixture):
