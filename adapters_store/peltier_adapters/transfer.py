@@ -26,10 +26,6 @@ class Arrival:
             self._flat.record_stream(stream)
             self._streams.add(stream)
 
-    def synchronize(self) -> None:
-        """Have this thread wait until the copy has ended."""
-        self._copied.synchronize()
-
 
 class Sent(NamedTuple):
     """An adapter's flat tensor on the device, and what a reader waits for where it may not be there yet."""

@@ -96,7 +96,7 @@ class Graphs:
             frame = Frame(self._backbone, shape, self._stack_of)
             frame.load(rows)
             self._graphs[shape] = graph = _Graph(frame, self._capture(frame.run))
-        except RuntimeError:  # of torch's: no memory for it, or an operation that cannot be captured
+        except Exception:  # no memory for it, or whatever a compiler or a library cannot do; the batch has another way
             logger.warning("no graph of %s; such batches run without one", shape, exc_info=True)
             self._seen[shape] = -math.inf
             return None
