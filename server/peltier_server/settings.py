@@ -126,6 +126,12 @@ class Settings(BaseSettings):
             raise ValueError(f"an identity provider needs {', '.join(given)}; there is no {' and no '.join(missing)}")
         return self
 
+    @model_validator(mode="after")
+    def _capture_on_a_card(self) -> Self:
+        if self.cuda_graphs and self.device != "cuda":
+            raise ValueError(f"cuda_graphs needs the device 'cuda'; this server's is {self.device!r}")
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,

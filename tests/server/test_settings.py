@@ -110,6 +110,13 @@ def test_every_other_host_is_not(host: str) -> None:
     assert not load_settings({"host": host}).is_private
 
 
+def test_graphs_are_captured_on_a_card_alone() -> None:
+    """Elsewhere the setting would do nothing, and say nothing of it."""
+    with pytest.raises(SettingsError, match="cuda_graphs needs the device 'cuda'; this server's is 'cpu'"):
+        load_settings({"cuda_graphs": True, "device": "cpu"})
+    assert load_settings({"cuda_graphs": True, "device": "cuda"}).cuda_graphs
+
+
 def test_an_identity_provider_is_named_whole() -> None:
     """Half of one would let nobody in, or too many."""
     with pytest.raises(SettingsError, match="there is no oidc_audience and no oidc_jwks_url"):
