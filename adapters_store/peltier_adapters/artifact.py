@@ -103,11 +103,11 @@ def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
         if entry["shape"] != list(shapes[name]):
             found = reprlib.repr(entry["shape"])
             reasons.append(f"tensor {name!r} has shape {found}; its part says {list(shapes[name])}")
-        if entry.get("dtype") != "F32":
-            reasons.append(f"tensor {name!r} has dtype {_shown(entry.get('dtype'))}; artifacts hold F32")
-        if not _spans(entry.get("data_offsets"), 4 * prod(shapes[name])):
+        elif not _spans(entry.get("data_offsets"), 4 * prod(shapes[name])):
             found = reprlib.repr(entry.get("data_offsets"))
             reasons.append(f"tensor {name!r} has data_offsets {found}; its shape takes {4 * prod(shapes[name])} bytes")
+        if entry.get("dtype") != "F32":
+            reasons.append(f"tensor {name!r} has dtype {_shown(entry.get('dtype'))}; artifacts hold F32")
         reasons += _unknown_keys(name, entry)
     return sorted(reasons)
 
