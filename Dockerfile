@@ -6,12 +6,17 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
+# For the native kernels; the image itself has no compiler.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv /opt/peltier \
     && /opt/peltier/bin/python -m pip install "pip==26.3"
 # torch has a layer of its own: it is most of the image and changes least.
 COPY constraints.txt ./
 RUN /opt/peltier/bin/python -m pip install --index-url "${TORCH_INDEX}" --constraint constraints.txt torch
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY backbone ./backbone
 COPY adapters_store ./adapters_store
 COPY server ./server

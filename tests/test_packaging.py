@@ -1,5 +1,8 @@
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,13 +20,46 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    built = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+def build(folder: Path, compiler: str) -> Path:
+    """The wheel of this repository."""
+    command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
+    environment = os.environ | {"CC": compiler}
+    built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = folder.iterdir()
     return path
+
+
+def unpack(wheel: Path, folder: Path) -> Path:
+    ZipFile(wheel).extractall(folder)
+    return folder
+
+
+def kernels_of(folder: Path) -> str:
+    """What serves adapters on the CPU from the packages in `folder`."""
+    code = """
+import torch
+import peltier_adapters
+from peltier_adapters.kernels.choice import kernel_name
+from peltier_adapters.segments import Segments
+with torch.inference_mode():
+    y = Segments((2, 1), (0, 1), torch.device("cpu")).linear(torch.ones(3, 4), torch.ones(2, 4, 5))
+assert torch.equal(y, torch.full((3, 5), 4.0))
+assert peltier_adapters.__file__.startswith(FOLDER)
+print(kernel_name(torch.device("cpu")))
+"""
+    command = (sys.executable, "-c", f"FOLDER = {str(folder)!r}{code}")
+    found = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As it is built where there is no C compiler."""
+    return build(tmp_path_factory.mktemp("wheel"), "no-such-compiler")
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +82,31 @@ def test_wheel_holds_exactly_the_five_packages(wheel: Path) -> None:
 def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
     """Modules, type markers, migrations and the licence are all in the wheel, and no left-overs are."""
     files = (path for package in PACKAGES for path in ROOT.glob(f"*/{package}/**/*") if path.is_file())
-    sources = {"/".join(path.relative_to(ROOT).parts[1:]) for path in files if path.parent.name != "__pycache__"}
+    sources = {
+        "/".join(path.relative_to(ROOT).parts[1:])
+        for path in files
+        if path.parent.name != "__pycache__" and path.suffix != ".so"
+    }
     names = set(ZipFile(wheel).namelist())
     assert {name for name in names if ".dist-info/" not in name} == sources
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
     assert "peltier_adapters/registry/migrations/env.py" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_a_wheel_without_a_compiler_is_pure(wheel: Path, tmp_path: Path) -> None:
+    """It is for any machine, and torch computes what native kernels would."""
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert kernels_of(unpack(wheel, tmp_path)) == "torch"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
+def test_a_wheel_with_a_compiler_carries_native_kernels(tmp_path: Path) -> None:
+    """It is for machines of this kind, and serves by the kernels that it carries."""
+    (tmp_path / "wheel").mkdir()
+    wheel = build(tmp_path / "wheel", "cc")
+    assert wheel.name.endswith(f"-py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl")
+    assert kernels_of(unpack(wheel, tmp_path / "packages")).startswith("native-")
 
 
 def test_client_works_without_torch(environment: Path) -> None:

@@ -69,8 +69,8 @@ def create_slice(  # noqa: PLR0913 - the six things a slice is made of
     """The slice of `len(groups)` rows from `first` on; `tensors` carry a leading group dimension, `groups` says which
     group each row belongs to (0, 0, 1, …)."""
     last = first + len(groups)
-    segments = Segments(layout.lengths[first:last], groups, backbone.device)
-    central = read_central(tensors, segments.compute_dtype(backbone.dtype))
+    segments = Segments(layout.lengths[first:last], groups, backbone.device, backbone.dtype)
+    central = read_central(tensors, segments.weights_dtype)
     context = Context(backbone, segments, {} if record_gates else None, central)
     live = apply_parts(parts, tensors, context)
     return Slice(first, last, slice(layout.starts[first], layout.starts[last]), context, live)
@@ -111,25 +111,19 @@ class Mixture:
 
     def project(self, layer: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         for one, parts in self._projecting.get(site, ()):
-            own = self._of(y, one)
-            given, changed = self._of(x, one).to(one.context.dtype), own.to(one.context.dtype)
+            given, changed = self._of(x, one), self._of(y, one)
             for part in parts:
                 part.project(layer, site, given, changed)
-            if changed is not own:
-                own.copy_(changed)
         return y
 
     def sublayer(self, layer: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         index = 2 * layer + _NORM_AFTER[site]
         for one, parts in self._finishing.get(site, ()):
-            norm, own = self._norm_of(one, index), self._of(y, one)
-            changed = own.to(one.context.dtype)
+            norm, changed = partial(self._apply_norm, one.norm, index), self._of(y, one)
             for part in parts:
                 changed = part.sublayer(layer, site, changed, self._of(residual, one), norm)
             if len(self._slices) == 1:
-                return changed.to(y.dtype)
-            if changed.dtype != own.dtype:
-                own.copy_(changed)
+                return changed
         return y
 
     def embed(self, x: Tensor) -> Tensor:
@@ -139,22 +133,18 @@ class Mixture:
                     part.embed(self._of(x, one))
         return x
 
-    def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         if len(self._normed) == 1:
-            return self._apply_norm(self._normed[0][2], index, x)
-        pieces = [
-            self._apply_norm(part, index, x[first.tokens.start : last.tokens.stop])
-            for first, last, part in self._normed
-        ]
-        return torch.cat(pieces)
+            return self._apply_norm(self._normed[0][2], index, x, residual)
+        pieces = []
+        for first, last, part in self._normed:
+            tokens = slice(first.tokens.start, last.tokens.stop)
+            pieces.append(self._apply_norm(part, index, x[tokens], None if residual is None else residual[tokens]))
+        return x if pieces[0].data_ptr() == x.data_ptr() else torch.cat(pieces)  # x where they took its place
 
-    def _norm_of(self, one: Slice, index: int) -> Norm:
-        own, dtype = partial(self._apply_norm, one.norm, index), self._norms[index].weight.dtype
-        return lambda x: own(x.to(dtype)).to(x.dtype)
-
-    def _apply_norm(self, part: Part | None, index: int, x: Tensor) -> Tensor:
+    def _apply_norm(self, part: Part | None, index: int, x: Tensor, residual: Tensor | None = None) -> Tensor:
         base = self._norms[index]
-        return base(x) if part is None else part.norm(index, x, base)
+        return base(x, residual) if part is None else part.norm(index, x, base, residual)
 
     def _of(self, tensor: Tensor, one: Slice) -> Tensor:
         return tensor if len(self._slices) == 1 else tensor[one.tokens]

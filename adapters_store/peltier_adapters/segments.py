@@ -1,28 +1,36 @@
 """Ragged batches without padding: runs of tokens that share one adapter's weights.
 
 A group is a run of neighbouring rows of one slot; weights carry a leading group dimension [G, …] and are gathered once
-a batch. On a slice of one group every operation is one plain call, which is what training uses; groups of equally many
-tokens, as in a decoder's step, share one batched product.
+a batch. Native kernels take all groups in one call on the CPU, Triton's do on a GPU; without either, and in training,
+torch takes them one by one. On a slice of one group that is one plain call, which is what training uses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 import torch
+from peltier_backbone.native import library
+from peltier_backbone.native.library import Activation, Library, NormKind, Runs
 from torch import Tensor
+from torch.nn import functional as F
 
 from peltier_adapters.kernels import choice
 
 if TYPE_CHECKING:
     from peltier_adapters.kernels.launcher import Launcher
 
-# Up to so many tokens a group a product in bfloat16 is slower on the CPU than one in float32 with its casts.
-_SMALL = 64
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "swish": F.silu,
+}
 
 
-class Reweighted(Protocol):
+class Reweighted(NormKind, Protocol):
     """A norm of the backbone that takes other weights."""
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -33,24 +41,41 @@ class Reweighted(Protocol):
 
 
 class Segments:
-    """Rows of `row_lengths` tokens; `row_groups` numbers each row's group: 0, 0, 1, …, ascending without gaps."""
+    """Rows of `row_lengths` tokens; `row_groups` numbers each row's group: 0, 0, 1, …, ascending without gaps. The
+    backbone computes in `dtype`."""
 
-    def __init__(self, row_lengths: Sequence[int], row_groups: Sequence[int], device: torch.device) -> None:
+    def __init__(
+        self, row_lengths: Sequence[int], row_groups: Sequence[int], device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:  # fmt: skip
         self.row_lengths = tuple(row_lengths)
         self.row_groups = tuple(row_groups)
-        self.device = device
+        self.device, self._dtype = device, dtype
         self.num_groups = self.row_groups[-1] + 1
         lengths = [0] * self.num_groups
         for length, group in zip(self.row_lengths, self.row_groups, strict=True):
             lengths[group] += length
+        self._lengths = lengths
         self._bounds = {1: _bounds(lengths)}
-        self._even = len(set(lengths)) == 1
-        self._small = self.num_groups > 1 and sum(lengths) <= _SMALL * self.num_groups
 
-    def compute_dtype(self, served: torch.dtype) -> torch.dtype:
-        """In which dtype products a group are fastest where the backbone computes in `served`; never a coarser one.
-        One group alone, as in training, keeps the backbone's: its products are as large as the batch."""
-        return torch.float32 if self._small and self.device.type == "cpu" else served
+    @cached_property
+    def native(self) -> Library | None:
+        """The kernels of a CPU, where they serve."""
+        return None if choice.use_kernels(self.device) else library.serving_library(self.device, self._dtype)
+
+    @cached_property
+    def _runs(self) -> Runs:
+        return Runs(self._lengths)
+
+    @cached_property
+    def _row_runs(self) -> Runs:
+        return Runs(self.row_lengths)
+
+    @property
+    def weights_dtype(self) -> torch.dtype:
+        """Of what parts keep: the backbone's, but native kernels read float32, and what they compute between two
+        products is float32."""
+        return self._dtype if self.native is None else torch.float32
 
     @cached_property
     def launcher(self) -> "Launcher | None":
@@ -59,7 +84,7 @@ class Segments:
             return None
         from peltier_adapters.kernels.launcher import Launcher  # needs Triton
 
-        return Launcher([last - first for first, last in self._bounds[1]], self.device)
+        return Launcher(self._lengths, self.device)
 
     @cached_property
     def groups(self) -> Tensor:
@@ -86,68 +111,74 @@ class Segments:
             self._bounds[fold] = [(first * fold, last * fold) for first, last in self._bounds[1]]
         return self._bounds[fold]
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, fold: int = 1) -> Tensor:
-        """[tokens * fold, in] @ [G, in, out] (+ [G, out]) -> [tokens * fold, out]."""
+    def linear(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, fold: int = 1, activation: Activation = "none"
+    ) -> Tensor:
+        """act([tokens * fold, in] @ [G, in, out] (+ [G, out])) -> [tokens * fold, out]."""
+        if self.native is not None:
+            y = torch.empty(len(x), weight.shape[-1])
+            self.native.linear(y, x, weight, bias, self._runs, fold=fold, activation=activation)
+            return y
+        return ACTIVATIONS[activation](self._linear(x, weight, bias, fold))
+
+    def _linear(self, x: Tensor, weight: Tensor, bias: Tensor | None, fold: int) -> Tensor:
         if self.num_groups == 1:
             return x @ weight[0] if bias is None else torch.addmm(bias[0], x, weight[0])
         if self.launcher is not None:
             return self.launcher.linear(x, weight, bias, fold)
-        if weight.shape[-1] == 1 and bias is not None:
-            return self._scores(x, weight, bias, fold)
-        if self._even:
-            grouped = self._grouped(x)
-            y = torch.bmm(grouped, weight) if bias is None else torch.baddbmm(bias[:, None], grouped, weight)
-            return y.flatten(0, 1)
         pieces = [x[first:last] for first, last in self._ranges(fold)]
         if bias is None:
             return torch.cat([piece @ w for piece, w in zip(pieces, weight.unbind(), strict=True)])
         triples = zip(bias.unbind(), pieces, weight.unbind(), strict=True)
         return torch.cat([torch.addmm(b, piece, w) for b, piece, w in triples])
 
-    def _scores(self, x: Tensor, weight: Tensor, bias: Tensor, fold: int) -> Tensor:
-        """`linear` to one column, at which the general products are slow: by 9 times for 8 groups of 64 tokens."""
-        if self._even:
-            scores = torch.baddbmm(bias[:, None], weight.transpose(1, 2), self._grouped(x).transpose(1, 2))
-            return scores.view(-1, 1)
-        triples = zip(bias.unbind(), self._ranges(fold), weight.squeeze(-1).unbind(), strict=True)
-        return torch.cat([torch.addmv(b, x[first:last], w) for b, (first, last), w in triples])[:, None]
+    def add_linear(  # noqa: PLR0913 - what a product is made of
+        self, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None, *, fold: int = 1,
+        scale: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """y += (x @ weight (+ bias)) * scale, group by group, in place; `scale` is [tokens * fold, 1]."""
+        if self.native is not None:
+            self.native.linear(y, x, weight, bias, self._runs, fold=fold, scale=scale, add=True)
+        elif scale is not None and bias is not None:
+            y.addcmul_(self._linear(x, weight, bias, fold), scale)
+        else:
+            self._add_linear(y, x if scale is None else x * scale, weight, fold)
+            if bias is not None:
+                self.add(y, bias)
 
-    def add_linear(self, y: Tensor, x: Tensor, weight: Tensor, *, fold: int = 1) -> None:
-        """y += x @ weight, group by group, in place."""
+    def _add_linear(self, y: Tensor, x: Tensor, weight: Tensor, fold: int) -> None:
         if self.num_groups == 1:
             y.addmm_(x, weight[0])
-            return
-        if self.launcher is not None:
+        elif self.launcher is not None:
             self.launcher.add_linear(y, x, weight, fold)
-            return
-        if self._even:
-            self._grouped(y).baddbmm_(self._grouped(x), weight)
-            return
-        for (first, last), w in zip(self._ranges(fold), weight.unbind(), strict=True):
-            y[first:last].addmm_(x[first:last], w)
+        else:
+            for (first, last), w in zip(self._ranges(fold), weight.unbind(), strict=True):
+                y[first:last].addmm_(x[first:last], w)
 
     def add(self, y: Tensor, bias: Tensor) -> None:
         """y [tokens, width] += bias [G, width], in place."""
-        if self.num_groups == 1:
+        if self.native is not None:
+            self.native.add(y, bias, self._runs)
+        elif self.num_groups == 1:
             y.add_(bias[0])
-            return
-        if self._even:
-            self._grouped(y).add_(bias[:, None])
-            return
-        if self.launcher is not None:
+        elif self.launcher is not None:
             y.add_(bias.index_select(0, self._token_groups))
-            return
-        for (first, last), b in zip(self._ranges(1), bias.unbind(), strict=True):
-            y[first:last].add_(b)
+        else:
+            for (first, last), b in zip(self._ranges(1), bias.unbind(), strict=True):
+                y[first:last].add_(b)
 
-    def norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Reweighted) -> Tensor:
-        """`base` of x [tokens, width] with weight and bias [G, width]."""
+    def norm(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Reweighted, residual: Tensor | None = None
+    ) -> Tensor:
+        """`base` of x [tokens, width], or of x + residual, with weight and bias [G, width]."""
+        if self.native is not None:
+            return self.native.norm(x, residual, weight, bias, self._runs, base)
+        return self._norm(x if residual is None else x + residual, weight, bias, base)
+
+    def _norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Reweighted) -> Tensor:
         biases = [None] * self.num_groups if bias is None else bias.unbind()
         if self.num_groups == 1:
             return base.with_weights(x, weight[0], biases[0])
-        if self._even:
-            many = None if bias is None else bias[:, None]
-            return base.with_many_weights(self._grouped(x), weight[:, None], many).flatten(0, 1)
         if self.launcher is not None:  # each token with weights of its own: bandwidth that a GPU has, for one launch
             own = weight.index_select(0, self._token_groups)[:, None]
             many = None if bias is None else bias.index_select(0, self._token_groups)[:, None]
@@ -155,9 +186,11 @@ class Segments:
         triples = zip(self._ranges(1), weight.unbind(), biases, strict=True)
         return torch.cat([base.with_weights(x[first:last], w, b) for (first, last), w, b in triples])
 
-    def _grouped(self, x: Tensor) -> Tensor:
-        """[tokens * fold, width] -> [G, tokens of a group * fold, width], a view."""
-        return x.view(self.num_groups, -1, x.shape[1])
+    def gate(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """The mean over each row's tokens of sigmoid(x w + b), [tokens, in], [G, in] and [G] -> [rows, 1]."""
+        if self.native is not None:
+            return self.native.gate(x, weight, bias, self._row_runs, self.groups)
+        return self.row_mean(self._linear(x, weight[:, :, None], bias[:, None], 1).float().sigmoid())
 
     def row_mean(self, x: Tensor) -> Tensor:
         """Mean over each row's own tokens, [tokens, width] -> [rows, width]; pads do not exist here."""

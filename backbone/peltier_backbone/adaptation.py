@@ -7,7 +7,7 @@ Blocks, attentions and norms are numbered as in `BackboneConfig`; in BERT a bloc
 an encoder-decoder decodes, each token is a row of its own: what is said of rows holds for decoder tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from torch import Tensor
@@ -18,7 +18,12 @@ Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
 ]  # "query" and "key_value" are cross-attention's, fused elsewhere
 Sublayer = Literal["attention", "ffn"]
-Norm = Callable[[Tensor], Tensor]
+
+
+class Norm(Protocol):
+    """Norms x [tokens, width], or x + residual, in whose place it may then be."""
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
 
 
 class Adaptation(Protocol):
@@ -50,8 +55,9 @@ class Adaptation(Protocol):
         Never called after cross-attention (methods.md 1.1).
         """
 
-    def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
-        """Norm `index` of `x`, with each row's own weights."""
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        """Norm `index` of `x`, or of `x` + `residual`, with each row's own weights; in the latter case `x` may be
+        changed in place."""
 
 
 class NoAdaptation:
@@ -74,8 +80,8 @@ class NoAdaptation:
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         return y
 
-    def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
-        return base(x)
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        return base(x, residual)
 
 
 NO_ADAPTATION = NoAdaptation()

@@ -5,12 +5,15 @@ A `Span` is a run of neighbouring rows that share a kernel call where there is o
 their own, so nobody else pays for them.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.native import library
+from peltier_backbone.native.library import Runs
 from peltier_backbone.packing import Packed
 from peltier_backbone.padding import Padding
 
@@ -22,7 +25,10 @@ _PLAIN = range(17, 65)
 
 def kernel_name(device: torch.device) -> str:
     """What `/info` shows."""
-    return "by-row" if device.type == "cpu" else "sdpa-padded"
+    if device.type != "cpu":
+        return "sdpa-padded"
+    native = library.load_library()
+    return "by-row" if native is None else f"native-{native.name}"
 
 
 class Prefix(NamedTuple):
@@ -44,11 +50,22 @@ class Span:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
         if qkv.requires_grad or qkv.device.type != "cpu":
             return self._padded(qkv, prefix)
+        native = library.serving_library(qkv.device, qkv.dtype)
+        if native is not None:
+            return native.attend(qkv, self._runs, self._seen_tokens, self._num_heads, prefix)
         # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
         exact = qkv.float()
         prefix = None if prefix is None else Prefix(prefix.keys.float(), prefix.values.float())
         side_by_side = self._padding.uniform and self._padding.width <= _SHORT
         return (self._padded(exact, prefix) if side_by_side else self._by_row(exact, prefix)).to(qkv.dtype)
+
+    @cached_property
+    def _runs(self) -> Runs:
+        return Runs(self._lengths)
+
+    @cached_property
+    def _seen_tokens(self) -> Tensor:
+        return torch.tensor(self._seen)
 
     def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]

@@ -100,7 +100,7 @@ def _attention(x: Tensor, index: int, layer: Layer, attend: Attend, adaptation: 
     context = attend(index, x, qkv)
     y = adaptation.project(index, "attention_output", context, layer.attention_output(context))
     y = adaptation.sublayer(index, "attention", y, x)
-    return adaptation.norm(2 * index + 1, y + x, layer.attention_norm)
+    return adaptation.norm(2 * index + 1, y, layer.attention_norm, x)
 
 
 def _feed_forward(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -> Tensor:
@@ -110,4 +110,4 @@ def _feed_forward(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -
         inner = layer.intermediate.gelu(x)
     y = adaptation.project(index, "output", inner, layer.output(inner))
     y = adaptation.sublayer(index, "ffn", y, x)
-    return adaptation.norm(2 * index + 2, y + x, layer.output_norm)
+    return adaptation.norm(2 * index + 2, y, layer.output_norm, x)

@@ -1,9 +1,12 @@
 """Layer normalisations with frozen weights."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional as F
+
+from peltier_backbone.native.library import Runs, serving_library
 
 
 @dataclass(frozen=True)
@@ -13,9 +16,15 @@ class LayerNorm:
     weight: Tensor
     bias: Tensor
     eps: float
+    centered: ClassVar[bool] = True
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        native = serving_library(x.device, x.dtype)
+        if native is not None:
+            return native.norm(x, residual, self.weight[None], self.bias[None], Runs((len(x),)), self)
+        return F.layer_norm(
+            x if residual is None else x + residual, self.weight.shape, self.weight, self.bias, self.eps
+        )
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with another row's weights."""
@@ -33,9 +42,13 @@ class RMSNorm:
 
     weight: Tensor
     eps: float
+    centered: ClassVar[bool] = False
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        native = serving_library(x.device, x.dtype)
+        if native is not None:
+            return native.norm(x, residual, self.weight[None], None, Runs((len(x),)), self)
+        return F.rms_norm(x if residual is None else x + residual, self.weight.shape, self.weight, self.eps)
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """The same norm with another row's weights, and the bias that BitFit adds."""

@@ -16,10 +16,19 @@ from peltier_adapters.batch import forward
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
+from peltier_backbone.native import library
 from peltier_backbone.packing import Encoded
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
+
+
+@pytest.fixture(autouse=True, params=["native", "torch"])
+def _products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With native kernels where they were built, and without any."""
+    if request.param == "torch":
+        monkeypatch.setattr(library, "load_library", lambda: None)
+
 
 TEXTS = ("good", "a bad film", "the plot was not very good , and the actor is dull", "is a is a is a is a is a film")
 ACTIVATIONS = {

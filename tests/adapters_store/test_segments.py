@@ -1,10 +1,13 @@
 """Ragged operations against a loop over tokens."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.segments import Segments
+from peltier_backbone.native import library
 from peltier_backbone.norm import LayerNorm
 from torch import Tensor
 from torch.nn import functional as F
@@ -26,10 +29,20 @@ def _groups(layout: tuple[tuple[int, ...], tuple[int, ...]], fold: int = 1) -> l
     return [group for length, group in zip(*layout, strict=True) for _ in range(length * fold)]
 
 
+@pytest.fixture(params=["native", "torch"])
+def serving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a server, with native kernels where they were built and without any."""
+    if request.param == "torch":
+        monkeypatch.setattr(library, "load_library", lambda: None)
+    with torch.inference_mode():
+        yield
+
+
 def _draw(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
+@pytest.mark.usefixtures("serving")
 @pytest.mark.parametrize("fold", [1, 3])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_each_token_meets_its_own_weights(layout: tuple[tuple[int, ...], tuple[int, ...]], fold: int):
@@ -44,15 +57,33 @@ def test_each_token_meets_its_own_weights(layout: tuple[tuple[int, ...], tuple[i
     torch.testing.assert_close(y, plain + 1)
 
 
+@pytest.mark.usefixtures("serving")
+@pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_each_token_has_its_own_score(layout: tuple[tuple[int, ...], tuple[int, ...]]):
-    """A map to one column, as a gate is."""
+def test_products_are_activated_and_scaled(layout: tuple[tuple[int, ...], tuple[int, ...]], biased: bool):
+    """An activation of the product; a scale of what is added, its bias included."""
     segments, groups = Segments(*layout, CPU), _groups(layout)
-    x, weight, bias = _draw(len(groups), 4), _draw(segments.num_groups, 4, 1), _draw(segments.num_groups, 1)
-    plain = torch.stack([x[token] @ weight[group] + bias[group] for token, group in enumerate(groups)])
-    torch.testing.assert_close(segments.linear(x, weight, bias), plain)
+    x, weight, scale = _draw(len(groups), 4), _draw(segments.num_groups, 4, 5), _draw(len(groups), 1)
+    bias = _draw(segments.num_groups, 5) if biased else None
+    plain = segments.linear(x, weight, bias)
+    torch.testing.assert_close(segments.linear(x, weight, bias, activation="swish"), F.silu(plain))
+    y = torch.ones(len(groups), 5)
+    segments.add_linear(y, x, weight, bias, scale=scale)
+    torch.testing.assert_close(y, plain * scale + 1)
 
 
+@pytest.mark.usefixtures("serving")
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+def test_each_row_has_its_own_gate(layout: tuple[tuple[int, ...], tuple[int, ...]]):
+    """The mean of its tokens' sigmoids, with its group's weights."""
+    segments, groups = Segments(*layout, CPU), _groups(layout)
+    x, weight, bias = _draw(len(groups), 4), _draw(segments.num_groups, 4), _draw(segments.num_groups)
+    tokens = torch.stack([x[token] @ weight[group] + bias[group] for token, group in enumerate(groups)]).sigmoid()
+    expected = torch.stack([piece.mean() for piece in tokens.split(layout[0])])[:, None]
+    torch.testing.assert_close(segments.gate(x, weight, bias), expected)
+
+
+@pytest.mark.usefixtures("serving")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_each_token_meets_its_own_bias_and_norm(layout: tuple[tuple[int, ...], tuple[int, ...]]):
     """add and norm use the token's group, add in place and into a view."""
@@ -63,23 +94,6 @@ def test_each_token_meets_its_own_bias_and_norm(layout: tuple[tuple[int, ...], t
     wide = torch.cat((x, x), -1)
     segments.add(wide[:, 8:], bias)
     torch.testing.assert_close(wide, torch.cat((x, x + bias[groups]), -1))
-
-
-@pytest.mark.parametrize(
-    ("lengths", "groups", "served", "expected"),
-    [
-        ((25, 30), (0, 1), torch.bfloat16, torch.float32),
-        ((600, 500), (0, 1), torch.bfloat16, torch.bfloat16),
-        ((25, 30), (0, 0), torch.bfloat16, torch.bfloat16),
-        ((600, 500), (0, 1), torch.float32, torch.float32),
-    ],
-    ids=str,
-)
-def test_small_groups_compute_in_float32(
-    lengths: tuple[int, ...], groups: tuple[int, ...], served: torch.dtype, expected: torch.dtype
-):
-    """Where bfloat16 gains nothing on the CPU; never the other way round."""
-    assert Segments(lengths, groups, CPU).compute_dtype(served) == expected
 
 
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=6))

@@ -1,14 +1,26 @@
 """Attention spans against a plain reference, row by row."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from peltier_backbone.attention import Prefix, Span
 from peltier_backbone.load import Backbone
+from peltier_backbone.native import library
 from peltier_backbone.packing import Encoded, Packed
 from torch import Tensor
 
 HEADS, SIZE = 3, 5
 HIDDEN = HEADS * SIZE
+
+
+@pytest.fixture(params=["native", "torch", "training"])
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Serving with native kernels where they were built, serving without any, and with gradients."""
+    if request.param == "torch":
+        monkeypatch.setattr(library, "load_library", lambda: None)
+    with torch.inference_mode(request.param != "training"):
+        yield request.param
 
 
 def _packed(backbone: Backbone, lengths: tuple[int, ...]) -> Packed:
@@ -24,13 +36,12 @@ def _plain(qkv: Tensor, prefix: tuple[Tensor, Tensor] | None) -> Tensor:
     return (weights @ value).transpose(0, 1).reshape(len(qkv), HIDDEN)
 
 
-@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("prefix_len", [0, 1, 4])
 @pytest.mark.parametrize("lengths", [(1,), (3, 3), (40, 40), (1, 6, 2, 6), (9, 1), (17, 64, 65)], ids=str)
-def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: int, training: bool, bert: Backbone):
+def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: int, mode: str, bert: Backbone):
     """Each row sees its own tokens and its own prefix, never a neighbour's or a pad, whichever kernel runs."""
     generator = torch.Generator().manual_seed(0)
-    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator).requires_grad_(training)
+    qkv = torch.randn(sum(lengths), 3 * HIDDEN, generator=generator).requires_grad_(mode == "training")
     drawn = torch.randn(2, len(lengths), HEADS, prefix_len, SIZE, generator=generator)
     prefix = Prefix(drawn[0], drawn[1]) if prefix_len else None
     found = Span(_packed(bert, lengths), 0, len(lengths), HEADS).attend(qkv, prefix)
@@ -38,6 +49,7 @@ def test_a_span_attends_within_its_rows(lengths: tuple[int, ...], prefix_len: in
         torch.testing.assert_close(one, _plain(piece, (drawn[0, row], drawn[1, row]) if prefix else None))
 
 
+@pytest.mark.usefixtures("mode")
 @pytest.mark.parametrize("lengths", [(3, 3), (40,), (5, 30, 70)], ids=str)
 def test_bfloat16_is_rounded_once(lengths: tuple[int, ...], bert: Backbone):
     """What bfloat16 queries, keys and values attend to is the exact context, to the rounding of the answer alone."""

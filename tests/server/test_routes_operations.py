@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import torch
+from peltier_adapters.kernels.choice import kernel_name
 from peltier_adapters.manifest import Manifest
 from peltier_backbone.load import Backbone
 
@@ -14,7 +16,7 @@ async def test_info_describes_what_runs(running: Running, bert: Backbone, make_a
     info = (await running.client.get("/info")).json()
     assert info["backbone"]["fingerprint"] == bert.fingerprint
     assert (info["backbone"]["device"], info["backbone"]["dtype"]) == ("cpu", "float32")
-    assert info["kernels"] == bert.kernels | {"adapters": "torch"}
+    assert info["kernels"] == bert.kernels | {"adapters": kernel_name(torch.device("cpu"))}
     assert info["limits"]["max_inputs"] == 1024
     assert info["num_adapters"] == 1
 

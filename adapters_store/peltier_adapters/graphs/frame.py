@@ -88,7 +88,7 @@ class Frame:
     def _slices(self) -> Iterator[Slice]:
         for number, (one, stack) in enumerate(zip(self._shape.banks, self._stacks, strict=True)):
             groups, rows, row_groups = (self._indices[f"{number}.{kind}"] for kind in ("groups", "rows", "row_groups"))
-            window = Window(groups, rows, row_groups, self._shape.tokens)
+            window = Window(groups, rows, row_groups, self._shape.tokens, self._backbone.dtype)
             yield create_slice(self._backbone, window, one.bank.parts, one.bank.views(stack))
 
     def _encode(self, slices: Sequence[Slice]) -> Tensor:

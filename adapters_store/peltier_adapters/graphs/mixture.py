@@ -15,14 +15,15 @@ from peltier_adapters.spec import Parts
 
 def create_slice(backbone: Backbone, window: Window, parts: Parts, tensors: Tensors) -> Slice:
     """All tokens, of which `parts` change those of the window."""
-    context = Context(backbone, window, None, read_central(tensors, backbone.dtype))
+    context = Context(backbone, window, None, read_central(tensors, window.weights_dtype))
     return Slice(0, len(window.groups), slice(None), context, apply_parts(parts, tensors, context))
 
 
 class WindowMixture(Mixture):
     """Every slice has all tokens and changes its own alone."""
 
-    def norm(self, index: int, x: Tensor, base: Norm) -> Tensor:
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        x = x if residual is None else x + residual
         y = self._apply_norm(None, index, x)
         for one in self._slices:
             if one.norm is not None:

@@ -26,10 +26,11 @@ class Window(Segments):
     own.
     """
 
-    def __init__(self, starts: Tensor, row_starts: Tensor, row_groups: Tensor, num_tokens: int) -> None:
+    def __init__(
+        self, starts: Tensor, row_starts: Tensor, row_groups: Tensor, num_tokens: int, dtype: torch.dtype
+    ) -> None:
         self.device, self.num_groups, self.groups = starts.device, len(starts) - 1, row_groups
-        self._even = self._small = False
-        self.native = None  # those kernels ask how long groups are
+        self.native, self._dtype = None, dtype  # native kernels ask how long groups are
         self._row_starts = row_starts
         tokens = torch.arange(num_tokens, dtype=torch.int32, device=starts.device)
         own, rows = place_of(starts, tokens), place_of(row_starts, tokens)
@@ -43,8 +44,8 @@ class Window(Segments):
         """As `Segments.add`."""
         y.add_(bias.index_select(0, self._own).masked_fill_(~self.inside, 0))
 
-    def norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Reweighted) -> Tensor:
-        """As `Segments.norm`; outside with some group's weights."""
+    def _norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Reweighted) -> Tensor:
+        """As `Segments._norm`; outside with some group's weights."""
         own = weight.index_select(0, self._own)[:, None]
         many = None if bias is None else bias.index_select(0, self._own)[:, None]
         return base.with_many_weights(x[:, None], own, many).flatten(0, 1)

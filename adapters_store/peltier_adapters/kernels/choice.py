@@ -4,6 +4,7 @@ from functools import cache
 from importlib.util import find_spec
 
 import torch
+from peltier_backbone.native import library
 
 # What is between two maps stays in registers, so it must not be wider.
 MAX_SIZE = 64
@@ -16,7 +17,10 @@ def use_kernels(device: torch.device) -> bool:
 
 def kernel_name(device: torch.device) -> str:
     """What `/info` shows."""
-    return "triton" if use_kernels(device) else "torch"
+    if use_kernels(device):
+        return "triton"
+    native = library.load_library() if device.type == "cpu" else None
+    return "torch" if native is None else f"native-{native.name}"
 
 
 @cache

@@ -1,13 +1,11 @@
 """Bottleneck adapters: y + up(act(down(x))) at the output of a sub-layer (methods.md 1.2, 1.3, 1.5-1.9, 1.15)."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from peltier_backbone.adaptation import Norm
 from peltier_backbone.load import Backbone
 from torch import Tensor
-from torch.nn import functional as F
 
 from peltier_adapters.parts import gate, maps
 from peltier_adapters.parts.part import Context, Part, Tensors, normal
@@ -16,12 +14,6 @@ from peltier_adapters.spec import BottleneckSpec
 if TYPE_CHECKING:
     from peltier_adapters.kernels.fused import Fused
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "swish": F.silu,
-}
 _SHARED_RULE_STD = 1e-4
 # methods.md section 3: T5 adapters start closer to the identity than BERT's.
 _DENSE_STD = {"t5": 0.01, "bert": 0.02, "roberta": 0.02}
@@ -48,7 +40,6 @@ class Bottleneck(Part):
         self.sublayers = frozenset(self._sites)
         self._places = {block: place for place, block in enumerate(spec.blocks(context.backbone.config))}
         self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
-        self._activation = ACTIVATIONS[spec.activation]
         self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
         self._fused = self._fuse()
 
@@ -84,14 +75,11 @@ class Bottleneck(Part):
         if self._fused is not None:
             self._fused(y, x, index, place, self._scale(x, index, place, site, layer))
             return y
-        inner = self._activation(self._down(x, index, place))
+        inner = self._down(x, index, place, self._spec.activation)
         if x is y and inner.requires_grad:
             y = y.clone()  # the down map keeps its input for the backward pass
-        scale = self._scale(x, index, place, site, layer)
-        if scale is None:
-            self._up.add(y, inner, index, place)
-            return y
-        return y.addcmul_(self._up(inner, index, place), scale)
+        self._up.add(y, inner, index, place, self._scale(x, index, place, site, layer))
+        return y
 
     def _scale(self, x: Tensor, index: int, place: int, site: str, layer: int) -> Tensor | None:
         """What the gate lets pass, [tokens, 1]."""

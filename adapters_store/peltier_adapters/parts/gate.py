@@ -32,14 +32,11 @@ class Gate:
     def __call__(self, x: Tensor, *index: int, label: str = "", layer: int | None = None) -> Tensor:
         """One value a row, [rows, 1], for the gate at `index` = (…, layer); where `index` counts only the layers that
         have a gate, `layer` is the one it is of."""
-        segments = self._context.segments
-        weight, bias = _at(self._weight, index), _at(self._bias, index)
-        scores = segments.linear(x, weight[:, :, None], bias[:, None])
-        gate = segments.row_mean(scores.float().sigmoid())
+        gate = self._context.segments.gate(x, _at(self._weight, index), _at(self._bias, index))
         _record(
             gate, f"{self._name}.{label}" if label else self._name, index[-1] if layer is None else layer, self._context
         )
-        return gate.to(x.dtype)
+        return gate.to(self._context.dtype)
 
 
 class CentralShare:
@@ -55,7 +52,7 @@ class CentralShare:
         shares = segments.row_mean(scores.float().relu()).softmax(-1)
         share = shares[:, self._column : self._column + 1]
         _record(share, f"{self._name}.{label}" if label else self._name, layer, self._context)
-        return share.to(x.dtype)
+        return share.to(self._context.dtype)
 
 
 def read_central(tensors: Tensors, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:

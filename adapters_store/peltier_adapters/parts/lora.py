@@ -60,11 +60,9 @@ class Lora(Part):
         inner = segments.linear(x, self._down[site][:, layer])
         for target, part in zip(self._targets(site), torch.split(inner, self._spec.rank, -1), strict=True):
             index = self._spec.targets.index(target)
-            scaled = part
-            if self._gate is not None:
-                scaled = part * segments.spread(self._gate(x, index, layer, label=target))
+            scale = None if self._gate is None else segments.spread(self._gate(x, index, layer, label=target))
             column = self._columns[site].index(target) * width
-            segments.add_linear(y[:, column : column + width], scaled, self._up[:, index, layer])
+            segments.add_linear(y[:, column : column + width], part, self._up[:, index, layer], scale=scale)
 
     def _launch(self, launcher: "Launcher", layer: int, site: str, x: Tensor, y: Tensor) -> None:
         """The same on a GPU, one launch a target."""

@@ -7,24 +7,21 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from peltier_backbone.native.library import Activation
 from torch import Tensor
-from torch.nn import functional as F
 
 from peltier_adapters.map_spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap, Shape
 from peltier_adapters.parts.part import Tensors, normal, xavier
 from peltier_adapters.segments import Segments
 
-# Products of fewer columns than a vector of the CPU has lanes are slow: 4 columns take twice as long as 16.
-_LANES = 16
-
 
 class Map(Protocol):
-    """x [tokens, in] -> x W + b, [tokens, out]."""
+    """x [tokens, in] -> act(x W + b), [tokens, out]."""
 
-    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor: ...
+    def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor: ...
 
-    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        """y += x W + b, in place."""
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
+        """y += (x W + b) * scale, in place; `scale` is [tokens, 1]."""
 
 
 class Dense:
@@ -33,12 +30,12 @@ class Dense:
     def __init__(self, weight: Tensor, bias: Tensor, segments: Segments) -> None:
         self.weight, self.bias, self._segments = weight, bias, segments
 
-    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        return self._segments.linear(x, self.weight[:, site, layer], self.bias[:, site, layer])
+    def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor:
+        weight, bias = self.weight[:, site, layer], self.bias[:, site, layer]
+        return self._segments.linear(x, weight, bias, activation=activation)
 
-    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        self._segments.add_linear(y, x, self.weight[:, site, layer])
-        self._segments.add(y, self.bias[:, site, layer])
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
+        self._segments.add_linear(y, x, self.weight[:, site, layer], self.bias[:, site, layer], scale=scale)
 
 
 class LowRank:
@@ -47,11 +44,11 @@ class LowRank:
     def __init__(self, left: Tensor, right: Dense, segments: Segments) -> None:
         self.left, self.right, self._segments = left, right, segments
 
-    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        return self.right(self._segments.linear(x, self.left[:, site, layer]), site, layer)
+    def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor:
+        return self.right(self._segments.linear(x, self.left[:, site, layer]), site, layer, activation)
 
-    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        self.right.add(y, self._segments.linear(x, self.left[:, site, layer]), site, layer)
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
+        self.right.add(y, self._segments.linear(x, self.left[:, site, layer]), site, layer, scale)
 
 
 class ContractingLphm:
@@ -61,14 +58,18 @@ class ContractingLphm:
     def __init__(self, left: Tensor, right: Tensor, bias: Tensor, segments: Segments) -> None:
         self.left, self.right, self.bias, self._segments = left, right, bias, segments
 
-    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        left, right = self.left[:, site, layer], self.right[:, site, layer]
+    def _inner(self, x: Tensor, site: int, layer: int) -> Tensor:
+        left = self.left[:, site, layer]
         fold = x.shape[-1] // left.shape[-2]
-        inner = self._segments.linear(x.reshape(-1, left.shape[-2]), left, fold=fold)
-        return self._segments.linear(inner.view(len(x), -1), right, self.bias[:, site, layer])
+        return self._segments.linear(x.reshape(-1, left.shape[-2]), left, fold=fold).view(len(x), -1)
 
-    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        y.add_(self(x, site, layer))
+    def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor:
+        right, bias = self.right[:, site, layer], self.bias[:, site, layer]
+        return self._segments.linear(self._inner(x, site, layer), right, bias, activation=activation)
+
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
+        right, bias = self.right[:, site, layer], self.bias[:, site, layer]
+        self._segments.add_linear(y, self._inner(x, site, layer), right, bias, scale=scale)
 
 
 class ExpandingLphm:
@@ -81,18 +82,19 @@ class ExpandingLphm:
     def __init__(self, left: Tensor, right: Tensor, ones: Tensor, segments: Segments) -> None:
         self.left, self.right, self.ones, self._segments = left, right, ones, segments
 
-    def _inner(self, x: Tensor, site: int, layer: int) -> tuple[Tensor, Tensor, int]:
-        right = self.right[:, site, layer]
-        inner = self._segments.linear(x, self.left[:, site, layer], self.ones)
-        return inner.view(-1, right.shape[-2]), right, inner.shape[-1] // right.shape[-2]
+    def _inner(self, x: Tensor, site: int, layer: int) -> Tensor:
+        return self._segments.linear(x, self.left[:, site, layer], self.ones)
 
-    def __call__(self, x: Tensor, site: int, layer: int) -> Tensor:
-        inner, right, fold = self._inner(x, site, layer)
-        return self._segments.linear(inner, right, fold=fold).view(len(x), -1)
+    def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor:
+        inner, right = self._inner(x, site, layer), self.right[:, site, layer]
+        blocks, fold = inner.view(-1, right.shape[-2]), inner.shape[-1] // right.shape[-2]
+        return self._segments.linear(blocks, right, fold=fold, activation=activation).view(len(x), -1)
 
-    def add(self, y: Tensor, x: Tensor, site: int, layer: int) -> None:
-        inner, right, fold = self._inner(x, site, layer)
-        self._segments.add_linear(y.view(-1, right.shape[-1]), inner, right, fold=fold)
+    def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
+        inner, right = self._inner(x, site, layer), self.right[:, site, layer]
+        scaled = inner if scale is None else inner * scale
+        blocks, fold = scaled.view(-1, right.shape[-2]), inner.shape[-1] // right.shape[-2]
+        self._segments.add_linear(y.view(-1, right.shape[-1]), blocks, right, fold=fold)
 
 
 def prepare(spec: MapSpec, tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
@@ -118,10 +120,8 @@ def _lphm(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
     groups, sites, layers, n, width, rank = left.shape
     after = right.shape[-1]
     if width >= after:
-        idle = max(_LANES - n * rank, 0)  # columns of zeros, that meet rows of zeros
-        wide = F.pad(left.permute(0, 1, 2, 4, 3, 5).reshape(groups, sites, layers, width, n * rank), (0, idle))
-        mixed = torch.einsum("giac,gslirp->gslaircp", rule, right).flatten(4, 5).flatten(-2)
-        small = F.pad(mixed, (0, 0, 0, idle)).flatten(3, 4)
+        wide = left.permute(0, 1, 2, 4, 3, 5).reshape(groups, sites, layers, width, n * rank)
+        small = torch.einsum("giac,gslirp->gslaircp", rule, right).flatten(3, 5).flatten(-2)
         return ContractingLphm(wide.to(dtype), small.to(dtype), bias.to(dtype), segments)
     mixed = torch.einsum("giac,gslikr->gslakcir", rule, left).reshape(groups, sites, layers, n * width, n, n * rank)
     small = torch.cat((mixed, mixed.new_zeros(*mixed.shape[:-1], n)), -1).flatten(-2)

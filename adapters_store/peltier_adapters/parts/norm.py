@@ -40,13 +40,13 @@ class Norm(Part):
 
     @staticmethod
     def _values(name: str, tensors: Tensors, context: Context) -> Tensor | None:
-        dtype = context.backbone.dtype
+        dtype = context.dtype
         if name in tensors:
             return tensors[name].to(dtype)
         base = backbone_norms(name, context.backbone)
         return None if base is None else base.to(dtype).expand(context.segments.num_groups, -1, -1)
 
-    def norm(self, index: int, x: Tensor, base: Reweighted) -> Tensor:
+    def norm(self, index: int, x: Tensor, base: Reweighted, residual: Tensor | None = None) -> Tensor:
         place = self._places.get(index)
         bias = None if self._bias is None or place is None else self._bias[:, place]
-        return self._segments.norm(x, self._weight[:, index], bias, base)
+        return self._segments.norm(x, self._weight[:, index], bias, base, residual)

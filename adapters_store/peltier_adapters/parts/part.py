@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import torch
 from peltier_backbone.adaptation import Norm
@@ -26,11 +25,10 @@ class Context:
     gates: dict[str, dict[int, Tensor]] | None = field(default=None)
     central: tuple[Tensor, Tensor] | None = field(default=None)
 
-    @cached_property
+    @property
     def dtype(self) -> torch.dtype:
-        """In which the slices of projections and sub-layers are given; norms, prompts and prefixes keep the
-        backbone's own."""
-        return self.segments.compute_dtype(self.backbone.dtype)
+        """Of a part's weights; prompts and prefixes have the backbone's own."""
+        return self.segments.weights_dtype
 
 
 class Part:
@@ -50,15 +48,15 @@ class Part:
 
     def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
         """A sub-layer's output before the residual sum; `norm` is the row's own norm that follows it. Only called for
-        `sublayers`; `residual` comes in the backbone's dtype."""
+        `sublayers`."""
         raise AssertionError("this part acts on no sub-layer")
 
     def prefix(self, layer: int, x: Tensor) -> Prefix | None:
         """Extra keys and values, [rows, heads, prefix, head size]."""
         return None
 
-    def norm(self, index: int, x: Tensor, base: Reweighted) -> Tensor:
-        """Norm `index` with the slice's own weights; only called where `has_norm`."""
+    def norm(self, index: int, x: Tensor, base: Reweighted, residual: Tensor | None = None) -> Tensor:
+        """Norm `index` of x, or of x + residual, with the slice's own weights; only called where `has_norm`."""
         raise AssertionError("this part has no norm")
 
     def embed(self, x: Tensor) -> None:

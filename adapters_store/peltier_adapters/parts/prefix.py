@@ -36,6 +36,6 @@ class Prefix(Part):
         groups = self._context.segments.groups
         keys, values = self._keys[layer].index_select(0, groups), self._values[layer].index_select(0, groups)
         if self._gate is not None:
-            scale = self._gate(x.to(self._context.dtype), layer)[:, :, None, None].to(keys.dtype)
+            scale = self._gate(x, layer)[:, :, None, None].to(keys.dtype)
             keys, values = keys * scale, values * scale
         return KeysValues(keys, values)

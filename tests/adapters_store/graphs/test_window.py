@@ -39,7 +39,7 @@ class Case(NamedTuple):
         starts = [rows[row] for row in firsts] + rows[-1:] * 3
         tensors = (starts, rows + rows[-1:] * 2, [*self.groups, 0, 0])
         total = rows[-1] + self.behind
-        return Window(*(torch.tensor(own, dtype=torch.int32) for own in tensors), total)
+        return Window(*(torch.tensor(own, dtype=torch.int32) for own in tensors), total, torch.float32)
 
     def among(self, x: Tensor) -> Tensor:
         """The tokens x with others around them, which are not even numbers."""

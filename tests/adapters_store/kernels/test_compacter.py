@@ -5,8 +5,8 @@ import torch
 from peltier_adapters.kernels.compacter import Maps, compacter, compacter_
 from peltier_adapters.map_spec import LphmMap
 from peltier_adapters.parts import maps
-from peltier_adapters.parts.bottleneck import ACTIVATIONS
 from peltier_adapters.parts.maps import ContractingLphm, ExpandingLphm
+from peltier_adapters.segments import ACTIVATIONS
 from torch import Tensor
 
 from tests.adapters_store.kernels.cases import (

@@ -1,0 +1,117 @@
+/* Softmax attention in float32, row by row and head by head: no pads, no masks and no neighbours. */
+
+#include <stdlib.h>
+
+#include "tiles.h"
+
+/* So many queries at a time, so that their logits stay in the cache. */
+#define QUERIES 64
+
+/* One head of one row; keys and values are `prefix` vectors of the one kind, then `seen` of the other. */
+typedef struct {
+    matrix query, key, value, prefix_key, prefix_value, context;
+    int64_t tokens, seen, prefix, size;
+} head;
+
+/* What a head's turn needs, in memory of the call's own. */
+typedef struct {
+    float *keys, *values, *queries, *logits, *scales;
+} scratch;
+
+static int64_t padded(int64_t keys) {
+    return (keys + LANES - 1) / LANES * LANES;
+}
+
+/* Keys times `scale` as columns, [size, padded keys], zeros in the columns beyond the last. */
+static void transpose(float *to, const head *h, float scale) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    for (int64_t d = 0; d < h->size; d++)
+        for (int64_t key = keys; key < stride; key++) to[d * stride + key] = 0.0f;
+    for (int64_t key = 0; key < keys; key++)
+        for (int64_t d = 0; d < h->size; d += LANES) {
+            const int64_t count = h->size - d < LANES ? h->size - d : LANES;
+            const matrix m = key < h->prefix ? h->prefix_key : h->key;
+            const lanes v = load(at(m, key < h->prefix ? key : key - h->prefix, d), m.half, count) * scale;
+            float *column = to + d * stride + key;
+            for (int64_t i = 0; i < count; i++) column[i * stride] = v[i];
+        }
+}
+
+/* Rows of a head are far apart, at distances that share few lines of the cache: side by side they multiply faster. */
+static void copy_rows(float *to, matrix from, int64_t rows, int64_t size) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t d = 0; d < size; d += LANES)
+            store(to + row * size + d, 0, size - d, load(at(from, row, d), from.half, size - d));
+}
+
+/* e^(logit - largest) in place, zeros beyond the last key; returns one over their sum. */
+static float exponentiate(float *logits, int64_t keys) {
+    const lanes none = (lanes){0} - __builtin_inff();
+    lanes largest = none, total = {0};
+    for (int64_t key = 0; key < keys; key += LANES) {
+        lanes v = load(logits + key, 0, LANES);
+        if (keys - key < LANES) v = none, memcpy(&v, logits + key, (size_t)(keys - key) * 4);
+        largest = select_lanes(v > largest, v, largest);
+    }
+    const float top = largest_of(largest);
+    for (int64_t key = 0; key < keys; key += LANES) {
+        const lanes wide = exp_lanes(load(logits + key, 0, LANES) - top), v = load(&wide, 0, keys - key);
+        total += v;
+        store(logits + key, 0, LANES, v);
+    }
+    return 1.0f / sum_of(total);
+}
+
+static void attend(const head *h, scratch s, float scale) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    transpose(s.keys, h, scale);
+    copy_rows(s.values, h->prefix_value, h->prefix, h->size);
+    copy_rows(s.values + h->prefix * h->size, h->value, h->seen, h->size);
+    const matrix columns = {s.keys, stride, 0}, values = {s.values, h->size, 0};
+    const matrix queries = {s.queries, h->size, 0}, logits = {s.logits, stride, 0};
+    for (int64_t first = 0; first < h->tokens; first += QUERIES) {
+        const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
+        copy_rows(s.queries, (matrix){at(h->query, first, 0), h->query.stride, h->query.half}, count, h->size);
+        multiply(&(product){.y = logits, .x = queries, .w = columns, .inner = h->size, .outer = stride}, count);
+        for (int64_t row = 0; row < count; row++) s.scales[row] = exponentiate(s.logits + row * stride, keys);
+        const matrix context = {at(h->context, first, 0), h->context.stride, h->context.half};
+        multiply(
+            &(product){.y = context, .x = logits, .w = values, .scale = s.scales, .inner = keys, .outer = h->size}, count);
+    }
+}
+
+static matrix moved(matrix m, int64_t row, int64_t column) {
+    return (matrix){at(m, row, column), m.stride, m.half};
+}
+
+/* context [tokens, heads * size] of `qkv` [tokens, 3 * heads * size], of one kind; row r is tokens starts[r] to
+ * starts[r + 1], which see the first seen[r] of them. Prefixes are [rows, heads, prefix, size] without gaps.
+ * Returns 0, or 1 without memory. */
+EXPORT int peltier_attend(
+    void *context, int64_t context_stride, const void *qkv, int64_t qkv_stride, int half, const void *prefix_keys,
+    const void *prefix_values, int64_t prefix, int prefix_half, const int64_t *starts, const int64_t *seen,
+    int64_t rows, int64_t heads, int64_t size) {
+    int64_t most = 0;
+    for (int64_t row = 0; row < rows; row++) most = seen[row] > most ? seen[row] : most;
+    most = padded(most + prefix);
+    float *memory = malloc((size_t)(2 * most * size + QUERIES * (most + size + 1)) * sizeof(float));
+    if (!memory) return 1;
+    const scratch s = {
+        memory, memory + most * size, memory + 2 * most * size, memory + (2 * most + QUERIES) * size,
+        memory + (2 * most + QUERIES) * size + QUERIES * most};
+    const matrix all = {qkv, qkv_stride, half}, out = {context, context_stride, half};
+    const matrix keys = {prefix_keys, size, prefix_half}, values = {prefix_values, size, prefix_half};
+    const float scale = 1.0f / __builtin_sqrtf((float)size);
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t number = 0; number < heads; number++) {
+            const int64_t column = number * size, first = (row * heads + number) * prefix;
+            const head h = {
+                .query = moved(all, starts[row], column), .key = moved(all, starts[row], heads * size + column),
+                .value = moved(all, starts[row], 2 * heads * size + column), .prefix_key = moved(keys, first, 0),
+                .prefix_value = moved(values, first, 0), .context = moved(out, starts[row], column),
+                .tokens = starts[row + 1] - starts[row], .seen = seen[row], .prefix = prefix, .size = size};
+            attend(&h, s, scale);
+        }
+    free(memory);
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* Sixteen floats at a time, in float32 or bfloat16 memory. Sums and products are always float32. */
+
+#ifndef PELTIER_LANES_H
+#define PELTIER_LANES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#define LANES 16
+#define INLINE static inline __attribute__((always_inline))
+#define NOINLINE static __attribute__((noinline))
+#define EXPORT __attribute__((visibility("default")))
+
+typedef float lanes __attribute__((vector_size(4 * LANES)));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t bits __attribute__((vector_size(4 * LANES)));
+typedef uint16_t halves __attribute__((vector_size(2 * LANES)));
+
+/* A matrix of floats, or of bfloat16 if `half`; rows are `stride` elements apart, what a row holds lies side by side. */
+typedef struct {
+    const void *data;
+    int64_t stride;
+    int half;
+} matrix;
+
+INLINE const void *at(matrix m, int64_t row, int64_t column) {
+    return (const char *)m.data + (row * m.stride + column) * (m.half ? 2 : 4);
+}
+
+INLINE lanes select_lanes(ints mask, lanes yes, lanes no) {
+    return (lanes)(((ints)yes & mask) | ((ints)no & ~mask));
+}
+
+INLINE lanes widen(halves v) {
+    return (lanes)(__builtin_convertvector(v, bits) << 16);
+}
+
+/* To the nearest bfloat16, ties to even; what is not a number stays so. */
+INLINE halves narrow(lanes v) {
+    bits b = (bits)v;
+    bits rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+    bits is_nan = (bits)(v != v);
+    return __builtin_convertvector((is_nan & 0x7fc0) | (~is_nan & rounded), halves);
+}
+
+/* The first `count` elements at p, and zeros. */
+INLINE lanes load(const void *p, int half, int64_t count) {
+    if (count >= LANES) {
+        lanes v;
+        halves h;
+        if (!half) return memcpy(&v, p, sizeof v), v;
+        return memcpy(&h, p, sizeof h), widen(h);
+    }
+    const size_t kept = count > 0 ? (size_t)count : 0;
+    lanes v = {0};
+    halves h = {0};
+    if (!half) return memcpy(&v, p, 4 * kept), v;
+    return memcpy(&h, p, 2 * kept), widen(h);
+}
+
+INLINE void store(void *p, int half, int64_t count, lanes v) {
+    const size_t kept = count < LANES ? (size_t)count : LANES;
+    if (half) {
+        const halves h = narrow(v);
+        if (kept == LANES) memcpy(p, &h, sizeof h);
+        else memcpy(p, &h, 2 * kept);
+    } else if (kept == LANES) memcpy(p, &v, sizeof v);
+    else memcpy(p, &v, 4 * kept);
+}
+
+INLINE float sum_of(lanes v) {
+    float f[LANES];
+    memcpy(f, &v, sizeof v);
+    for (int width = LANES / 2; width; width /= 2)
+        for (int i = 0; i < width; i++) f[i] += f[i + width];
+    return f[0];
+}
+
+INLINE float largest_of(lanes v) {
+    float largest = v[0];
+    for (int i = 1; i < LANES; i++) largest = v[i] > largest ? v[i] : largest;
+    return largest;
+}
+
+/* e^x to two units in the last place, as Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */
+INLINE lanes exp_lanes(lanes x) {
+    const lanes zero = {0};
+    x = select_lanes(x < -87.0f, zero - 87.0f, x);
+    x = select_lanes(x > 88.0f, zero + 88.0f, x);
+    lanes shifted = x * 1.44269504f + 12582912.0f; /* the sum's last bits are n */
+    lanes n = shifted - 12582912.0f;
+    lanes r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    lanes p = zero + 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    const lanes power = (lanes)((ints)p + (((ints)shifted - (ints)(zero + 12582912.0f)) << 23));
+    return select_lanes(x == x, power, x); /* not a number stays so */
+}
+
+#endif

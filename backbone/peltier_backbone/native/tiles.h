@@ -1,0 +1,120 @@
+/* Products of a few rows with a matrix in registers.
+ *
+ * An element's sum runs over the inner dimension in one order, whatever tile it falls into, so a row's result never
+ * depends on where it stands.
+ */
+
+#ifndef PELTIER_TILES_H
+#define PELTIER_TILES_H
+
+#include "lanes.h"
+
+#ifdef __AVX512F__
+#define ROWS 8
+#define COLUMNS 3
+#else
+#define ROWS 4
+#define COLUMNS 1
+#endif
+
+/* y = act(x w + bias), scaled row by row; or that added to y. Floats but for y. */
+typedef struct {
+    matrix y, x, w;
+    const float *bias, *scale;
+    int64_t inner, outer;
+    int add, activation;
+} product;
+
+INLINE lanes sigmoid(lanes x) {
+    return 1.0f / (1.0f + exp_lanes(-x));
+}
+
+/* To 1.5e-7, as Abramowitz and Stegun 7.1.26. */
+INLINE lanes error_function(lanes x) {
+    const ints sign = (ints)x & INT32_MIN;
+    const lanes size = (lanes)((ints)x ^ sign), t = 1.0f / (1.0f + 0.3275911f * size);
+    lanes p = 1.061405429f * t - 1.453152027f;
+    p = p * t + 1.421413741f;
+    p = p * t - 0.284496736f;
+    p = p * t + 0.254829592f;
+    return (lanes)((ints)(1.0f - p * t * exp_lanes(-size * size)) ^ sign);
+}
+
+/* The numbers of `_ACTIVATIONS` in library.py. */
+INLINE lanes activate(lanes x, int activation) {
+    const lanes zero = {0};
+    switch (activation) {
+        case 1: return select_lanes(x < 0.0f, zero, x);
+        case 2: return x * sigmoid(x);
+        case 3: return x * sigmoid(1.5957691216f * (x + 0.044715f * x * x * x)); /* GELU by tanh */
+        case 4: return 0.5f * x * (1.0f + error_function(0.70710678f * x));
+        default: return x;
+    }
+}
+
+/* What follows the sums of a tile. */
+NOINLINE void finish(const product *p, int64_t row, int64_t column, int rows, int columns, lanes sums[ROWS][COLUMNS]) {
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < columns; c++) {
+            const int64_t first = column + c * LANES, count = p->outer - first;
+            void *y = (void *)at(p->y, row + r, first);
+            lanes v = sums[r][c];
+            if (p->bias) v += load(p->bias + first, 0, count);
+            if (p->activation) v = activate(v, p->activation);
+            if (p->scale) v *= p->scale[row + r];
+            if (p->add) v += load(y, p->y.half, count);
+            store(y, p->y.half, count, v);
+        }
+}
+
+#define EACH_COLUMN _Pragma("GCC unroll 3") for (int c = 0; c < columns; c++)
+#define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < rows; r++)
+
+INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, const int columns) {
+    lanes sums[ROWS][COLUMNS], line[COLUMNS];
+    EACH_ROW EACH_COLUMN sums[r][c] = (lanes){0};
+    const float *x = at(p->x, row, 0), *w = at(p->w, 0, column);
+    const int64_t x_stride = p->x.stride, w_stride = p->w.stride, left = p->outer - column;
+    /* Columns beyond the last are read from the next rows of w and dropped; at its end there are none to read. */
+    const int64_t beyond = columns * LANES - left;
+    const int64_t whole = beyond <= 0 ? p->inner : p->inner - (beyond + w_stride - 1) / w_stride;
+    int64_t k = 0;
+    for (; k < whole; k++, w += w_stride) {
+        EACH_COLUMN memcpy(&line[c], w + c * LANES, sizeof line[c]);
+        EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
+    }
+    for (; k < p->inner; k++, w += w_stride) {
+        EACH_COLUMN line[c] = load(w + c * LANES, 0, left - c * LANES);
+        EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
+    }
+    lanes found[ROWS][COLUMNS]; /* apart from the sums, which so stay in registers */
+    EACH_ROW EACH_COLUMN found[r][c] = sums[r][c];
+    finish(p, row, column, rows, columns, found);
+}
+
+#define STRIPE(columns)                                                  \
+    static void stripe_##columns(const product *p, int64_t rows, int64_t column) { \
+        int64_t row = 0;                                                 \
+        for (; row + ROWS <= rows; row += ROWS) tile(p, row, column, ROWS, columns); \
+        if (ROWS > 4 && row + 4 <= rows) tile(p, row, column, 4, columns), row += 4; \
+        if (row + 2 <= rows) tile(p, row, column, 2, columns), row += 2; \
+        if (row < rows) tile(p, row, column, 1, columns);                \
+    }
+
+STRIPE(1)
+#if COLUMNS == 3
+STRIPE(2)
+STRIPE(3)
+#endif
+
+/* All of `rows` rows; a stripe of w's columns stays in the cache for all of them. */
+static void multiply(const product *p, int64_t rows) {
+    int64_t column = 0;
+#if COLUMNS == 3
+    for (; p->outer - column > 2 * LANES; column += 3 * LANES) stripe_3(p, rows, column);
+    if (p->outer - column > LANES) stripe_2(p, rows, column), column += 2 * LANES;
+#endif
+    for (; column < p->outer; column += LANES) stripe_1(p, rows, column);
+}
+
+#endif
