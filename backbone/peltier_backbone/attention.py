@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.groups import Groups
 from peltier_backbone.native import library
 from peltier_backbone.native.library import Runs
 from peltier_backbone.packing import Packed
@@ -48,8 +49,10 @@ class Span:
 
     def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
-        if qkv.requires_grad or qkv.device.type != "cpu":
-            return self._padded(qkv, prefix)
+        if qkv.device.type != "cpu":
+            return self._padded(qkv, prefix, self._padding)
+        if qkv.requires_grad:
+            return self._in_groups(qkv, prefix)
         native = library.serving_library(qkv.device, qkv.dtype)
         if native is not None:
             return native.attend(qkv, self._runs, self._seen_tokens, self._num_heads, prefix)
@@ -57,7 +60,9 @@ class Span:
         exact = qkv.float()
         prefix = None if prefix is None else Prefix(prefix.keys.float(), prefix.values.float())
         side_by_side = self._padding.uniform and self._padding.width <= _SHORT
-        return (self._padded(exact, prefix) if side_by_side else self._by_row(exact, prefix)).to(qkv.dtype)
+        return (self._padded(exact, prefix, self._padding) if side_by_side else self._by_row(exact, prefix)).to(
+            qkv.dtype
+        )
 
     @cached_property
     def _runs(self) -> Runs:
@@ -79,20 +84,32 @@ class Span:
             context.append(_attend(query, key, value))
         return torch.cat(context, 1).transpose(0, 1).flatten(1)
 
-    def _padded(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
-        padded = self._padding.pad(qkv)  # [rows, width, 3 * hidden]
+    def _in_groups(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+        contexts = []
+        for group in self._groups:
+            own = None if prefix is None else Prefix(*(one.index_select(0, group.rows) for one in prefix))
+            contexts.append(self._padded(qkv, own, group.padding))
+        return self._groups.join(contexts)
+
+    @cached_property
+    def _groups(self) -> Groups:
+        return Groups(self._lengths, self._seen, self._padding.device)
+
+    def _padded(self, qkv: Tensor, prefix: Prefix | None, padding: Padding) -> Tensor:
+        padded = padding.pad(qkv)  # [rows, width, 3 * hidden]
         heads = padded.view(*padded.shape[:2], 3, self._num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         if prefix is not None:
             key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
-        mask = self._mask(qkv, key.shape[2] - self._padding.width)
+        mask = _mask(padding, qkv, key.shape[2] - padding.width)
         attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
-        return self._padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
+        return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
 
-    def _mask(self, like: Tensor, prefix_len: int) -> Tensor | None:
-        if self._padding.all_seen:
-            return None
-        return F.pad(self._padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
+
+def _mask(padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
+    if padding.all_seen:
+        return None
+    return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

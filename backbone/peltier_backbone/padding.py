@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -9,18 +10,25 @@ from torch import Tensor
 
 class Padding:
     """Rows of `lengths` tokens side by side, of which the first `seen` may be looked at (all, where it is None); what
-    depends on the lengths alone is computed once."""
+    depends on the lengths alone is computed once. `starts` says where rows begin that do not lie back to back."""
 
-    def __init__(self, lengths: Sequence[int], device: torch.device, seen: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        device: torch.device,
+        seen: Sequence[int] | None = None,
+        starts: Sequence[int] | None = None,
+    ) -> None:
         self._lengths, self.device = tuple(lengths), device
         self._seen = self._lengths if seen is None else tuple(seen)
+        self._starts = starts
         self.rows, self.width = len(self._lengths), max(self._lengths)
         self.uniform = all(length == self.width for length in self._lengths)
         self.all_seen = all(length == self.width for length in self._seen)
 
     def pad(self, x: Tensor) -> Tensor:
         """[tokens, size] -> [rows, width, size]; a pad reads its row's first token: finite, and never a neighbour's."""
-        padded = x if self.uniform else x.index_select(0, self._gather)
+        padded = x if self.uniform and self._starts is None else x.index_select(0, self._gather)
         return padded.view(self.rows, self.width, -1)
 
     def unpad(self, x: Tensor) -> Tensor:
@@ -44,8 +52,7 @@ class Padding:
     @cached_property
     def _gather(self) -> Tensor:
         """The token at each place."""
-        lengths = torch.tensor(self._lengths)
-        starts = lengths.cumsum(0) - lengths
+        starts = torch.tensor(self._starts or list(accumulate(self._lengths, initial=0))[:-1])
         return (starts[:, None] + torch.arange(self.width) * self._real).view(-1).to(self.device)
 
     @cached_property
