@@ -1,24 +1,23 @@
 """Where the bytes of artifacts live: a content-addressed store."""
 
 import asyncio
-import errno
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self, TypeVar
 
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import AlreadyExistsError
 
 from peltier_adapters.durable import make_directory, sync
+from peltier_adapters.store.blob_errors import BlobDamaged, BlobNotFound, BlobStoreFull, plainly
 from peltier_adapters.store.blob_location import BlobError, BlobLocation, locate
 
-__all__ = ["BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", "digest_of"]
+__all__ = ["BlobDamaged", "BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", "digest_of"]
 
 T = TypeVar("T")
 
@@ -26,8 +25,6 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _FOLDER = "sha256"
 # Whose blobs these are.
 _OWNER = "owner"
-# No space left on the device; the user's quota of it is used up.
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PROBE = "create-only-probe"
 _PAGE = 1000
 _PIECE_BYTES = 256 * 1024
@@ -35,20 +32,6 @@ _PIECE_BYTES = 256 * 1024
 _NUM_THREADS = 8
 # What obstore calls a file that it is still writing.
 _REMAINS = re.compile(r"[0-9a-f]{64}#[0-9]+")
-# How S3, Google and Azure name what is wrong, in their XML.
-_CODE = re.compile(r"<Code>([^<]+)</Code>")
-
-
-class BlobNotFound(BlobError):
-    """The blob store holds no blob of that digest."""
-
-
-class BlobDamaged(BlobError):
-    """What is stored under the digest are other bytes."""
-
-
-class BlobStoreFull(BlobError):
-    """The store has no room for more bytes."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +66,7 @@ class Blobs:
         place = locate(location, make=not read_only)
         if read_only:
             return cls(place)
-        with _plainly(f"the blob store {place.name!r} cannot be opened"):
+        with plainly(f"the blob store {place.name!r} cannot be opened"):
             if place.directory is not None:
                 make_directory(place.directory / _FOLDER)
             blobs = cls(place)
@@ -104,7 +87,7 @@ class Blobs:
             return await self._in_thread(lambda: self._put_file(data))
         digest = await self._in_thread(lambda: digest_of(data))
         key = _key(digest)
-        with _plainly(f"the blob {digest} cannot be stored"):
+        with plainly(f"the blob {digest} cannot be stored"):
             try:
                 await self._store.put_async(key, data, mode="create")
             except AlreadyExistsError:
@@ -121,11 +104,11 @@ class Blobs:
         them: handing them on would take longer than the reading. Raises what either raises."""
         key, downloaded = _key(digest), None
         if self._root is None:
-            with _plainly(f"the blob {digest} cannot be read"):
+            with plainly(f"the blob {digest} cannot be read"):
                 downloaded = await self._stored(key)
 
         def work() -> T:
-            with _plainly(f"the blob {digest} cannot be read"):
+            with plainly(f"the blob {digest} cannot be read"):
                 data = downloaded if self._root is None else _read(self._root / key)
             return parse(self._checked(digest, data))
 
@@ -149,7 +132,7 @@ class Blobs:
         """Deletes the blob; one that is not there is no error."""
         # No fsync: a deletion that a power loss undoes leaves bytes that nothing refers to.
         key = _key(digest)
-        with _plainly(f"the blob {digest} cannot be deleted"):
+        with plainly(f"the blob {digest} cannot be deleted"):
             try:
                 await self._store.delete_async(key)
             except FileNotFoundError:
@@ -157,7 +140,7 @@ class Blobs:
 
     async def entries(self) -> AsyncIterator[StoredBlob]:
         """Every blob of the store in no order, a page at a time; one that is put meanwhile may be missed."""
-        with _plainly(f"the blob store {self._name!r} cannot be listed"):
+        with plainly(f"the blob store {self._name!r} cannot be listed"):
             async for page in self._store.list(_FOLDER, chunk_size=_PAGE):
                 for entry in page:
                     digest = entry["path"].replace("/", ":")
@@ -171,12 +154,12 @@ class Blobs:
         """
         if self._root is None:
             return 0
-        with _plainly(f"the blob store {self._name!r} cannot be swept"):
+        with plainly(f"the blob store {self._name!r} cannot be swept"):
             return await asyncio.to_thread(_sweep, self._root / _FOLDER, time.time() - age.total_seconds())
 
     async def owner(self) -> str | None:
         """Who has claimed this store."""
-        with _plainly(f"the owner of the blob store {self._name!r} cannot be read"):
+        with plainly(f"the owner of the blob store {self._name!r} cannot be read"):
             data = await self._stored(_OWNER)
         # What a power loss leaves of a file that was just made may be empty.
         return data.decode(errors="replace") if data else None
@@ -186,7 +169,7 @@ class Blobs:
         found = await self.owner()
         if found is not None:
             return found
-        with _plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+        with plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
             try:
                 await self._store.put_async(_OWNER, owner.encode(), mode="create")
             except AlreadyExistsError:
@@ -196,7 +179,7 @@ class Blobs:
 
     async def hand_over(self, owner: str) -> str:
         """Writes down another owner, whoever it was before; returns the new one."""
-        with _plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+        with plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
             await self._store.put_async(_OWNER, owner.encode(), mode="overwrite")
             await asyncio.to_thread(self._sync, _OWNER)
         return owner
@@ -215,7 +198,7 @@ class Blobs:
     def _put_file(self, data: bytes) -> str:
         digest = digest_of(data)
         key = _key(digest)
-        with _plainly(f"the blob {digest} cannot be stored"):
+        with plainly(f"the blob {digest} cannot be stored"):
             try:
                 self._store.put(key, data, mode="create")
             except AlreadyExistsError:
@@ -235,7 +218,7 @@ class Blobs:
     async def _piece(self, digest: str, start: int, end: int) -> bytes:
         key = _key(digest)
         # Not one stream: the time-out of a bucket's request would then be that of whoever reads slowly.
-        with _plainly(f"the blob {digest} cannot be read"):
+        with plainly(f"the blob {digest} cannot be read"):
             try:
                 return bytes(await self._store.get_range_async(key, start=start, end=end))
             except FileNotFoundError:
@@ -286,26 +269,3 @@ def _sweep(directory: Path, before: float) -> int:
     for path in old:
         path.unlink(missing_ok=True)
     return len(old)
-
-
-@contextmanager
-def _plainly(failure: str) -> Iterator[None]:
-    try:
-        yield
-    except (BaseError, OSError, ValueError) as error:
-        kind = BlobStoreFull if _is_full(error) else BlobError
-        raise kind(f"{failure}: {_reason(error)}") from error
-
-
-def _is_full(error: Exception) -> bool:
-    if isinstance(error, OSError) and error.errno in _FULL:
-        return True
-    # obstore tells the system's number in words alone.
-    return any(f"(os error {number})" in str(error) for number in _FULL)
-
-
-def _reason(error: Exception) -> str:
-    """What the store says of it, without its XML and without obstore's own internals, which follow the first line."""
-    line = str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
-    code = _CODE.search(str(error))
-    return f"{line} ({code[1]})" if code and code[1] not in line else line
