@@ -17,17 +17,21 @@ from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.label_tree import LabelTree, grow_tree
-from peltier_adapters.spec import HeadSpec, Parts
+from peltier_adapters.spec import HeadSpec, Parts, position_offset, prompt_length
 from peltier_adapters.task_spec import TaskSpec
 from peltier_adapters.transfer import Arrival, Sent, create_transfer
 from peltier_adapters.weights import Weights, layout_of
 
 
 class Bank:
-    """What residents of one signature have in common. `number` orders banks."""
+    """What residents of one signature have in common. `number` orders banks; `prompt_length` and `position_offset` are
+    what their rows' tokens have in front and are moved by."""
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
         self.number, self.parts = number, parts
+        kinds = {part.kind for part in parts}
+        self.has_prefix, self.has_norm = "prefix" in kinds, "norm" in kinds
+        self.prompt_length, self.position_offset = prompt_length(parts), position_offset(parts)
         self._layout = layout_of(parts, backbone.config)
         self._numbers = count()
 

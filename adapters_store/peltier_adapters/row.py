@@ -11,7 +11,6 @@ from torch import Tensor
 from peltier_adapters.bank import Bank, Resident, Slot
 from peltier_adapters.label_tree import LabelTree
 from peltier_adapters.mixture import Layout, Slice, create_slice
-from peltier_adapters.spec import position_offset, prompt_length
 
 Gates = dict[str, list[float | None]]
 
@@ -43,16 +42,15 @@ class Row:
         """Neighbours share a bank and a slot; rows without prefixes or norms stand together."""
         if self.body is None or self.slot is None:
             return (False, False, -1, -1)
-        kinds = {part.kind for part in self.body.parts}
-        return ("prefix" in kinds, "norm" in kinds, self.body.number, self.slot.number)
+        return (self.body.has_prefix, self.body.has_norm, self.body.number, self.slot.number)
 
     @property
     def prompted(self) -> Encoded:
         """The tokens with a placeholder for each soft token of the adapter in front, at the positions it gives them."""
-        parts = () if self.body is None else self.body.parts
-        soft, offset = (0,) * prompt_length(parts), position_offset(parts)
-        if not soft and not offset:
+        body = self.body
+        if body is None or not (body.prompt_length or body.position_offset):
             return self.encoded
+        soft, offset = (0,) * body.prompt_length, body.position_offset
         return replace(self.encoded, ids=soft + self.encoded.ids, types=soft + self.encoded.types, offset=offset)
 
     @property

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import torch
@@ -58,13 +58,14 @@ class Tokens(NamedTuple):
 
 def list_tokens(rows: Sequence[Encoded], config: BackboneConfig) -> Tokens:
     """The tokens of `rows` in the order given."""
+    ids = list(chain.from_iterable(row.ids for row in rows))
     starts = [config.first_position + row.offset for row in rows]
     return Tokens(
-        ids=[token for row in rows for token in row.ids],
-        types=[kind if config.typed else 0 for row in rows for kind in row.types],
-        positions=[
-            position for start, row in zip(starts, rows, strict=True) for position in range(start, start + len(row))
-        ],
+        ids=ids,
+        types=list(chain.from_iterable(row.types for row in rows)) if config.typed else [0] * len(ids),
+        positions=list(
+            chain.from_iterable(range(start, start + len(row)) for start, row in zip(starts, rows, strict=True))
+        ),
     )
 
 

@@ -54,7 +54,7 @@ class Frame:
         plain = len(rows)
         first = next((number for number, row in enumerate(rows) if row.body is not None), len(rows))
         for number, (bank, own) in enumerate(runs_of(rows)):
-            if _has_prefix(bank):
+            if bank.has_prefix:
                 plain = min(plain, first)
             self._load_bank(number, own, starts[first : first + len(own) + 1], first, values)
             first += len(own)
@@ -111,10 +111,6 @@ class Frame:
             if one.pooler_bias is not None:
                 scores.index_add_(0, self._indices[f"{number}.places"], one.pooler_bias.to(scores.dtype))
         return torch.tanh(scores[:-1])
-
-
-def _has_prefix(bank: Bank) -> bool:
-    return any(part.kind == "prefix" for part in bank.parts)
 
 
 def _sizes(shape: Shape) -> dict[str, int]:

@@ -14,6 +14,7 @@ class Indices:
         ends = list(accumulate(sizes.values()))
         self._places = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
         self._host = torch.zeros(ends[-1], dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._numbers = self._host.numpy()
         self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -27,8 +28,8 @@ class Indices:
             place = self._places[name]
             end = place.start + len(own)
             assert end <= place.stop, f"{name} has room for {place.stop - place.start} numbers, not for {len(own)}"
-            self._host[place.start : end] = torch.tensor(own, dtype=torch.int32)
-            self._host[end : place.stop] = own[-1]
+            self._numbers[place.start : end] = own
+            self._numbers[end : place.stop] = own[-1]
         self._device.copy_(self._host, non_blocking=True)
 
 
