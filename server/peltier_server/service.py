@@ -89,7 +89,8 @@ class Service:
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
             _warn_of_strangers(catalog, backbone)
-            service = cls(settings, backbone, Store(blobs, registry, catalog, follower), metrics, turnstile)
+            store = Store(blobs, registry, catalog, follower, turnstile.bounds_storage)
+            service = cls(settings, backbone, store, metrics, turnstile)
             service._runner.start()
             follower.start(service.slots)
             service._janitor.start()

@@ -31,6 +31,11 @@ class Turnstile:
         # A registry that was filled from a backup may hold anything, and whoever asks divides by it.
         return min(MAX_WEIGHT, max(MIN_WEIGHT, self._quotas_of(tenant).weight))
 
+    def bounds_storage(self, tenant: str) -> bool:
+        """Whether there is anything that the tenant may store no more of."""
+        quotas = self._quotas_of(tenant)
+        return quotas.max_stored_bytes is not None or quotas.max_adapters is not None
+
     def visit(self, tenant: str) -> "Visit":
         """One request of the tenant, to be entered."""
         return Visit(self, tenant, self._quotas_of(tenant))

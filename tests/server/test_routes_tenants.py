@@ -177,6 +177,7 @@ async def test_what_is_not_recorded_does_not_stay_on_the_device(
 ) -> None:
     """Where the quota was reached by another upload meanwhile."""
     used_bytes = shelf.service.slots.used_bytes
+    await limit(shelf, max_stored_bytes=2**40)
 
     async def meanwhile(*_: object, **__: object) -> None:
         await limit(shelf, max_stored_bytes=0)

@@ -147,3 +147,12 @@ async def test_new_quotas_hold_at_once() -> None:
     quotas["a"] = Quotas(max_concurrent_requests=0)
     with pytest.raises(QuotaExceeded, match="it may have 0 at a time"):
         await visit(turnstile)
+
+
+@pytest.mark.parametrize(
+    ("quotas", "bounded"), [({}, False), ({"requests_per_second": 1}, False), ({"max_adapters": 1}, True)]
+)
+def test_only_quotas_of_storage_bound_it(quotas: dict[str, int], bounded: bool) -> None:
+    """An upload of a tenant without them need not be counted before it is published."""
+    turnstile = Turnstile(Rates(), lambda _: Quotas(**quotas))
+    assert turnstile.bounds_storage("default") is bounded

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -29,12 +30,15 @@ from peltier_server.versions.follower import Follower
 
 @dataclass(frozen=True)
 class Store:
-    """Where versions are kept: the bytes, the record of them, the record's image in memory, and what keeps it one."""
+    """Where versions are kept: the bytes, the record of them, the record's image in memory, and what keeps it one.
+
+    `is_bounded` says whether a tenant has quotas of what it may store."""
 
     blobs: Blobs
     registry: Registry
     catalog: Catalog
     follower: Follower
+    is_bounded: Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -85,10 +89,12 @@ class Publisher:
     async def _publish(self, data: bytes, place: Place) -> tuple[Entry, bool]:
         artifact = await self._loader.parse(data)
         place = replace(place, name=place.name or artifact.manifest.name)
-        # The registry decides when it publishes; before that, what it would refuse costs no room on device and disk.
-        await self._store.registry.require_room(
-            place.owner.tenant, place.name or "", digest=artifact.digest, size_bytes=len(data)
-        )
+        if self._store.is_bounded(place.owner.tenant):
+            # The registry decides when it publishes; what it would refuse costs no room on device and disk before that,
+            # and nobody else pays for asking.
+            await self._store.registry.require_room(
+                place.owner.tenant, place.name or "", digest=artifact.digest, size_bytes=len(data)
+            )
         if not self._is_proven(artifact.digest, place):
             await self._prove(artifact, place.owner.tenant)
         # A caller who hangs up now must not leave bytes that are reserved and not recorded.
