@@ -8,9 +8,9 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 import uvloop
@@ -42,7 +42,7 @@ class Line(asyncio.Protocol):
         self._answer: asyncio.Future[bytes] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
@@ -64,7 +64,7 @@ class Line(asyncio.Protocol):
         if len(body) < int(lowered[start:].partition(b"\r\n")[0]):
             return
         self._received = b""
-        if self._answer.done():
+        if self._answer is None or self._answer.done():
             return
         if head.startswith(b"HTTP/1.1 200"):
             self._answer.set_result(body)
@@ -73,10 +73,11 @@ class Line(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def lines(url: str, count: int):
+async def lines(url: str, count: int) -> AsyncIterator[list[Line]]:
     """So many connections."""
-    at, loop = urlsplit(url), asyncio.get_running_loop()
-    opened = [(await loop.create_connection(Line, at.hostname, at.port))[1] for _ in range(count)]
+    host, _, port = urlsplit(url).netloc.partition(":")
+    loop = asyncio.get_running_loop()
+    opened = [(await loop.create_connection(Line, host, int(port)))[1] for _ in range(count)]
     try:
         yield opened
     finally:
@@ -98,20 +99,20 @@ async def ask_all(url: str, requests: Sequence[bytes], num_callers: int) -> list
     return [bodies[number] for number in range(len(requests))]
 
 
-async def ask_for(url: str, requests: Iterable[bytes], num_callers: int, seconds: float) -> list[bytes]:
-    """The bodies that came within `seconds`, with so many callers who ask again as soon as they are answered."""
-    turns, bodies = itertools.cycle(requests), []
-    end = time.monotonic() + seconds
+async def ask_for(url: str, requests: Iterable[bytes], num_callers: int, seconds: float) -> list[tuple[float, bytes]]:
+    """Every answer's moment, in seconds from the start, and its body; so many callers ask again as soon as they are
+    answered, until `seconds` are over. What was asked by then is answered later."""
+    turns, answers = itertools.cycle(requests), []
 
-    async def call(line: Line) -> None:
-        while time.monotonic() < end:
+    async def call(line: Line, start: float) -> None:
+        while time.monotonic() < start + seconds:
             body = await line.ask(next(turns))
-            if time.monotonic() < end:
-                bodies.append(body)
+            answers.append((time.monotonic() - start, body))
 
     async with asyncio.timeout(seconds + _PATIENCE_SECONDS), lines(url, num_callers) as opened:
-        await asyncio.gather(*map(call, opened))
-    return bodies
+        start = time.monotonic()
+        await asyncio.gather(*(call(line, start) for line in opened))
+    return answers
 
 
 async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_lines: int) -> list[float]:

@@ -11,12 +11,9 @@ scheduler alone, with 100,000 rows of 10, 1,000 and 10,000 tenants that wait: mi
 
 import argparse
 import asyncio
-import os
 import random
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -31,6 +28,7 @@ from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
 from peltier_server.queue.scheduler import Scheduler
 from sentences import load_sentences
+from serving import serving
 
 OPERATOR = "plt_operator-of-the-benchmark"
 LITTLE, FLOODS = ("one", "two"), {"flood": 1.0, "three": 3.0}
@@ -50,8 +48,7 @@ class Stage:
         self.clients: dict[str, AsyncClient] = {}
 
     async def settle_in(self, data: bytes) -> None:
-        """Waits for the server, and gives each tenant a key and an adapter."""
-        await self._wait()
+        """Gives each tenant a key and an adapter."""
         async with AsyncClient(self._url, OPERATOR) as operator:
             for name, weight in {**dict.fromkeys(LITTLE, 1.0), **FLOODS}.items():
                 await operator.create_tenant(name, weight=weight)
@@ -92,14 +89,6 @@ class Stage:
             with suppress(PeltierError):  # a full queue, which the client has waited for long enough
                 await self.clients[tenant].predict("demo", self._draw.sample(self._sentences, _SENTENCES_AT_ONCE))
 
-    async def _wait(self) -> None:
-        for _ in range(600):
-            with suppress(httpx2.RequestError):
-                if (await self._operator.get("/ready")).status_code == 200:
-                    return
-            await asyncio.sleep(0.2)
-        raise RuntimeError("the server has not become ready within two minutes")
-
 
 @dataclass(eq=False)
 class Waiting:
@@ -108,14 +97,6 @@ class Waiting:
     tenant: str
     pass_tokens: int
     rank: float
-
-
-def serve(store: Path, port: int, max_batch_tokens: int) -> subprocess.Popen[bytes]:
-    """A server of its own on loopback, one thread."""
-    command = [str(Path(sys.executable).parent / "peltier"), "serve", "--backbone", "minilm"]
-    command += ["--store", str(store), "--port", str(port), "--threads", "1"]
-    command += ["--max-batch-tokens", str(max_batch_tokens)]
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1", "PELTIER_ADMIN_KEY": OPERATOR})
 
 
 async def measure(stage: Stage, what: str, *asking: Awaitable[list[float]]) -> None:
@@ -209,17 +190,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=12.0, help="for each line of the table")
     parser.add_argument("--max-batch-tokens", type=int, default=1024, help="of the server; a flood is felt by batches")
     parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
-    parser.add_argument("--port", type=int, default=8124)
     given = parser.parse_args()
     sentences = load_sentences(given.data, 800)
     data = make_bytes(load_backbone("minilm"), "compacter", 0)
     with tempfile.TemporaryDirectory() as directory:
-        server = serve(Path(directory) / "store", given.port, given.max_batch_tokens)
-        try:
-            asyncio.run(show_server(f"http://127.0.0.1:{given.port}", sentences, data, given.seconds))
-        finally:
-            server.terminate()
-            server.wait(30)
+        flags = ("--max-batch-tokens", str(given.max_batch_tokens))
+        with serving(Path(directory) / "store", *flags, environment={"PELTIER_ADMIN_KEY": OPERATOR}) as server:
+            asyncio.run(show_server(server.url, sentences, data, given.seconds))
     print()
     for num_tenants in (10, 1_000, 10_000):
         show_scheduler(num_tenants)

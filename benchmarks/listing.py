@@ -18,44 +18,35 @@ from pathlib import Path
 
 import httpx2
 from adapters import make_bytes
-from peltier_adapters.manifest import read_header
 from peltier_adapters.registry import Registry
 from peltier_adapters.registry.database import create_engine, database_url
-from peltier_adapters.registry.tables import AdapterRow, AliasRow, RevisionRow, VersionRow
+from peltier_adapters.registry.tables import AliasRow
+from peltier_adapters.store.location import StoreLocation
 from peltier_backbone.load import load_backbone
-from peltier_client import Client
 from peltier_client.protocol import TaskReference
 from peltier_server.access.caller import LOCAL, TENANT
 from peltier_server.origin import Origin
 from peltier_server.versions.catalog import Catalog
-from sqlalchemy import insert, update
-from upload import URL, is_ready, serve
+from serving import serving
+from sqlalchemy import insert
+from stock import Stocked, manifest_text, register
 
 PAGE = 100
 
 
 async def fill(url: str, manifest: str, count: int) -> None:
-    """Adapters `task-00000`, … straight into the tables: publishing each would take minutes."""
-    await (await Registry.open(url)).close()
+    """Adapters `task-00000`, … with two versions each, straight into the tables: publishing each would take minutes."""
+    digests = [tuple(f"sha256:{2 * number + version:064x}" for version in (1, 2)) for number in range(count)]
+    stocked = [Stocked(f"task-{number:05}", own, 100_000, "compacter", manifest) for number, own in enumerate(digests)]
+    await register(url, stocked)
     at, engine = datetime.now(UTC), create_engine(database_url(url))
-    adapters = [
-        {"id": n + 1, "tenant": TENANT, "name": f"task-{n:05}", "last_number": 2, "is_public": False, "revision": 2}
-        for n in range(count)
-    ]
-    versions = [
-        {"adapter_id": n + 1, "number": number, "digest": f"sha256:{2 * n + number:064x}", "size_bytes": 100_000,
-         "preset": "compacter", "manifest": manifest, "created_at": at, "created_by": "benchmark"}
-        for n in range(count) for number in (1, 2)
-    ]  # fmt: skip
     aliases = [
-        {"adapter_id": n + 1, "alias": "production", "split": {"1": 0.5, "2": 0.5}, "is_current": True,
+        {"adapter_id": place, "alias": "production", "split": {"1": 0.5, "2": 0.5}, "is_current": True,
          "created_at": at, "created_by": "benchmark"}
-        for n in range(count)
+        for place in range(1, count + 1)
     ]  # fmt: skip
     async with engine.begin() as connection:
-        await connection.execute(update(RevisionRow).values(number=2))
-        for table, rows in ((AdapterRow, adapters), (VersionRow, versions), (AliasRow, aliases)):
-            await connection.execute(insert(table), rows)
+        await connection.execute(insert(AliasRow), aliases)
     await engine.dispose()
 
 
@@ -94,8 +85,8 @@ def in_memory(catalog: Catalog, count: int) -> None:
     print(f"searching for a page             {1e6 * search:8.2f} us")
 
 
-def over_http(count: int) -> None:
-    with httpx2.Client(base_url=URL, timeout=30) as client:
+def over_http(url: str) -> None:
+    with httpx2.Client(base_url=url, timeout=30) as client:
         for what, query in (("a page", {}), ("a page of a search", {"q": "7"})):
             seconds, cursor = [], ""
             while cursor is not None:
@@ -114,21 +105,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adapters", type=int, default=10_000)
     options = parser.parse_args()
-    manifest = read_header(make_bytes(load_backbone("minilm"), "compacter", 0))[0]
+    manifest = manifest_text(make_bytes(load_backbone("minilm"), "compacter", 0))
     with tempfile.TemporaryDirectory() as directory:
-        url = f"sqlite+aiosqlite:///{directory}/store/registry.db"
-        Path(directory, "store").mkdir()
-        asyncio.run(fill(url, json.dumps(manifest.model_dump(mode="json")), options.adapters))
-        in_memory(asyncio.run(read(url)), options.adapters)
-        server = serve(Path(directory) / "store")
-        try:
-            with Client(URL) as client:
-                while not is_ready(client):
-                    time.sleep(0.2)
-            over_http(options.adapters)
-        finally:
-            server.terminate()
-            server.wait()
+        store = Path(directory) / "store"
+        store.mkdir()
+        registry = StoreLocation.of(store).registry
+        asyncio.run(fill(registry, manifest, options.adapters))
+        in_memory(asyncio.run(read(registry)), options.adapters)
+        with serving(store) as server:
+            over_http(server.url)
 
 
 if __name__ == "__main__":

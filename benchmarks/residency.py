@@ -15,7 +15,6 @@ import gc
 import itertools
 import json
 import statistics
-import struct
 import tempfile
 import time
 from collections.abc import Sequence
@@ -36,6 +35,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
+from stock import variant
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200
@@ -62,11 +62,9 @@ class Shelf:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def store(self, preset: str) -> Owned:
-        """A new artifact: the original with another first weight, so that its digest is its own."""
-        data = bytearray(self.originals[preset])
-        (length,) = struct.unpack_from("<Q", data)
-        struct.pack_into("<f", data, 8 + length, 1e-6 * next(self.numbers))
-        digest = digest_of(bytes(data))
+        """A new artifact, with bytes of its own."""
+        data = variant(self.originals[preset], next(self.numbers))
+        digest = digest_of(data)
         # What `Blobs.put` would write, without waiting for the disk ten thousand times.
         (self.directory / digest.replace(":", "/")).write_bytes(data)
         return Owned("default", digest)

@@ -1,6 +1,7 @@
 """A server of its own on loopback, with one thread of the backbone, for benchmarks that ask it over HTTP."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,9 @@ import httpx2
 PELTIER = (sys.executable, "-m", "peltier_client")
 _START_SECONDS, _END_SECONDS = 120, 30
 _TICKS = os.sysconf("SC_CLK_TCK")
+
+# A benchmark that is told to stop ends its servers too.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
 @dataclass(frozen=True)

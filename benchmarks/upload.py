@@ -11,10 +11,7 @@ artifact from the store into the device's banks, as the server does for an adapt
 
 import argparse
 import asyncio
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -28,16 +25,7 @@ from peltier_adapters.golden import golden_rows
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_client import AsyncClient, Client
-
-PORT = 8123
-URL = f"http://127.0.0.1:{PORT}"
-
-
-def serve(store: Path) -> subprocess.Popen[bytes]:
-    """A server of its own on loopback, one thread."""
-    command = [str(Path(sys.executable).parent / "peltier"), "serve", "--backbone", "minilm"]
-    command += ["--store", str(store), "--port", str(PORT), "--threads", "1"]
-    return subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+from serving import serving
 
 
 def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, float]]:
@@ -52,10 +40,10 @@ def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, floa
     return seconds
 
 
-async def upload_all(files: list[bytes], at_once: int) -> float:
+async def upload_all(url: str, files: list[bytes], at_once: int) -> float:
     """Seconds until all are acknowledged, with so many on their way at a time."""
     turns = asyncio.Semaphore(at_once)
-    async with AsyncClient(URL, timeout=120) as client:
+    async with AsyncClient(url, timeout=120) as client:
 
         async def upload(number: int, data: bytes) -> None:
             async with turns:
@@ -64,12 +52,6 @@ async def upload_all(files: list[bytes], at_once: int) -> float:
         start = time.perf_counter()
         await asyncio.gather(*(upload(number, data) for number, data in enumerate(files)))
         return time.perf_counter() - start
-
-
-def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
-    """What a process has used of the cores until now."""
-    user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def golden_seconds(backbone: Backbone, files: list[bytes], at_once: int) -> float:
@@ -120,30 +102,16 @@ def main() -> None:
     many = [make_bytes(backbone, options.preset, options.count + number) for number in range(options.many)]
     print(f"{options.preset}: {len(files[0])} bytes")
     with tempfile.TemporaryDirectory() as directory:
-        server = serve(Path(directory) / "store")
-        try:
-            with Client(URL) as client:
-                while not is_ready(client):
-                    time.sleep(0.2)
+        with serving(Path(directory) / "store") as server:
+            with Client(server.url) as client:
                 seconds = upload_seconds(client, files)[3:]  # the first ones open connections and warm the kernels
-            used = cpu_seconds(server)
-            seconds_of_many = asyncio.run(upload_all(many, options.at_once))
-            used = cpu_seconds(server) - used
-        finally:
-            server.terminate()
-            server.wait()
+            used = server.cpu_seconds
+            seconds_of_many = asyncio.run(upload_all(server.url, many, options.at_once))
+            used = server.cpu_seconds - used
         show("upload, acknowledged", [upload for upload, _ in seconds])
         show("upload to first answer", [answer for _, answer in seconds])
         show_many(seconds_of_many, used, golden_seconds(backbone, many, options.at_once), options.many)
         show("load from the store", asyncio.run(load_seconds(Path(directory) / "blobs", files))[3:])
-
-
-def is_ready(client: Client) -> bool:
-    """Whether the server answers."""
-    try:
-        return client.ready()
-    except Exception:  # not listening yet
-        return False
 
 
 if __name__ == "__main__":
