@@ -1,0 +1,137 @@
+"""What is left of the engine's rate over HTTP: 64 clients with one text each, beside the same batches without a server.
+
+    .venv/bin/python benchmarks/aggregate.py [--clients 64] [--rounds 4] [--seconds 5]
+
+MiniLM, float32, one thread of the backbone; 32 tasks of four presets, sentences of SST-2's lengths. The server is a
+process of its own, and this one asks it, or computes: batches of as many rows as the server's answers say that its
+batches had, of random tasks, by `peltier_adapters.batch.forward`. Both take turns. Two clocks, because neither says
+all: CPU time of the server's process beside that of the forwards is what a core can take, whatever else the machine
+does; the wall clock is what clients get, with the event loop and the callers beside the runner on a second core.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from adapters import make_bytes
+from callers import ask_for, predict_bytes, run
+from peltier_adapters.artifact import read_artifact
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.batch import forward
+from peltier_adapters.row import Row
+from peltier_backbone.load import Backbone, load_backbone
+from sentences import load_sentences
+from serving import Server, serving
+from stock import stock, variant
+
+PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")
+NUM_TASKS, NUM_SENTENCES = 32, 2000
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What so many requests, or rows, have taken."""
+
+    count: int
+    cpu_seconds: float
+    seconds: float
+
+    @property
+    def per_core(self) -> float:
+        """How many one second of CPU time is enough for."""
+        return self.count / self.cpu_seconds
+
+    @property
+    def by_clock(self) -> float:
+        """How many a second."""
+        return self.count / self.seconds
+
+
+class Engine:
+    """The forwards alone, of batches of the sizes that a server has formed."""
+
+    def __init__(self, backbone: Backbone, residents: list[Resident], sentences: list[str]) -> None:
+        self._backbone = backbone
+        self._residents = residents
+        self._encoded = [backbone.tokenizer.encode(text, max_tokens=128) for text in sentences]
+        self._draw = random.Random(0)
+
+    def compute(self, sizes: Counter[int], seconds: float) -> Taken:
+        """Batch after batch until `seconds` are over."""
+        count, used, begun = 0, time.process_time(), time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            (size,) = self._draw.choices(list(sizes), list(sizes.values()))
+            texts, residents = self._draw.sample(self._encoded, size), self._draw.choices(self._residents, k=size)
+            forward(self._backbone, [Row(*one) for one in zip(texts, residents, strict=True)])
+            count += size
+        return Taken(count, time.process_time() - used, time.perf_counter() - begun)
+
+
+def ask(server: Server, requests: list[bytes], clients: int, seconds: float) -> tuple[Taken, Counter[int]]:
+    """What the server's process has taken, and how many batches of each size it has formed."""
+    used = server.cpu_seconds
+    answers = run(ask_for(server.url, requests, clients, seconds))
+    rows = Counter(json.loads(body)["batch"]["rows"] for _, body in answers)
+    # Each row of a batch of n says n; the last batches, of those who ask no more, are small and few.
+    sizes = Counter({size: max(1, round(count / size)) for size, count in rows.items()})
+    taken = Taken(len(answers), server.cpu_seconds - used, answers[-1][0])
+    return taken, sizes
+
+
+def report(rounds: list[tuple[Taken, Taken]], sizes: Counter[int], clients: int) -> dict[str, float]:
+    """Rates and their ratios: medians of the rounds."""
+    mean_rows = sum(size * count for size, count in sizes.items()) / sizes.total()
+    print(
+        f"{clients} clients, one text each, {NUM_TASKS} tasks of {len(PRESETS)} presets; {mean_rows:.1f} rows a batch"
+    )
+    print(f"{'':18}{'a second of CPU time':>22}{'a second by the clock':>24}")
+    found = {"rows_a_batch": mean_rows}
+    for place, name in enumerate(("server, requests", "engine, rows")):
+        per_core = statistics.median(pair[place].per_core for pair in rounds)
+        by_clock = statistics.median(pair[place].by_clock for pair in rounds)
+        print(f"{name:18}{per_core:22.1f}{by_clock:24.1f}")
+    for clock in ("per_core", "by_clock"):
+        found[clock] = statistics.median(getattr(one, clock) / getattr(other, clock) for one, other in rounds)
+    print(f"{'server / engine':18}{found['per_core']:22.2f}{found['by_clock']:24.2f}")
+    return found
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each, in each round")
+    parser.add_argument("--json", type=Path, help="also write the ratios here")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    backbone = load_backbone("minilm")
+    banks = Banks(backbone)
+    originals = {preset: make_bytes(backbone, preset, 0) for preset in PRESETS}
+    sentences, draw = load_sentences(None, NUM_SENTENCES), random.Random(0)
+    with tempfile.TemporaryDirectory() as directory:
+        tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
+        files = [variant(originals[PRESETS[number % len(PRESETS)]], number) for number in range(NUM_TASKS)]
+        engine = Engine(backbone, [banks.add(read_artifact(data, backbone)) for data in files], sentences)
+        requests = [predict_bytes(draw.choice(tasks), text) for text in sentences]
+        with serving(Path(directory) / "store") as server:
+            _, sizes = ask(server, requests, given.clients, given.seconds)
+            engine.compute(sizes, given.seconds / 2)
+            rounds = []
+            for _ in range(given.rounds):
+                taken, sizes = ask(server, requests, given.clients, given.seconds)
+                rounds.append((taken, engine.compute(sizes, given.seconds)))
+    found = report(rounds, sizes, given.clients)
+    if given.json:
+        given.json.write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
