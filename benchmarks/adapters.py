@@ -31,10 +31,12 @@ def make_task(backbone: Backbone) -> TaskSpec:
     return TaskSpec(type="classification", labels=LABELS, inputs="single", max_length=128)
 
 
-def make_bytes(backbone: Backbone, preset: str, number: int) -> bytes:
-    """The file of adapter `number` of `preset`: every tensor is moved away from its start."""
+def make_bytes(backbone: Backbone, preset: str, number: int, **overrides: str | int) -> bytes:
+    """The file of adapter `number` of `preset`, with some of its settings overridden: every tensor is moved away from
+    its start."""
     recipe = find_preset(preset)
-    parts = recipe.compose(recipe.settings({}, backbone.config), backbone.config, outputs=len(LABELS))
+    settings = recipe.settings({name: str(value) for name, value in overrides.items()}, backbone.config)
+    parts = recipe.compose(settings, backbone.config, outputs=len(LABELS))
     generator = torch.Generator().manual_seed(number)
     tensors = {
         name: tensor + 0.02 * torch.randn(tensor.shape, generator=generator)

@@ -1,0 +1,170 @@
+"""How many adapters share a server: throughput and latency with 1 to 10,000 of them, asked by a power law.
+
+    .venv/bin/python benchmarks/traffic.py [--adapters 1 10 100 1000] [--alpha 1.0] [--load 0.5] [--json FILE]
+    .venv/bin/python benchmarks/traffic.py --adapters 1 10000        (most of its time goes into loading them)
+
+One server for each number of adapters, each with MiniLM, one thread and a real store of that many artifacts with bytes
+of their own, all ready before anything is measured; they take turns. A request is one sentence of SST-2's length for
+one task; the task of rank r is asked r^-alpha times as often as the first. Every adapter is asked once beforehand: what
+a cold one adds is its load (`benchmarks/residency.py`). The artifacts are of four presets in turn, made small (10,000
+of them are 1.0 GB), so that they fit into the server's default budget; the server with "1" has one of each preset, of
+which each round asks one alone.
+
+Saturation: 64 callers ask again as soon as they are answered; requests by the clock and by CPU time of the server's
+process. Load: arrivals of a Poisson process at a fraction of what the server with one adapter has just reached by the
+clock, the same for all, whatever the answers before them take (no coordinated omission); a latency runs from the
+arrival to the whole answer.
+"""
+
+import argparse
+import itertools
+import json
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters import make_bytes
+from callers import ask_all, ask_at, ask_for, poisson, predict_bytes, run
+from peltier_backbone.load import load_backbone
+from sentences import load_sentences
+from serving import Server, serving
+from stock import stock
+
+SMALL: dict[str, dict[str, int]] = {
+    "compacter": {},
+    "lora": {"rank": 2},
+    "adamix": {"bottleneck": 2},
+    "unipelt-apl": {"bottleneck": 2, "length": 1, "rank": 1},
+}
+CALLERS, LINES, NUM_REQUESTS = 64, 512, 4000
+PERCENTS = (50, 90, 99)
+
+
+@dataclass
+class Crowd:
+    """A server, its tasks in the order of their popularity, and what was measured of it."""
+
+    server: Server
+    tasks: list[str]
+    num_adapters: int
+    rates: list[float] = field(default_factory=list)
+    per_core: list[float] = field(default_factory=list)
+    latencies: list[list[float]] = field(default_factory=list)
+
+    def requests(self, sentences: Sequence[str], alpha: float, turn: int) -> list[bytes]:
+        """One for each sentence; of a server with one adapter at a time that of this turn."""
+        draw, tasks = random.Random(turn), self.tasks
+        if self.num_adapters == 1:
+            tasks = [tasks[turn % len(tasks)]]
+        weights = list(itertools.accumulate(rank**-alpha for rank in range(1, len(tasks) + 1)))
+        chosen = draw.choices(tasks, cum_weights=weights, k=len(sentences))
+        return [predict_bytes(task, text) for task, text in zip(chosen, sentences, strict=True)]
+
+    def saturate(self, requests: Sequence[bytes], seconds: float) -> None:
+        """What it answers when it is never without work."""
+        used = self.server.cpu_seconds
+        answers = run(ask_for(self.server.url, requests, CALLERS, seconds))
+        self.per_core.append(len(answers) / (self.server.cpu_seconds - used))
+        self.rates.append(sum(moment < seconds for moment, _ in answers) / seconds)
+
+    def bear(self, requests: Sequence[bytes], rate: float, seconds: float, turn: int) -> None:
+        """How long it takes to answer what arrives at `rate`."""
+        moments = poisson(rate, seconds, random.Random(turn).expovariate)
+        self.latencies.append(run(ask_at(self.server.url, list(zip(moments, itertools.cycle(requests))), LINES)))
+
+    def latency(self, percent: int) -> float:
+        """Milliseconds that so many percent of the requests of a round do not pass, in the median of the rounds: one
+        in which another program was busy does not count."""
+        return 1e3 * statistics.median(percentile(one, percent) for one in self.latencies)
+
+    def beside(self, first: "Crowd") -> dict[str, list[float]]:
+        """Rates of each round against those of another server in it."""
+        pairs = {"by the clock": (self.rates, first.rates), "by CPU time": (self.per_core, first.per_core)}
+        return {name: [a / b for a, b in zip(*pair, strict=True)] for name, pair in pairs.items()}
+
+
+def percentile(seconds: Sequence[float], percent: int) -> float:
+    """The smallest that so many percent do not pass."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def gather(stack: ExitStack, directory: Path, counts: Sequence[int]) -> list[Crowd]:
+    """Stores filled one after the other, servers started side by side, every adapter asked once."""
+    backbone = load_backbone("minilm")
+    originals = {preset: make_bytes(backbone, preset, 0, **settings) for preset, settings in SMALL.items()}
+    del backbone
+    stores = [directory / f"store-{count}" for count in counts]
+    tasks = [stock(store, originals, max(count, len(SMALL) if count == 1 else 0))
+             for store, count in zip(stores, counts, strict=True)]  # fmt: skip
+    with ThreadPoolExecutor(2) as starting:
+        servers = list(starting.map(lambda store: stack.enter_context(serving(store)), stores))
+    crowds = [Crowd(*one) for one in zip(servers, tasks, counts, strict=True)]
+    for crowd in crowds:
+        run(ask_all(crowd.server.url, [predict_bytes(task, "ok") for task in crowd.tasks], CALLERS))
+        print(f"{crowd.num_adapters} adapters are loaded", file=sys.stderr, flush=True)
+    return crowds
+
+
+def measure(crowds: Sequence[Crowd], given: argparse.Namespace) -> float:
+    """Rounds of both, the servers in turn; returns the rate of the arrivals in the median of the rounds."""
+    sentences = load_sentences(None, NUM_REQUESTS)
+    for crowd in crowds:  # code paths and the products of each size get warm
+        run(ask_for(crowd.server.url, crowd.requests(sentences, given.alpha, 0), CALLERS, given.seconds / 2))
+    rates: list[float] = []
+    for turn in range(given.rounds):
+        asked = [crowd.requests(sentences, given.alpha, turn) for crowd in crowds]
+        for crowd, requests in zip(crowds, asked, strict=True):
+            crowd.saturate(requests, given.seconds)
+        rates.append(given.load * crowds[0].rates[-1])
+        for crowd, requests in zip(crowds, asked, strict=True):
+            crowd.bear(requests, rates[-1], given.seconds * 2, turn)
+    return statistics.median(rates)
+
+
+def report(crowds: Sequence[Crowd], rate: float, given: argparse.Namespace) -> None:
+    """A line a server: medians of the rounds, of ratios within a round too."""
+    first = crowds[0]
+    print(f"power law with exponent {given.alpha:g}, {given.rounds} rounds; {CALLERS} callers at saturation,")
+    arrivals = sum(map(len, first.latencies))
+    print(f"then {given.load:g} of one adapter's rate, {rate:.0f} arrivals a second ({arrivals} in all for each line)")
+    columns = ("requests/s", "x first", "a CPU second", "x first", *(f"p{one} ms" for one in PERCENTS), "p99 x first")
+    print(f"{'adapters':>9}" + "".join(f"{name:>13}" for name in columns))
+    for crowd in crowds:
+        cells = []
+        for own, ratios in zip((crowd.rates, crowd.per_core), crowd.beside(first).values(), strict=True):
+            cells += [f"{statistics.median(own):13.1f}", f"{statistics.median(ratios):13.3f}"]
+        cells += [f"{crowd.latency(one):13.1f}" for one in PERCENTS]
+        print(f"{crowd.num_adapters:9,}" + "".join(cells) + f"{crowd.latency(99) / first.latency(99):13.2f}")
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 1000])
+    parser.add_argument("--alpha", type=float, default=1.0, help="exponent of the power law")
+    parser.add_argument("--load", type=float, default=0.5, help="arrivals, as a part of the first server's rate")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of saturation in each round; twice as much of load")
+    parser.add_argument("--json", type=Path, help="also write everything that was measured here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        crowds = gather(stack, Path(directory), given.adapters)
+        rate = measure(crowds, given)
+    report(crowds, rate, given)
+    if given.json:
+        found = [
+            {"adapters": crowd.num_adapters, "ratios": crowd.beside(crowds[0]), "latency_seconds": crowd.latencies}
+            for crowd in crowds
+        ]
+        given.json.write_text(json.dumps({"arrivals_per_second": rate, "crowds": found}))
+
+
+if __name__ == "__main__":
+    main()
