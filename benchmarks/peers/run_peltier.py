@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 from answering import answer
+from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
@@ -13,7 +14,8 @@ from peltier_backbone.packing import Encoded
 from transformers import BertModel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from adapters import make_artifact
+from adapters import make_bytes
+from stock import variant
 
 DTYPE, CHECKPOINT = sys.argv[1], sys.argv[2]
 ROWS, SHAPES = 32, (64, 16)
@@ -23,9 +25,10 @@ torch.set_num_threads(1)
 exact = load_backbone(CHECKPOINT)
 backbone = load_backbone(CHECKPOINT, dtype=DTYPE)
 banks = Banks(backbone)
+originals = {method: make_bytes(exact, preset, 0) for method, preset in METHODS.items()}
 residents = {
-    method: [banks.add(make_artifact(exact, preset, number)) for number in range(ROWS)]
-    for method, preset in METHODS.items()
+    method: [banks.add(read_artifact(variant(data, number), backbone)) for number in range(ROWS)]
+    for method, data in originals.items()
 }
 residents["four"] = [resident for method in METHODS for resident in residents[method][: ROWS // len(METHODS)]]
 plain = BertModel.from_pretrained(CHECKPOINT).eval()

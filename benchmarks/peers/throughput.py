@@ -1,6 +1,6 @@
 """Peltier beside AdapterHub and PEFT: 32 rows without padding, each with an adapter of its own, on one thread.
 
-    .venv/bin/python benchmarks/peers/throughput.py [--dtype bfloat16] [--rounds 7]
+    .venv/bin/python benchmarks/peers/throughput.py [--dtype bfloat16] [--rounds 4]
 
 Every library runs in a process of its own (AdapterHub pins an older transformers) and computes when it is asked to, so
 that contenders take turns within a run. Times are CPU seconds of the process that computes; the yardstick is plain
@@ -60,7 +60,7 @@ def report(seconds: Seconds, contenders: list[Contender], dtype: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     arguments = options.dtype, str(find_checkpoint("minilm"))
     contenders = [

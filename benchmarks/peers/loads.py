@@ -1,0 +1,93 @@
+"""Loading one more adapter, and memory, against how many are loaded: Peltier beside AdapterHub and PEFT.
+
+    .venv/bin/python benchmarks/peers/loads.py [--adapters 200] [--json FILE]
+
+Every library and method in a process of its own, one load after the other in turn: the load of adapter n + 1 finds n
+loaded. Times are CPU milliseconds of the process, from a file or folder on the disk to a module or a slot, on MiniLM
+with one thread. Memory is what the largest number of resident bytes of the process has grown by, for each adapter after
+the first tenth. AdapterHub and PEFT build modules; PEFT has LoRA alone of these. Peltier also computes a digest.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contender import Contender
+from peltier_backbone.checkpoint import find_checkpoint
+from rich.console import Console
+from rich.table import Table
+
+SCRIPTS = (
+    ("peltier", "compacter", None),
+    ("adapterhub", "compacter", "adapterhub"),
+    ("peltier", "lora", None),
+    ("adapterhub", "lora", "adapterhub"),
+    ("peft", "lora", "peft"),
+)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Of the n-th, counted from 0: what it took, and the most memory that the process had then."""
+
+    contender: Contender
+    seconds: list[float] = field(default_factory=list)
+    peak_bytes: list[int] = field(default_factory=list)
+
+    def load(self) -> None:
+        """One more."""
+        self.seconds.append(self.contender.seconds("load"))
+        self.peak_bytes.append(self.contender.peak_bytes)
+
+    def near(self, count: int) -> float:
+        """Milliseconds of a load with about so many loaded: the median of ten."""
+        first = max(0, min(count - 5, len(self.seconds) - 10))
+        return 1e3 * statistics.median(self.seconds[first : first + 10])
+
+    @property
+    def adapter_bytes(self) -> float:
+        """Memory of one more."""
+        start = len(self.peak_bytes) // 10
+        return (self.peak_bytes[-1] - self.peak_bytes[start]) / (len(self.peak_bytes) - 1 - start)
+
+
+def report(found: Sequence[Loads], num_adapters: int) -> None:
+    """A line a process."""
+    counts = sorted({max(5, num_adapters // part) for part in (20, 4, 2, 1)})
+    table = Table("", *(f"ms, {count} loaded" for count in counts), "x", "KB an adapter")
+    for one in found:
+        ratio = one.near(counts[-1]) / one.near(counts[0])
+        cells = (f"{one.near(count):.1f}" for count in counts)
+        table.add_row(one.contender.name, *cells, f"{ratio:.2f}", f"{one.adapter_bytes / 1e3:.0f}")
+    Console(width=100).print(table)
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--adapters", type=int, default=200)
+    parser.add_argument("--json", type=Path, help="also write every load here")
+    given = parser.parse_args()
+    checkpoint = str(find_checkpoint("minilm"))
+    found: list[Loads] = []
+    try:
+        for library, method, origin in SCRIPTS:
+            arguments = f"{library}, {method}", f"load_{library}.py", origin, method, checkpoint
+            found.append(Loads(Contender(*arguments)))
+        for _ in range(given.adapters):
+            for one in found:
+                one.load()
+    finally:
+        for one in found:
+            one.contender.close()
+    report(found, given.adapters)
+    if given.json:
+        loads = {one.contender.name: {"seconds": one.seconds, "peak_bytes": one.peak_bytes} for one in found}
+        given.json.write_text(json.dumps(loads))
+
+
+if __name__ == "__main__":
+    main()
