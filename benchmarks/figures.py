@@ -1,0 +1,216 @@
+"""The plots of docs/figures, from what the benchmarks leave with --json.
+
+    .venv/bin/python benchmarks/traffic.py --json runs/traffic.json
+    .venv/bin/python benchmarks/traffic.py --adapters 1 10000 --json runs/traffic-10000.json
+    .venv/bin/python benchmarks/throughput.py --json runs/throughput.json
+    .venv/bin/python benchmarks/peers/loads.py --json runs/loads.json
+    .venv/bin/python benchmarks/figures.py --from runs --to docs/figures
+
+Draws what there is a file for. Needs matplotlib, which the training extra brings.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+BLUE, ORANGE, GREY, GREEN = "#1f5fa8", "#d9722b", "#8a8f98", "#3a8f5c"
+LABEL_PIXELS = 20
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "axes.titlesize": 13,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 14,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#555555",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "lines.linewidth": 2,
+    "lines.markersize": 6,
+    "figure.figsize": (7.2, 4.2),
+    "savefig.bbox": "tight",
+    # Text stays text, so that a figure is small and can be searched; the same bytes for the same figures.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "peltier",
+}
+
+
+def draw_throughput(axes: Axes, found: dict[str, Any]) -> None:
+    """Throughput at saturation against the number of adapters."""
+    crowds = found["crowds"]
+    counts = [crowd["adapters"] for crowd in crowds]
+    # By the clock it is what the rest of the machine leaves.
+    rounds = [crowd["ratios"]["by CPU time"] for crowd in crowds]
+    middles = [statistics.median(one) for one in rounds]
+    axes.fill_between(counts, [min(one) for one in rounds], [max(one) for one in rounds], color=BLUE, alpha=0.12)
+    axes.plot(counts, middles, marker="o", color=BLUE)
+    for count, middle in zip(counts, middles, strict=True):
+        axes.annotate(f"{middle:.2f}", (count, middle), (0, -19), textcoords="offset points", ha="center")
+    adapters_axis(axes, counts, "adapters, asked by a power law; median and range of the rounds")
+    axes.set_ylim(0, 1.15)
+    axes.set_ylabel("requests a CPU second / one adapter's")
+    axes.set_title(f"{counts[-1]:,} adapters: {middles[-1]:.0%} of one adapter's throughput on a core")
+
+
+def draw_latency(axes: Axes, found: dict[str, Any]) -> None:
+    """Percentiles of the latency under Poisson arrivals."""
+    crowds = found["crowds"]
+    shades = plt.get_cmap("Blues")
+    # Evenly on the axis, up to the 99th.
+    parts = [1 - 100 ** -(place / 50) for place in range(51)]
+    for place, crowd in enumerate(crowds):
+        color = ORANGE if place == 0 else shades(0.3 + 0.65 * place / (len(crowds) - 1))
+        name = "1 adapter" if crowd["adapters"] == 1 else f"{crowd['adapters']:,} adapters"
+        curve = [latency(crowd, part) / latency(crowd["first"], 0.5) for part in parts]
+        axes.plot([1 / (1 - part) for part in parts], curve, color=color, label=name)
+    axes.set_xscale("log")
+    places = {1: "0", 2: "50", 10: "90", 100: "99"}
+    axes.set_xticks(list(places), labels=list(places.values()))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(left=1)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("percentile of the requests (Poisson arrivals)")
+    axes.set_ylabel("arrival to answer / one adapter's median")
+    most = max(latency(crowd, 0.99) / latency(crowd["first"], 0.99) for crowd in crowds)
+    axes.set_title(f"Up to {crowds[-1]['adapters']:,} adapters: p99 at most {most:.2f} times one adapter's")
+    axes.legend(frameon=False, loc="upper left")
+
+
+def draw_presets(axes: Axes, found: dict[str, Any]) -> None:
+    """Throughput against the number of presets in a batch."""
+    rounds = dict(found["presets in a batch"])
+    bare = rounds.pop("bare")
+    counts = [int(name.split()[0]) for name in rounds]
+    ratios = [[b / a for a, b in zip(own, bare, strict=True)] for own in rounds.values()]
+    middles = [statistics.median(one) for one in ratios]
+    axes.fill_between(counts, [min(one) for one in ratios], [max(one) for one in ratios], color=BLUE, alpha=0.12)
+    axes.plot(counts, middles, marker="o", color=BLUE)
+    for count, middle in zip(counts, middles, strict=True):
+        axes.annotate(f"{middle:.2f}", (count, middle), (0, 9), textcoords="offset points", ha="center")
+    axes.axhline(1, color=GREY, linewidth=1)
+    axes.annotate("the bare backbone", (counts[-1], 1), (0, 5), textcoords="offset points", ha="right", color=GREY)
+    axes.set_xticks(counts)
+    axes.set_ylim(0, 1.15)
+    axes.set_xlabel("presets in a batch of 32 rows with 32 distinct adapters")
+    axes.set_ylabel("throughput / bare backbone's")
+    axes.set_title(f"{counts[-1]} methods in one batch: {middles[-1]:.0%} of the bare backbone's throughput")
+
+
+def draw_loads(axes: Axes, found: dict[str, Any]) -> None:
+    """Load time against adapters that are loaded already."""
+    ends = {}
+    for name, own in found.items():
+        milliseconds = [1e3 * one for one in own["seconds"]]
+        smooth = [statistics.median(milliseconds[max(0, n - 5) : n + 6]) for n in range(len(milliseconds))]
+        axes.plot(range(len(smooth)), smooth, **look(name))
+        ends[name] = (len(smooth) - 1, smooth[-1])
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("adapters loaded already")
+    axes.set_ylabel("CPU time of one more load, ms")
+    axes.set_title("Only Peltier loads the last adapter as fast as the first")
+    label_ends(axes, ends)
+
+
+def draw_memory(axes: Axes, found: dict[str, Any]) -> None:
+    """Memory against adapters that are loaded."""
+    ends = {}
+    for name, own in found.items():
+        megabytes = [(one - own["peak_bytes"][0]) / 1e6 for one in own["peak_bytes"]]
+        axes.plot(range(len(megabytes)), megabytes, **look(name))
+        ends[name] = (len(megabytes) - 1, megabytes[-1])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("adapters loaded")
+    axes.set_ylabel("memory above that with one, MB")
+    axes.set_title("What an adapter takes in memory: in Peltier its tensors, and nothing more")
+    label_ends(axes, ends)
+
+
+def look(name: str) -> dict[str, Any]:
+    """A color for each library, a line for each method."""
+    library, _, method = name.partition(", ")
+    colors = {"peltier": BLUE, "adapterhub": ORANGE, "peft": GREEN}
+    return {"color": colors[library], "linestyle": "-" if method == "compacter" else "--"}
+
+
+def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
+    """Each line's name at its end, none over another."""
+    places = {name: axes.transData.transform(end)[1] for name, end in ends.items()}
+    last = float("-inf")
+    for name in sorted(places, key=lambda name: places[name]):
+        last = max(places[name], last + LABEL_PIXELS)
+        lift = (last - places[name]) * 72 / axes.figure.dpi
+        axes.annotate(name, ends[name], (7, lift), textcoords="offset points", va="center", color=look(name)["color"])
+
+
+def adapters_axis(axes: Axes, counts: Sequence[int], label: str) -> None:
+    """Powers of ten, written out."""
+    axes.set_xscale("log")
+    axes.set_xticks(counts, labels=[f"{count:,}" for count in counts])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(label)
+
+
+def latency(crowd: dict[str, Any], part: float) -> float:
+    """Seconds that this part of a round's requests does not pass, in the median of the rounds."""
+    rounds = [sorted(one) for one in crowd["latency_seconds"]]
+    return float(statistics.median(one[min(len(one) - 1, int(len(one) * part))] for one in rounds))
+
+
+def read(files: Sequence[Path]) -> dict[str, Any]:
+    """One run; of several those servers that no run before had, each beside the `first` of its own run."""
+    found, *others = (json.loads(file.read_text()) for file in files)
+    for run in (found, *others):
+        for crowd in run.get("crowds", ()):
+            crowd["first"] = run["crowds"][0]
+    for other in others:
+        known = {crowd["adapters"] for crowd in found["crowds"]}
+        found["crowds"] += [crowd for crowd in other["crowds"] if crowd["adapters"] not in known]
+    return dict(found)
+
+
+FIGURES: dict[str, tuple[str, Callable[[Axes, dict[str, Any]], None]]] = {
+    "throughput-adapters": ("traffic*.json", draw_throughput),
+    "latency-adapters": ("traffic*.json", draw_latency),
+    "throughput-presets": ("throughput.json", draw_presets),
+    "load-time": ("loads.json", draw_loads),
+    "memory": ("loads.json", draw_memory),
+}
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--from", dest="source", type=Path, default=Path("runs"), help="folder of the JSON files")
+    parser.add_argument("--to", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--format", choices=("svg", "png"), default="svg")
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    plt.rcParams.update(STYLE)
+    for name, (source, draw) in FIGURES.items():
+        files = sorted(given.source.glob(source), key=lambda file: len(file.name))
+        if not files:
+            continue
+        figure, axes = plt.subplots()
+        draw(axes, read(files))
+        file = given.to / f"{name}.{given.format}"
+        figure.savefig(file, dpi=110, metadata={"Date": None} if given.format == "svg" else None)
+        plt.close(figure)
+        print(file)
+
+
+if __name__ == "__main__":
+    main()
