@@ -22,7 +22,7 @@ help:
 	@echo "make serve     serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
 	@echo "make test      run the whole test suite (more flags: ARGS=\"-k registry\")"
 	@echo "make check     check format, lint, types and the arrows between packages"
-	@echo "make bench     run the throughput and upload benchmarks"
+	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -56,4 +56,6 @@ check: $(INSTALLED_DEV)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/throughput.py
-	$(BIN)/python benchmarks/upload.py
+	$(BIN)/python benchmarks/overhead.py --callers 16 64
+	$(BIN)/python benchmarks/aggregate.py --rounds 3 --seconds 3
+	$(BIN)/python benchmarks/upload.py --count 20 --many 60
