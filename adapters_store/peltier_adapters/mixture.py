@@ -136,11 +136,13 @@ class Mixture:
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         if len(self._normed) == 1:
             return self._apply_norm(self._normed[0][2], index, x, residual)
-        pieces = []
+        places, pieces = [], []
         for first, last, part in self._normed:
             tokens = slice(first.tokens.start, last.tokens.stop)
-            pieces.append(self._apply_norm(part, index, x[tokens], None if residual is None else residual[tokens]))
-        return x if pieces[0].data_ptr() == x.data_ptr() else torch.cat(pieces)  # x where they took its place
+            places.append(x[tokens])
+            pieces.append(self._apply_norm(part, index, places[-1], None if residual is None else residual[tokens]))
+        in_place = all(piece.data_ptr() == place.data_ptr() for piece, place in zip(pieces, places, strict=True))
+        return x if in_place else torch.cat(pieces)
 
     def _apply_norm(self, part: Part | None, index: int, x: Tensor, residual: Tensor | None = None) -> Tensor:
         base = self._norms[index]
