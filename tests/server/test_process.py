@@ -35,7 +35,8 @@ def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
 
 def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Every accepted request is answered, newcomers read 503, the process ends with 0; a kill -9 then loses nothing."""
-    server = start(*_AT_ONCE, "--drain-seconds", "20").wait_until_ready()
+    # Small batches, so that the drain takes long enough to be seen.
+    server = start(*_AT_ONCE, "--drain-seconds", "20", "--max-batch-tokens", "48").wait_until_ready()
     assert server.upload(make_artifact(bert)).status_code == 201
     answers: list[httpx2.Response] = []
     many = ["the plot was not very good , and the actor is dull"] * 1000
