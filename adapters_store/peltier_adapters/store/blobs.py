@@ -265,7 +265,15 @@ def _key(digest: str) -> str:
 
 def _sweep(directory: Path, before: float) -> int:
     remains = [path for path in directory.iterdir() if _REMAINS.fullmatch(path.name)]
-    old = [path for path in remains if path.stat().st_mtime < before]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
+    return sum(_remove_older(path, before) for path in remains)
+
+
+def _remove_older(path: Path, before: float) -> bool:
+    """Whether the file was older and is removed; one that its put or another sweep has just taken away is neither."""
+    try:
+        if path.stat().st_mtime >= before:
+            return False
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True

@@ -204,3 +204,11 @@ async def test_a_store_that_fails_later_says_so_in_one_line(local: Blobs, tmp_pa
     stored_file(tmp_path).parent.write_bytes(b"")
     with pytest.raises(BlobError, match=rf"^the blob {DIGEST} cannot be stored: [^\n]+$"):
         await local.put(DATA)
+
+
+async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs, tmp_path: Path) -> None:
+    """A put gives its unfinished file the blob's name at any moment, between a sweep's listing and its look too."""
+    await local.put(DATA)
+    # A link to nowhere is listed, and not there when it is looked at.
+    stored_file(tmp_path, f"{DIGEST}#1").symlink_to(tmp_path / "nowhere")
+    assert await local.sweep(timedelta(hours=1)) == 0
