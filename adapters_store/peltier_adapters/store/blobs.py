@@ -55,6 +55,7 @@ class Blobs:
         self._store = location.store
         self._root = location.directory
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blobs")
+        self._parsers = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blob-parsers")
 
     @classmethod
     def open(cls, location: str | Path, *, read_only: bool = False) -> Self:
@@ -100,8 +101,12 @@ class Blobs:
         return await self.load(digest, bytes)
 
     async def load(self, digest: str, parse: Callable[[bytes], T]) -> T:
-        """What `parse` makes of the bytes that `get` returns, in the thread that hashes them and, in a directory, reads
-        them: handing them on would take longer than the reading. Raises what either raises."""
+        """What `parse` makes of the bytes that `get` returns, in a thread that in a directory reads them too: to hand
+        them on would take longer than the reading.
+
+        `parse` begins before their digest is known and must bear damaged bytes; nobody gets what it makes of those.
+        Raises what `get` or `parse` raises.
+        """
         key, downloaded = _key(digest), None
         if self._root is None:
             with plainly(f"the blob {digest} cannot be read"):
@@ -110,7 +115,12 @@ class Blobs:
         def work() -> T:
             with plainly(f"the blob {digest} cannot be read"):
                 data = downloaded if self._root is None else _read(self._root / key)
-            return parse(self._checked(digest, data))
+            if data is None:
+                raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
+            # In this order: hashing lets other threads run, and parsing hardly does.
+            parsed = self._parsers.submit(parse, data)
+            _require(digest, data)
+            return parsed.result()
 
         return await self._in_thread(work)
 
@@ -187,14 +197,6 @@ class Blobs:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _checked(self, digest: str, data: bytes | None) -> bytes:
-        if data is None:
-            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
-        found = digest_of(data)
-        if found != digest:
-            raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
-        return data
-
     def _put_file(self, data: bytes) -> str:
         digest = digest_of(data)
         key = _key(digest)
@@ -242,6 +244,12 @@ class Blobs:
         except AlreadyExistsError:
             return
         raise BlobError(f"the blob store {self._name!r} overwrites a file that it was told only to create")
+
+
+def _require(digest: str, data: bytes) -> None:
+    found = digest_of(data)
+    if found != digest:
+        raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")
 
 
 def digest_of(data: bytes) -> str:

@@ -212,3 +212,16 @@ async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs,
     # A link to nowhere is listed, and not there when it is looked at.
     stored_file(tmp_path, f"{DIGEST}#1").symlink_to(tmp_path / "nowhere")
     assert await local.sweep(timedelta(hours=1)) == 0
+
+
+async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(blobs: Blobs, location: str) -> None:
+    """They are read before they are known to be right, and what the reader makes or thinks of them does not matter."""
+    await blobs.put(DATA)
+    await overwrite(location, DATA[:5])
+
+    def refuse(data: bytes) -> None:
+        raise ValueError(data)
+
+    for read in (bytes, refuse):
+        with pytest.raises(BlobDamaged, match=DIGEST):
+            await blobs.load(DIGEST, read)
