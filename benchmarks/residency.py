@@ -30,6 +30,7 @@ from peltier_adapters.artifact import Artifact, digest_of
 from peltier_adapters.bank import Resident
 from peltier_adapters.manifest import read_header
 from peltier_adapters.store.blobs import Blobs
+from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
@@ -210,6 +211,7 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draw load times into this file (needs matplotlib)")
     parser.add_argument("--json", type=Path, help="also write what was measured here")
     options = parser.parse_args()
+    keep_freed_memory()  # as the server does
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(run(load_backbone("minilm"), options, Path(directory)))

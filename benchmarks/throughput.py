@@ -23,6 +23,7 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
 from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import DTYPES, Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from sentences import load_sentences
@@ -161,6 +162,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, help="also write the seconds of each round here")
     options = parser.parse_args()
+    keep_freed_memory()
     torch.set_num_threads(1)
     exact = load_backbone("minilm")
     backbone = load_backbone("minilm", dtype=options.dtype)

@@ -9,6 +9,7 @@ from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
+from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import load_backbone
 from peltier_backbone.packing import Encoded
 from transformers import BertModel
@@ -21,6 +22,7 @@ DTYPE, CHECKPOINT = sys.argv[1], sys.argv[2]
 ROWS, SHAPES = 32, (64, 16)
 METHODS = {"bottleneck": "pfeiffer", "lora": "lora", "compacter": "compacter", "unipelt": "unipelt-apl"}
 
+keep_freed_memory()
 torch.set_num_threads(1)
 exact = load_backbone(CHECKPOINT)
 backbone = load_backbone(CHECKPOINT, dtype=DTYPE)

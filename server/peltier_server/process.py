@@ -10,6 +10,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from peltier_backbone.heap import keep_freed_memory
 
 from peltier_server.connection import connection_class
 from peltier_server.lifecycle import Lifecycle
@@ -82,6 +83,7 @@ class DrainingServer(uvicorn.Server):
 
 def run(app: FastAPI, settings: Settings) -> None:
     """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken."""
+    keep_freed_memory()
     lifecycle: Lifecycle = app.state.lifecycle
     with _listen(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
