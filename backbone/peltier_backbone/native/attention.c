@@ -22,18 +22,38 @@ static int64_t padded(int64_t keys) {
     return (keys + LANES - 1) / LANES * LANES;
 }
 
-/* Keys times `scale` as columns, [size, padded keys], zeros in the columns beyond the last. */
+/* Elements of a token of one head, while those of the next head, which lie behind them, are on their way to the cache:
+ * tokens are so far apart that the processor does not foresee them, and waiting took a third of all attention. */
+INLINE lanes load_ahead(matrix m, int64_t token, int64_t d, int64_t size) {
+    __builtin_prefetch(at(m, token, d + size));
+    return load(at(m, token, d), m.half, size - d);
+}
+
+/* Of each pair of lines `width` apart, the lanes that stand on the wrong side for a transposition change places. */
+INLINE void exchange(lanes v[LANES], const int width) {
+    const ints far = LANE_NUMBERS & width, from = (LANE_NUMBERS ^ far) | far * (LANES / width);
+    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
+        if (!(i & width)) {
+            const lanes first = v[i], second = v[i | width];
+            v[i] = pick(first, second, from);
+            v[i | width] = pick(first, second, from | width);
+        }
+}
+
+/* Keys times `scale` as columns, [padded size, padded keys], zeros in the columns beyond the last. */
 static void transpose(float *to, const head *h, float scale) {
     const int64_t keys = h->prefix + h->seen, stride = padded(keys);
-    for (int64_t d = 0; d < h->size; d++)
-        for (int64_t key = keys; key < stride; key++) to[d * stride + key] = 0.0f;
-    for (int64_t key = 0; key < keys; key++)
+    for (int64_t first = 0; first < keys; first += LANES)
         for (int64_t d = 0; d < h->size; d += LANES) {
-            const int64_t count = h->size - d < LANES ? h->size - d : LANES;
-            const matrix m = key < h->prefix ? h->prefix_key : h->key;
-            const lanes v = load(at(m, key < h->prefix ? key : key - h->prefix, d), m.half, count) * scale;
-            float *column = to + d * stride + key;
-            for (int64_t i = 0; i < count; i++) column[i * stride] = v[i];
+            lanes square[LANES];
+            for (int64_t i = 0; i < LANES; i++) {
+                const int64_t key = first + i;
+                if (key < h->prefix) square[i] = load_ahead(h->prefix_key, key, d, h->size) * scale;
+                else if (key < keys) square[i] = load_ahead(h->key, key - h->prefix, d, h->size) * scale;
+                else square[i] = (lanes){0};
+            }
+            exchange(square, 1), exchange(square, 2), exchange(square, 4), exchange(square, 8);
+            for (int64_t i = 0; i < LANES; i++) store(to + (d + i) * stride + first, 0, LANES, square[i]);
         }
 }
 
@@ -41,7 +61,7 @@ static void transpose(float *to, const head *h, float scale) {
 static void copy_rows(float *to, matrix from, int64_t rows, int64_t size) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t d = 0; d < size; d += LANES)
-            store(to + row * size + d, 0, size - d, load(at(from, row, d), from.half, size - d));
+            store(to + row * size + d, 0, size - d, load_ahead(from, row, d, size));
 }
 
 /* e^(logit - largest) in place, zeros beyond the last key; returns one over their sum. */
@@ -49,13 +69,12 @@ static float exponentiate(float *logits, int64_t keys) {
     const lanes none = (lanes){0} - __builtin_inff();
     lanes largest = none, total = {0};
     for (int64_t key = 0; key < keys; key += LANES) {
-        lanes v = load(logits + key, 0, LANES);
-        if (keys - key < LANES) v = none, memcpy(&v, logits + key, (size_t)(keys - key) * 4);
+        const lanes v = keep(load(logits + key, 0, LANES), keys - key, none);
         largest = select_lanes(v > largest, v, largest);
     }
     const float top = largest_of(largest);
     for (int64_t key = 0; key < keys; key += LANES) {
-        const lanes wide = exp_lanes(load(logits + key, 0, LANES) - top), v = load(&wide, 0, keys - key);
+        const lanes v = keep(exp_lanes(load(logits + key, 0, LANES) - top), keys - key, (lanes){0});
         total += v;
         store(logits + key, 0, LANES, v);
     }
@@ -94,11 +113,12 @@ EXPORT int peltier_attend(
     int64_t most = 0;
     for (int64_t row = 0; row < rows; row++) most = seen[row] > most ? seen[row] : most;
     most = padded(most + prefix);
-    float *memory = malloc((size_t)(2 * most * size + QUERIES * (most + size + 1)) * sizeof(float));
+    const int64_t wide = padded(size);
+    float *memory = malloc((size_t)(2 * most * wide + QUERIES * (most + wide + 1)) * sizeof(float));
     if (!memory) return 1;
     const scratch s = {
-        memory, memory + most * size, memory + 2 * most * size, memory + (2 * most + QUERIES) * size,
-        memory + (2 * most + QUERIES) * size + QUERIES * most};
+        memory, memory + most * wide, memory + 2 * most * wide, memory + (2 * most + QUERIES) * wide,
+        memory + (2 * most + QUERIES) * wide + QUERIES * most};
     const matrix all = {qkv, qkv_stride, half}, out = {context, context_stride, half};
     const matrix keys = {prefix_keys, size, prefix_half}, values = {prefix_values, size, prefix_half};
     const float scale = 1.0f / __builtin_sqrtf((float)size);

@@ -68,18 +68,36 @@ INLINE void store(void *p, int half, int64_t count, lanes v) {
     else memcpy(p, &v, 4 * kept);
 }
 
+#define LANE_NUMBERS ((ints){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15})
+/* Of the lanes of `first` and, from number LANES on, of `second` those of these numbers. */
+INLINE lanes pick(lanes first, lanes second, ints numbers) {
+#ifdef __clang__
+    lanes v;
+    for (int i = 0; i < LANES; i++) v[i] = numbers[i] < LANES ? first[numbers[i]] : second[numbers[i] - LANES];
+    return v;
+#else
+    return __builtin_shuffle(first, second, numbers);
+#endif
+}
+
+#define EACH_HALVING _Pragma("GCC unroll 4") for (int width = LANES / 2; width; width /= 2)
+
 INLINE float sum_of(lanes v) {
-    float f[LANES];
-    memcpy(f, &v, sizeof v);
-    for (int width = LANES / 2; width; width /= 2)
-        for (int i = 0; i < width; i++) f[i] += f[i + width];
-    return f[0];
+    EACH_HALVING v += pick(v, v, LANE_NUMBERS ^ width);
+    return v[0];
 }
 
 INLINE float largest_of(lanes v) {
-    float largest = v[0];
-    for (int i = 1; i < LANES; i++) largest = v[i] > largest ? v[i] : largest;
-    return largest;
+    EACH_HALVING {
+        const lanes other = pick(v, v, LANE_NUMBERS ^ width);
+        v = select_lanes(other > v, other, v);
+    }
+    return v[0];
+}
+
+/* The first `count` of v, and `rest` in the place of the others. */
+INLINE lanes keep(lanes v, int64_t count, lanes rest) {
+    return count >= LANES ? v : select_lanes(LANE_NUMBERS < (ints){0} + (int32_t)count, v, rest);
 }
 
 /* e^x to two units in the last place, as Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */

@@ -19,7 +19,7 @@ INLINE lanes of_group(vectors v, int64_t group, int64_t k, int64_t count) {
 static float squares(const float *line, float mean, int64_t width) {
     lanes total = {0};
     for (int64_t k = 0; k < width; k += LANES) {
-        const lanes wide = load(line + k, 0, LANES) - mean, v = load(&wide, 0, width - k);
+        const lanes v = keep(load(line + k, 0, LANES) - mean, width - k, (lanes){0});
         total += v * v;
     }
     return sum_of(total);
