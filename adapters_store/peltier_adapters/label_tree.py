@@ -1,5 +1,6 @@
 """The label strings of a task as one tree of tokens, so that a T5 scores them all in one pass."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,54 +11,62 @@ from torch import Tensor
 from peltier_adapters.task_spec import TaskSpec
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelTree:
     """Decoder inputs: node 0 is the start token, each other node a token after its parent; common beginnings are one.
 
-    `edges` are the (node, next token) steps that some label takes, its end among them; `paths` gives each label's edges
-    and `means` whether a label's score is the mean over its steps (a text) or their sum (a label string).
+    Step n goes from `nodes[n]` to `tokens[n]`, and some label takes it; its end is a step too. `paths` are the steps of
+    all labels back to back, of each as many as `lengths` says; `means` tells whether a label's score is the mean over
+    its steps (a text) or their sum (a label string). All are of 32 bits: a task of many labels stays small.
     """
 
-    ids: tuple[int, ...]
-    parents: tuple[int, ...]
-    depths: tuple[int, ...]
-    edges: tuple[tuple[int, int], ...]
-    paths: tuple[tuple[int, ...], ...]
+    ids: "array[int]"
+    parents: "array[int]"
+    nodes: "array[int]"
+    tokens: "array[int]"
+    paths: "array[int]"
+    lengths: "array[int]"
     means: bool = False
 
     @property
     def num_labels(self) -> int:
         """How many strings are scored."""
-        return len(self.paths)
+        return len(self.lengths)
 
     def score(self, logits: Tensor) -> Tensor:
         """Log-likelihood of each label, [labels] in float32, from the next-token logits [nodes, vocab]."""
-        nodes, tokens = torch.tensor(self.edges, device=logits.device).unbind(-1)
+        nodes, tokens, paths, lengths = (
+            torch.tensor(one, device=logits.device) for one in (self.nodes, self.tokens, self.paths, self.lengths)
+        )
         steps = logits.float().log_softmax(-1)[nodes, tokens]
         reduce = "mean" if self.means else "sum"
-        lengths = torch.tensor([len(path) for path in self.paths], device=logits.device)
-        flat = torch.tensor([edge for path in self.paths for edge in path], device=logits.device)
-        return torch.segment_reduce(steps[flat], reduce, lengths=lengths, axis=0, unsafe=True)
+        return torch.segment_reduce(steps[paths], reduce, lengths=lengths, axis=0, unsafe=True)
 
 
 def create_tree(start: int, end: int, labels: Sequence[Sequence[int]], *, means: bool = False) -> LabelTree:
     """The tree of `labels` (token ids without the end) under the decoder's start token."""
     children: dict[tuple[int, int], int] = {}
-    edges: dict[tuple[int, int], int] = {}
-    ids, parents, depths, paths = [start], [-1], [0], []
+    steps: dict[tuple[int, int], int] = {}
+    ids, parents, paths = [start], [-1], []
     for label in labels:
-        node, path = 0, []
+        node = 0
         for token in label:
-            path.append(edges.setdefault((node, token), len(edges)))
+            paths.append(steps.setdefault((node, token), len(steps)))
             if (node, token) not in children:
                 children[node, token] = len(ids)
                 ids.append(token)
                 parents.append(node)
-                depths.append(depths[node] + 1)
             node = children[node, token]
-        path.append(edges.setdefault((node, end), len(edges)))
-        paths.append(tuple(path))
-    return LabelTree(tuple(ids), tuple(parents), tuple(depths), tuple(edges), tuple(paths), means)
+        paths.append(steps.setdefault((node, end), len(steps)))
+    return LabelTree(
+        ids=array("i", ids),
+        parents=array("i", parents),
+        nodes=array("i", (node for node, _ in steps)),
+        tokens=array("i", (token for _, token in steps)),
+        paths=array("i", paths),
+        lengths=array("i", (len(label) + 1 for label in labels)),
+        means=means,
+    )
 
 
 def target_problems(task: TaskSpec, backbone: Backbone) -> list[str]:

@@ -120,5 +120,5 @@ def _reference_tree(backbone: Backbone, task: TaskSpec, texts: Sequence[str]) ->
 
 def _loss(trees: Sequence[LabelTree], scores: Sequence[Tensor], chosen: Sequence[Sequence[int]]) -> float:
     """Minus the sum of `scores`, the log-likelihoods of the `chosen` strings of each tree, over their tokens."""
-    tokens = sum(len(tree.paths[index]) for tree, own in zip(trees, chosen, strict=True) for index in own)
+    tokens = sum(tree.lengths[index] for tree, own in zip(trees, chosen, strict=True) for index in own)
     return -sum(float(score.sum()) for score in scores) / tokens
