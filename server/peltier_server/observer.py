@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
+import random
 import re
 import time
-import uuid
 
 from peltier_client.errors import Draining, PeltierError, ServerError, TooLarge
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,6 +17,7 @@ from peltier_server.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
+_ID_BITS = 128
 
 
 class Observer:
@@ -32,7 +33,7 @@ class Observer:
             await self._app(scope, receive, send)
             return
         given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if _REQUEST_ID.fullmatch(given) else _new_id()
         scope.setdefault("state", {})["request_id"] = request_id
         answer = _Answer(request_id, scope, receive, send)
         started = time.monotonic()
@@ -48,6 +49,11 @@ class Observer:
             caller: Caller | None = scope["state"].get("caller")
             tenant = None if caller is None else caller.tenant
             self._metrics.observe_request(tenant, answer.status, time.monotonic() - started)
+
+
+def _new_id() -> str:
+    # It is no secret. Asking the kernel for randomness would hand the interpreter to another thread meanwhile.
+    return f"{random.getrandbits(_ID_BITS):032x}"
 
 
 class _Answer:

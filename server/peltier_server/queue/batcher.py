@@ -52,6 +52,7 @@ class Batcher:
         self._admission = Admission(max_queue_tokens)
         self._rows, self._drafts = Lane(max_batch_tokens, weight_of), Lane(max_batch_tokens, weight_of)
         self._closed = False
+        self._waking = False
         self._changed = threading.Condition()
 
     @property
@@ -112,7 +113,11 @@ class Batcher:
         )
 
     def put(self, tickets: Sequence[Ticket]) -> None:
-        """Queues all tickets of one request, which are of one tenant, or raises and queues none."""
+        """Queues all tickets of one request, which are of one tenant and of the running event loop, or raises and
+        queues none.
+
+        The runner wakes up once for all requests that the loop puts in the same turn, so that they travel together.
+        """
         with self._changed:
             # Those that are late take no room.
             late = self._take_late()
@@ -122,7 +127,9 @@ class Batcher:
                     self._lane(ticket).put(ticket)
             finally:
                 _refuse(late)
-            self._changed.notify()
+            if not self._waking:
+                self._waking = True
+                tickets[0].future.get_loop().call_soon(self._wake)
 
     def next(self, *, live_rows: int = 0) -> Batch | None:
         """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded.
@@ -151,6 +158,11 @@ class Batcher:
         """Refuses new rows; those that wait are still taken."""
         with self._changed:
             self._closed = True
+            self._changed.notify()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._waking = False
             self._changed.notify()
 
     @property

@@ -145,6 +145,21 @@ async def test_next_waits_for_rows() -> None:
     assert taken[0].tickets == (ticket,)
 
 
+async def test_what_comes_together_travels_together() -> None:
+    """The first request of a turn of the event loop does not send the runner off without the others."""
+    batcher = make_batcher()
+    taken: list[Batch | None] = []
+    thread = threading.Thread(target=lambda: taken.append(batcher.next()))
+    thread.start()
+    await asyncio.to_thread(thread.join, 0.05)
+    tickets = [make_ticket(1), make_ticket(2)]
+    for ticket in tickets:
+        batcher.put([ticket])
+        time.sleep(0.02)  # noqa: ASYNC251 - the runner's thread has its chance, the event loop has none
+    await asyncio.to_thread(thread.join, 5)
+    assert taken[0].tickets == tuple(tickets)
+
+
 @given(
     tickets=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=30),
     live=st.lists(st.integers(0, 6), max_size=40),
