@@ -56,17 +56,19 @@ def scores(task: TaskSpec, logits: Tensor) -> Tensor:
 def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: int | None = None) -> Answer:
     """The answer for one row's logits [labels]; `raw_scores` gives logits for probabilities, `top_k` keeps the best
     labels in `scores`."""
+    # Of a handful of labels a list is faster than operations of torch, each of which also lets go of the interpreter.
+    values: list[float] = logits.tolist()
+    best = values.index(max(values))
     if task.type == "regression":
-        return Answer(scores={}, value=float(task.targets[int(logits.argmax())]) if task.targets else float(logits[0]))
-    probabilities = scores(task, logits)
-    values = (logits if raw_scores else probabilities).tolist()
+        return Answer(scores={}, value=float(task.targets[best]) if task.targets else values[0])
+    probabilities: list[float] = scores(task, logits).tolist()
+    shown = values if raw_scores else probabilities
     kept = range(len(values)) if top_k is None else sorted(torch.topk(logits, min(top_k, len(values))).indices.tolist())
-    table = {task.labels[index]: values[index] for index in kept}
+    table = {task.labels[index]: shown[index] for index in kept}
     if task.type == "multilabel":
-        chosen = (probabilities >= MULTILABEL_THRESHOLD).nonzero().view(-1).tolist()
-        return Answer(scores=table, labels=tuple(task.labels[index] for index in chosen))
-    best = int(logits.argmax())
-    return Answer(scores=table, label=task.labels[best], score=values[best])
+        chosen = (label for label, one in zip(task.labels, probabilities, strict=True) if one >= MULTILABEL_THRESHOLD)
+        return Answer(scores=table, labels=tuple(chosen))
+    return Answer(scores=table, label=task.labels[best], score=shown[best])
 
 
 def text_answer(task: TaskSpec, backbone: Backbone, draft: Draft) -> TextAnswer:

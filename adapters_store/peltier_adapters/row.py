@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 
 from peltier_backbone.load import Backbone
@@ -58,7 +59,7 @@ class Row:
         """The label strings that a T5 scores for this row."""
         return self.tree or (None if self.resident is None else self.resident.tree)
 
-    @property
+    @cached_property
     def num_tokens(self) -> int:
         """What the row costs: soft tokens and label tokens count."""
         return len(self.prompted) + (0 if self.scored is None else len(self.scored.ids))

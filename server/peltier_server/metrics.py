@@ -3,6 +3,7 @@
 from collections import Counter as Counts
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -49,6 +50,8 @@ class Metrics:
         self.adapters = Gauge("peltier_adapters", "Adapters in a tier", ("tier",), registry=registry)
         self.adapter_bytes = Gauge("peltier_adapter_bytes", "Bytes of adapters in a tier", ("tier",), registry=registry)
         self._tenants = TenantLabels()
+        # Looked up for every request; there are as many as tenants that have labels, times status codes.
+        self._requests_of = cache(self.requests.labels)
         self._tenant_tokens = _by_tenant("served_tokens", "Tokens computed", registry)
         self._tenant_rows = _by_tenant("rows", "Rows and texts whose wait has ended", registry)
         self._tenant_wait = _by_tenant("queue_seconds", "How long they waited together", registry)
@@ -60,7 +63,7 @@ class Metrics:
 
     def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:
         """A request of `tenant` has been answered; None for someone without a key."""
-        self.requests.labels(self._tenants.of(tenant), code).inc()
+        self._requests_of(self._tenants.of(tenant), code).inc()
         self.request_seconds.observe(seconds)
 
     def observe_batch(self, batch: Batch, seconds: float) -> None:

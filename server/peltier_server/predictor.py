@@ -122,14 +122,14 @@ class Predictor:
 
     async def _in_time(self, request: _Request) -> Prediction:
         timeout_ms = request.parameters.timeout_ms
-        seconds = None if timeout_ms is None else timeout_ms / 1000
-        if seconds is not None:
-            request = replace(request, deadline=time.monotonic() + seconds)
+        if timeout_ms is None:
+            return await self._predict_live(request)
+        seconds = timeout_ms / 1000
         # The batcher keeps the deadline for rows that wait; this clock also runs during loads and batches.
         clock = asyncio.timeout(seconds)
         try:
             async with clock:
-                return await self._predict_live(request)
+                return await self._predict_live(replace(request, deadline=time.monotonic() + seconds))
         except TimeoutError:
             if not clock.expired():
                 raise

@@ -92,7 +92,8 @@ def _is_out_of_memory(failure: BaseException) -> bool:
 
 
 def _finite(output: RowOutput) -> RowOutput | PeltierError:
-    # A sum is finite only if all of its terms are; it is one operation where `isfinite().all()` is two.
-    if math.isfinite(float(output.logits.sum())):
+    # A sum is finite only if all of its terms are. torch's own would let another thread have the interpreter, row after
+    # row.
+    if math.isfinite(sum(output.logits.tolist())):
         return output
     return InferenceFailed("the model's output for this input is not finite")

@@ -12,6 +12,7 @@ from peltier_client.protocol import Parameters
 _OF_TEXTS = ("max_new_tokens", "num_beams", "temperature", "top_p", "seed")
 # Below this the likeliest token is all but certain, and dividing by it would leave the range of floats.
 _GREEDY_BELOW = 1e-3
+_DEFAULTS = Parameters()
 
 
 def choose_decoding(task: TaskSpec, parameters: Parameters, *, max_new_tokens: int) -> Decoding | None:
@@ -80,8 +81,7 @@ def _text_problems(spec: DecodingSpec, parameters: Parameters, max_new_tokens: i
 
 
 def _strangers(parameters: Parameters, *names: str, why: str) -> list[str]:
-    given = parameters.model_dump(include=set(names), exclude_defaults=True)
-    return [f"{name} {why}" for name in names if name in given]
+    return [f"{name} {why}" for name in names if getattr(parameters, name) != getattr(_DEFAULTS, name)]
 
 
 def _refuse(reasons: list[str]) -> None:
