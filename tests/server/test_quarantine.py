@@ -1,21 +1,20 @@
 """A version that fails again and again is refused at once, and nobody else notices."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, QueueFull, Unavailable
 from peltier_server.metrics import Metrics
 from peltier_server.quarantine import Quarantine
-from peltier_server.runner import bisection
 from peltier_server.versions.entry import Entry
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running, Serve, hold, until
 
 
 @dataclass
@@ -153,14 +152,12 @@ async def test_only_the_bad_version_is_refused(
     version 2; /info and the metrics name it; once it computes again it is let out."""
     async with serve() as running:
         for seed in (1, 2):
-            digest = (await running.upload(make_artifact(bert, seed=seed))).json()["digest"]
+            await running.upload(make_artifact(bert, seed=seed))
         text = "a good film"
         alone = await running.scores("demo@1", text)
-        with monkeypatch.context() as patch:
-            break_version(patch, digest)
+        async with turned_to_nan(running, "demo"):
             for _ in range(3):
-                mixed = await running.predict_mixed(*({"task": task, "input": text} for task in ("demo@1", "demo")))
-                good, bad = mixed.json()["results"]
+                good, bad = await predict_together(running, text, "demo@1", "demo")
                 assert list(good["predictions"][0]["scores"].values()) == pytest.approx(alone, abs=1e-5)
                 assert bad["error"]["code"] == "inference_failed"
         refused = await running.predict("demo", text)
@@ -175,16 +172,43 @@ async def test_only_the_bad_version_is_refused(
         assert "peltier_quarantined_adapters 0.0" in (await running.client.get("/metrics")).text
 
 
-def break_version(patch: pytest.MonkeyPatch, digest: str) -> None:
-    """Rows of these bytes come out as NaN, beside whatever others."""
-    forward = bisection.forward
+async def test_nan_of_any_method_stays_with_its_rows(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """One batch of a sound and a broken version of each method: the sound ones answer as alone, the others read 424."""
+    presets = ("compacter", "houlsby", "lora", "prefix", "bitfit", "unipelt-apl", "adamix")
+    text = "the plot was not very good"
+    async with serve() as running:
+        for name in presets:
+            for seed in (1, 2):
+                await running.upload(make_artifact(bert, name, name=name, seed=seed))
+        alone = {name: await running.scores(f"{name}@1", text) for name in presets}
+        async with AsyncExitStack() as broken:
+            for name in presets:
+                await broken.enter_async_context(turned_to_nan(running, name))
+            tasks = [f"{name}{version}" for name in presets for version in ("@1", "@2")]
+            results = await predict_together(running, text, *tasks)
+    for name, good, bad in zip(presets, results[::2], results[1::2], strict=True):
+        assert list(good["predictions"][0]["scores"].values()) == pytest.approx(alone[name], abs=1e-5), name
+        assert bad["error"]["code"] == "inference_failed", name
 
-    def broken(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:
-        outputs = forward(backbone, rows, **options)
-        nan = RowOutput(torch.full((2,), torch.nan))
-        return [
-            nan if row.resident and row.resident.digest == digest else out
-            for row, out in zip(rows, outputs, strict=True)
-        ]
 
-    patch.setattr(bisection, "forward", broken)
+async def predict_together(running: Running, text: str, *tasks: str) -> list[dict[str, Any]]:
+    """The results of one text for each task, all of one batch."""
+    async with hold(running):
+        asked = asyncio.ensure_future(running.predict_mixed(*({"task": task, "input": text} for task in tasks)))
+        await until(lambda: len(running.service.batcher._rows) == len(tasks))
+    results: list[dict[str, Any]] = (await asked).json()["results"]
+    assert {result["batch"]["rows"] for result in results if "batch" in result} == {len(tasks)}
+    return results
+
+
+@asynccontextmanager
+async def turned_to_nan(running: Running, name: str) -> AsyncIterator[None]:
+    """The newest version's tensors are NaN on the device until the block ends; the model itself computes with them."""
+    async with running.service.slots.lease(running.service.catalog.find("default", name).newest.owned) as lease:
+        flat = lease.resident.body_slot.flat
+        sound = flat.clone()
+        flat.fill_(torch.nan)
+        yield
+        flat.copy_(sound)
