@@ -1,14 +1,18 @@
-"""A part that fails in the way between the store and the device: who notices, and who does not."""
+"""A part that fails on a request's way, before the runner or after it: who notices, and who does not."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.store.blobs import BlobError, Blobs
+from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
+from peltier_client.protocol import AnyPrediction
+from peltier_server import predictor
+from peltier_server.queue.ticket import Outcome
 
-from tests.server.conftest import Serve
+from tests.server.conftest import Running, Serve, hold, until
 
 TEXT = "a good film"
 
@@ -55,3 +59,42 @@ async def test_a_load_that_goes_wrong_holds_up_nobody(
         assert {(one.status_code, one.json()["error"]["code"]) for one in answers} == {(status, code)}
         release.set()
         assert await running.scores("a", TEXT) == pytest.approx(scores["a"], abs=1e-5)
+
+
+async def test_an_answer_that_cannot_be_read_takes_down_no_other(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its caller reads that the server failed, also as one part of a mixed request; who was in the same batch gets the
+    right answer; nothing stays leased, and the version is not in quarantine for it."""
+    for seed, name in enumerate("ab"):
+        await running.upload(make_artifact(bert, name=name, labels=[f"{name}0", f"{name}1"], seed=seed))
+    scores = {name: await running.scores(name, TEXT) for name in "ab"}
+    with monkeypatch.context() as patch:
+        fail_to_read(patch, "a0")
+        for _ in range(3):
+            async with hold(running):
+                tasks = ({"task": name, "input": TEXT} for name in "ab")
+                asked = [running.predict("a", TEXT), running.predict_mixed(*tasks), running.predict("b", TEXT)]
+                answers = asyncio.gather(*asked)
+                await until(lambda: len(running.service.batcher._rows) == 4)
+            alone, mixed, other = await answers
+            assert (alone.status_code, mixed.status_code, other.status_code) == (500, 200, 200)
+            parts = mixed.json()["results"]
+            assert [body["error"]["code"] for body in (alone.json(), parts[0])] == ["internal_error"] * 2
+            for body in (parts[1], other.json()):
+                assert list(body["predictions"][0]["scores"].values()) == pytest.approx(scores["b"], abs=1e-5)
+                assert body["batch"]["rows"] == 4
+    assert await running.scores("a", TEXT) == pytest.approx(scores["a"], abs=1e-5)
+    assert all(entry.num_leases == 0 for entry in running.service.slots._entries.values())
+
+
+def fail_to_read(patch: pytest.MonkeyPatch, label: str) -> None:
+    """No answer of a task with this label can be read."""
+    read = predictor.read_answers
+
+    def faulty(backbone: Backbone, task: TaskSpec, outcomes: Sequence[Outcome], *given: object) -> list[AnyPrediction]:
+        if label in task.labels:
+            raise ArithmeticError("no such answer")
+        return read(backbone, task, outcomes, *given)
+
+    patch.setattr(predictor, "read_answers", faulty)

@@ -1,6 +1,7 @@
 """Rows that wait, and the batches that leave: bounded in tokens, shared fairly between tenants."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from peltier_server.queue.batch import Batch
 from peltier_server.queue.lane import Lane, Room
 from peltier_server.queue.scheduler import WeightOf
 from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
+
+logger = logging.getLogger(__name__)
 
 _RETRY_AFTER_SECONDS = 1.0
 _ANY_TIME = Terms()
@@ -141,9 +144,11 @@ class Batcher:
             with self._changed:
                 self._changed.wait_for(lambda: live_rows or self._waits or self._closed)
                 late = self._take_late()
-                batch = self._take(live_rows)
+                try:
+                    batch = self._take(live_rows)
+                finally:
+                    _refuse(late)
                 finished = self._closed and not self._waits
-            _refuse(late)
             if batch.tickets or batch.drafts or live_rows:
                 return batch
             if finished:
@@ -185,9 +190,20 @@ class Batcher:
         return [*self._rows.take_late(now), *self._drafts.take_late(now)]
 
     def _take(self, live_rows: int) -> Batch:
-        rows = self._rows.take(Room(self._max_batch_tokens, self._max_batch_rows))
-        room = Room(self._max_batch_tokens, self._max_decode_rows - live_rows, alone=not live_rows)
-        return Batch(rows, self._drafts.take(room))
+        rows: list[Ticket] = []
+        drafts: list[Ticket] = []
+        try:
+            for ticket in self._rows.take(Room(self._max_batch_tokens, self._max_batch_rows)):
+                rows.append(ticket)
+            room = Room(self._max_batch_tokens, self._max_decode_rows - live_rows, alone=not live_rows)
+            for ticket in self._drafts.take(room):
+                drafts.append(ticket)
+        except Exception:
+            # What has left the queue is computed, since nobody else would ever answer it.
+            if not (rows or drafts or live_rows):
+                raise
+            logger.exception("the queue failed after %d rows and %d texts had left it", len(rows), len(drafts))
+        return Batch(rows, drafts)
 
     async def _outcomes(self, tickets: Sequence[Ticket]) -> list[Outcome[Any]]:
         self.put(tickets)

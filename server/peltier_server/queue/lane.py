@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from peltier_server.queue.ranking import Ranking
@@ -53,23 +53,21 @@ class Lane:
             self._deadlines.put(ticket, ticket.deadline)
         self._count(ticket, ticket.tokens)
 
-    def take(self, room: Room) -> list[Ticket]:
+    def take(self, room: Room) -> Iterator[Ticket]:
         """As many as `room` admits, in turn; cancelled tickets are dropped on the way.
 
         One that comes to its turn and has more rows than there is room for ends the pass: many rows that are free
         together only come of waiting.
         """
-        taken = []
         while (ticket := self._scheduler.next(None if room.first else room.tokens)) is not None:
             if ticket.gone:
-                self._scheduler.remove(ticket)
+                self.drop(ticket)
             elif room.admits(ticket):
                 self._scheduler.serve(ticket)
-                taken.append(ticket)
+                self._forget(ticket)
+                yield ticket
             else:
                 break
-            self._forget(ticket)
-        return taken
 
     def take_late(self, now: float) -> list[Ticket]:
         """Those whose deadline has passed, wherever they stand."""

@@ -296,6 +296,21 @@ async def test_a_draft_with_many_beams_is_not_passed_over() -> None:
     assert batcher.next(live_rows=3).drafts == (narrow,)
 
 
+async def test_a_lane_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where texts cannot be handed out, rows are, and texts that are being written go on; the texts wait meanwhile."""
+    batcher = make_batcher()
+    row, draft = make_ticket(2), make_draft(2)
+    batcher.put([row])
+    batcher.put([draft])
+    with monkeypatch.context() as patch:
+        patch.setattr(batcher._drafts, "take", lambda _: 1 / 0)
+        batch, writing = batcher.next(), batcher.next(live_rows=1)
+        assert (batch.tickets, batch.drafts, writing.tickets, writing.drafts) == ((row,), (), (), ())
+        with pytest.raises(ZeroDivisionError):
+            batcher.next()
+    assert batcher.next().drafts == (draft,)
+
+
 async def test_priority_orders_one_tenants_rows() -> None:
     """Higher first, and of equal ones the first that came; another tenant's share is its own."""
     batcher = make_batcher(tokens=2, rows=1)

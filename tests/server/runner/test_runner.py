@@ -1,8 +1,10 @@
 """The thread that owns the device: failures stay with the rows that cause them."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.lane import Lane, Room
 from peltier_server.runner import bisection
 from peltier_server.runner.bisection import Bisection
 from peltier_server.runner.runner import Runner
@@ -176,6 +179,45 @@ async def test_what_fails_around_a_batch_fails_the_batch(
         with pytest.raises(InferenceFailed, match="the server failed while it computed this input"):
             await batcher.compute([rows[0]])
     assert await batcher.compute(rows)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "at_call"),
+    [(Batcher, "_take_late", 2), (Room, "admits", 1), (Room, "admits", 3), (Lane, "take", 2)],
+    ids=["before", "at-the-first", "between", "after"],
+)
+async def test_a_queue_that_fails_loses_nobody(
+    runner: Runner,
+    bert: Backbone,
+    batcher: Batcher,
+    rows: list[Row],
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    method: str,
+    at_call: int,
+) -> None:
+    """Wherever it fails for once while it hands out rows, each of them is computed, and the loop lives on."""
+    failed = fail_once(monkeypatch, owner, method, at_call)
+    async with asyncio.timeout(10):
+        outcomes = await batcher.compute(rows)
+    assert failed.is_set()
+    for outcome, row in zip(outcomes, rows, strict=True):
+        assert torch.allclose(outcome.output.logits, forward(bert, [row])[0].logits, atol=1e-5)
+    assert batcher.queued_tokens == 0
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, at_call: int) -> threading.Event:
+    """Makes one call of a method raise; returns what is set then."""
+    act, calls, failed = getattr(owner, method), count(1), threading.Event()
+
+    def faulty(*given: Any, **named: Any) -> Any:
+        if next(calls) == at_call:
+            failed.set()
+            raise ArithmeticError("the queue is out of order")
+        return act(*given, **named)
+
+    monkeypatch.setattr(owner, method, faulty)
+    return failed
 
 
 async def test_two_threads_may_compute_at_once(bert: Backbone, rows: list[Row]) -> None:
