@@ -110,45 +110,70 @@ def test_compacter_starts_as_the_identity(minilm: Backbone):
     assert 0 < float((changed - y).abs().max() / y.abs().max()) < 1e-5
 
 
-# Tensor, preset, overrides, and the standard deviation that methods.md section 3 gives for MiniLM's width of 384.
+# Backbone, tensor, preset, overrides, and the standard deviation that methods.md section 3 gives.
 NORMAL = [
-    ("bottleneck.down.weight", "houlsby", {}, 0.02),
-    ("bottleneck.up.weight", "adamix", {}, 0.02),
-    ("bottleneck.down.rule", "houlsby", {"map": "phm", "n": "12"}, 0.01),
-    ("bottleneck.rule", "compacter", {"n": "12"}, 1e-4),
-    ("prefix.keys", "prefix", {}, 0.02),
-    ("bottleneck.gate.weight", "unipelt-ap", {}, 0.02),
-    ("lora.gate.weight", "unipelt-apl", {}, 0.02),
-    ("central_gate.weight", "unipelt-apl-central", {}, 0.02),
-    ("bottleneck.down.weight", "pfeiffer-ffn", {}, 0.02),
-    ("head.weight", "lora", {}, 0.02),
+    ("minilm", "bottleneck.down.weight", "houlsby", {}, 0.02),
+    ("minilm", "bottleneck.up.weight", "adamix", {}, 0.02),
+    ("minilm", "bottleneck.down.rule", "houlsby", {"map": "phm", "n": "12"}, 0.01),
+    ("minilm", "bottleneck.rule", "compacter", {"n": "12"}, 1e-4),
+    ("minilm", "prefix.keys", "prefix", {}, 0.02),
+    ("minilm", "prefix.values", "prefix", {}, 0.02),
+    ("minilm", "bottleneck.gate.weight", "unipelt-ap", {}, 0.02),
+    ("minilm", "prefix.gate.weight", "unipelt-ap", {}, 0.02),
+    ("minilm", "lora.gate.weight", "unipelt-apl", {}, 0.02),
+    ("minilm", "central_gate.weight", "unipelt-apl-central", {}, 0.02),
+    ("minilm", "bottleneck.down.weight", "pfeiffer-ffn", {}, 0.02),
+    ("minilm", "head.weight", "lora", {}, 0.02),
+    ("roberta", "bottleneck.down.weight", "houlsby", {}, 0.02),
+    ("roberta", "bottleneck.up.weight", "adamix", {}, 0.02),
+    ("roberta", "head.dense.weight", "lora", {}, 0.02),
+    ("roberta", "head.weight", "lora", {}, 0.02),
+    ("t5", "bottleneck.down.weight", "houlsby", {"bottleneck": "24"}, 0.01),
+    ("t5", "bottleneck.up.weight", "houlsby", {"bottleneck": "24"}, 0.01),
+    ("t5", "bottleneck.down.weight", "pfeiffer-attention", {"bottleneck": "24"}, 0.01),
+    ("t5", "bottleneck.up.rule", "phm", {"bottleneck": "24", "n": "12"}, 0.01),
+    ("t5", "bottleneck.rule", "compacter", {"bottleneck": "6", "n": "6"}, 1e-4),
+    ("t5", "prefix.keys", "prefix", {}, 0.02),
+    ("t5", "lora.gate.weight", "unipelt-apl", {}, 0.02),
 ]
-# The bound of a uniform distribution: xavier with gain sqrt 2 per slice, or LoRA's 1 / sqrt(in).
+# The bound of a uniform distribution: xavier with gain sqrt 2 per slice, LoRA's 1 / sqrt(in), or PROMPT-R's 1 / 2.
 UNIFORM = [
-    ("bottleneck.down.left", "compacter", {}, (12 / (96 + 1)) ** 0.5),
-    ("bottleneck.down.right", "compacter", {}, (12 / (1 + 6)) ** 0.5),
-    ("bottleneck.up.left", "compacter", {}, (12 / (6 + 1)) ** 0.5),
-    ("bottleneck.up.right", "compacter", {}, (12 / (1 + 96)) ** 0.5),
-    ("bottleneck.down.weight", "houlsby", {"map": "phm", "n": "12"}, (12 / (32 + 4)) ** 0.5),
-    ("bottleneck.down.left", "houlsby", {"map": "lowrank"}, (12 / (384 + 1)) ** 0.5),
-    ("lora.down", "lora", {}, 384**-0.5),
+    ("minilm", "bottleneck.down.left", "compacter", {}, (12 / (96 + 1)) ** 0.5),
+    ("minilm", "bottleneck.down.right", "compacter", {}, (12 / (1 + 6)) ** 0.5),
+    ("minilm", "bottleneck.up.left", "compacter", {}, (12 / (6 + 1)) ** 0.5),
+    ("minilm", "bottleneck.up.right", "compacter", {}, (12 / (1 + 96)) ** 0.5),
+    ("minilm", "bottleneck.down.weight", "houlsby", {"map": "phm", "n": "12"}, (12 / (32 + 4)) ** 0.5),
+    ("minilm", "bottleneck.down.left", "houlsby", {"map": "lowrank"}, (12 / (384 + 1)) ** 0.5),
+    ("minilm", "bottleneck.up.right", "houlsby", {"map": "lowrank"}, (12 / (384 + 1)) ** 0.5),
+    ("minilm", "lora.down", "lora", {}, 384**-0.5),
+    ("minilm", "lora.down", "adamix-lora", {}, 384**-0.5),
+    ("t5", "bottleneck.down.left", "compacter", {"bottleneck": "24"}, (12 / (12 + 1)) ** 0.5),
+    ("t5", "bottleneck.up.weight", "phm", {"bottleneck": "24"}, (12 / (6 + 12)) ** 0.5),
+    ("t5", "lora.down", "lora", {}, 48**-0.5),
+    ("t5", "prompt.weight", "prompt-r", {}, 0.5),
 ]
 
 
-@pytest.mark.parametrize(("tensor", "preset", "overrides", "std"), NORMAL, ids=str)
-def test_normal_draws(tensor: str, preset: str, overrides: dict[str, str], std: float, minilm: Backbone):
+@pytest.fixture
+def drawn(request: pytest.FixtureRequest) -> Backbone:
+    """The backbone that a row of a table names."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize(("drawn", "tensor", "preset", "overrides", "std"), NORMAL, ids=str, indirect=["drawn"])
+def test_normal_draws(tensor: str, preset: str, overrides: dict[str, str], std: float, drawn: Backbone):
     """Mean 0 and the published deviation, each to five standard errors."""
-    values = _initial(preset, minilm, **overrides)[tensor]
+    values = _initial(preset, drawn, **overrides)[tensor]
     error = values.numel() ** -0.5
     assert abs(float(values.mean())) < 5 * std * error
     assert abs(float(values.std()) / std - 1) < 5 * error
     assert float(values.abs().max()) > 2 * std
 
 
-@pytest.mark.parametrize(("tensor", "preset", "overrides", "bound"), UNIFORM, ids=str)
-def test_uniform_draws(tensor: str, preset: str, overrides: dict[str, str], bound: float, minilm: Backbone):
+@pytest.mark.parametrize(("drawn", "tensor", "preset", "overrides", "bound"), UNIFORM, ids=str, indirect=["drawn"])
+def test_uniform_draws(tensor: str, preset: str, overrides: dict[str, str], bound: float, drawn: Backbone):
     """Within the published bound, and filling it."""
-    values = _initial(preset, minilm, **overrides)[tensor]
+    values = _initial(preset, drawn, **overrides)[tensor]
     assert 0.97 * bound < float(values.abs().max()) <= bound
     assert abs(float(values.std()) / (bound / 3**0.5) - 1) < 5 * values.numel() ** -0.5
 

@@ -86,6 +86,39 @@ def test_experts_begin_apart(backbone: Backbone):
     assert all((weight[one] - weight[0]).abs().max() > 0.01 for one in (1, 2, 3))
 
 
+# Preset and overrides, the end of its parameters' names, and the standard deviation of methods.md section 3 by family.
+DRAWN = [
+    ("prefix", {}, "embedding", {"bert": 0.02, "t5": 0.02}),
+    ("prefix", {}, "mlp.0.weight", {"bert": 0.02, "t5": 0.02}),
+    ("prefix", {}, "mlp.2.weight", {"bert": 0.02, "t5": 0.02}),
+    ("adamix", {"bottleneck": "24"}, "down/weight", {"bert": 0.02, "t5": 0.01}),
+    ("adamix", {"bottleneck": "24", "share": "none"}, "up/weight", {"bert": 0.02, "t5": 0.01}),
+]
+
+
+@pytest.mark.parametrize(("preset", "overrides", "name", "stds"), DRAWN, ids=str)
+def test_normal_draws_of_what_is_trained(
+    backbone: Backbone, preset: str, overrides: dict[str, str], name: str, stds: dict[str, float]
+):
+    """Mean 0 and the published deviation, each to five standard errors, in each of T5's three groups of prefixes and
+    each of AdaMix's experts."""
+    std = stds[backbone.config.family]
+    found = [p.detach() for own, p in create(backbone, preset, **overrides).named_parameters() if own.endswith(name)]
+    draws = [copy for tensor in found for copy in tensor] if preset == "adamix" else found
+    assert len(draws) == (4 if preset == "adamix" else 3 if backbone.config.generates else 1)
+    for values in draws:
+        error = values.numel() ** -0.5
+        assert abs(float(values.mean())) < 5 * std * error
+        assert abs(float(values.std()) / std - 1) < 5 * error
+
+
+def test_a_prefix_mlp_starts_without_biases(backbone: Backbone):
+    """Both layers' biases are zero at first (methods.md section 3)."""
+    biases = [p for name, p in create(backbone, "prefix").named_parameters() if "mlp" in name and "bias" in name]
+    assert len(biases) == (6 if backbone.config.generates else 2)
+    assert not any(bias.any() for bias in biases)
+
+
 def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
     """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (Q-C10)."""
     drawn = served(create(t5, "prompt-r", length="40"))["prompt.weight"]
