@@ -81,6 +81,7 @@ def run_adapter(name: str, task: Task, method: str, data: Data, directory: Path)
         overrides=MEAN | task.settings.get(method, {}),
         device="cpu",
         dtype="bfloat16",
+        merge_report=False,
     )
     manifest = train(run)
     config = load_config(find_checkpoint("minilm"))

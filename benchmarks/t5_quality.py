@@ -136,6 +136,7 @@ class Setting:
             overrides=self.recipe.settings,
             device=self.device,
             dtype=self.dtype,
+            merge_report=False,
         )
 
 

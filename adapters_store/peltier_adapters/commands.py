@@ -43,10 +43,9 @@ def presets(
         return
     table = Table("preset", "parameters", "%", "source", title=f"{backbone}: {total:,} parameters")
     for row in rows:
-        source = find_method(str(row["preset"])).source
         count, percent = row["parameters"], row["percent"]
         shown = ("-", "-") if count is None else (f"{count:,}", f"{percent:.3f}")
-        table.add_row(str(row["preset"]), *shown, source if count is not None else row["reason"])
+        table.add_row(str(row["preset"]), *shown, _remark(row))
     Console().print(table)
 
 
@@ -60,7 +59,7 @@ def _check_names(overrides: Mapping[str, str], methods: Sequence[Preset | Baseli
 
 
 def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Any]:
-    """One line of the list; a method that does not fit has the reason in place of its counts."""
+    """One line of the list; a method that is not served has the reason, and one that does not fit has no counts."""
     row: dict[str, Any] = {"preset": method.name, "servable": isinstance(method, Preset)}
     try:
         known = method.settings({}, config)
@@ -71,7 +70,16 @@ def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: Backbo
         count = _count(method, settings, config)
     except AdapterError as error:
         return row | _misfit(error)
-    return row | {"parameters": count, "percent": round(100 * count / config.num_parameters, 4)}
+    reason = {"reason": method.reason(config)} if isinstance(method, Baseline) else {}
+    return row | {"parameters": count, "percent": round(100 * count / config.num_parameters, 4)} | reason
+
+
+def _remark(row: Mapping[str, Any]) -> str:
+    """The source of a method, and why there is no artifact of it."""
+    source = find_method(str(row["preset"])).source
+    if row["servable"]:
+        return source
+    return str(row["reason"]) if row["parameters"] is None else f"{source}: {row['reason']}"
 
 
 def _misfit(error: AdapterError) -> dict[str, Any]:

@@ -57,6 +57,8 @@ def test_the_table_is_that_of_the_compacter_paper(presets: Presets, t5_base: Pat
     assert {name: found[name]["parameters"] for name in counts} == counts
     assert (found["compacter"]["percent"], found["full"]["percent"]) == (0.0726, 100)
     assert [name for name, row in found.items() if not row["servable"]] == ["full", "intrinsic-said"]
+    for name in ("full", "intrinsic-said"):
+        assert found[name]["reason"].endswith("it would be a second backbone of 892 MB")
 
 
 def test_settings_go_to_the_presets_that_have_them(presets: Presets, t5_base: Path):
@@ -75,7 +77,7 @@ def test_the_table_names_every_method(presets: Presets):
     table = presets("--backbone", "minilm")
     for name in ("pfeiffer-attention", "unipelt-apl-central", "adamix-lora", "full", "intrinsic-said"):
         assert f" {name} " in table
-    assert "not served" in table
+    assert "it moves every weight of the backbone" in " ".join(table.replace("│", " ").split())
     found = {row["preset"]: row for row in json.loads(presets("--backbone", "minilm", "--json"))["presets"]}
     for name in ("prompt-r", "prompt-t"):
         assert (found[name]["parameters"], found[name]["servable"]) == (None, False)

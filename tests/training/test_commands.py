@@ -107,10 +107,13 @@ def test_a_baseline_says_why_it_leaves_no_artifact(peltier: Peltier, training: l
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
-def test_a_merge_report_is_a_flag(peltier: Peltier, training: list[str], tmp_path: Path):
-    """The report then has the ways to answer beside the merged one; of a preset without experts it is refused."""
-    done = peltier(*training, "--preset=adamix", "--set=bottleneck=4", "--set=experts=2", "--merge-report")
-    assert done.status == 0
+def test_an_adamix_says_what_merging_is_worth(peltier: Peltier, training: list[str], tmp_path: Path):
+    """Its report has the ways to answer beside the merged one, unless it is told not to; of a preset without experts
+    the comparison is refused."""
+    mixture = [*training, "--preset=adamix", "--set=bottleneck=4", "--set=experts=2"]
+    assert peltier(*mixture, "--no-merge-report").status == 0
+    assert json.loads((tmp_path / "toy.report.json").read_text())["merging"] is None
+    assert peltier(*mixture).status == 0
     merging = json.loads((tmp_path / "toy.report.json").read_text())["merging"]
     ways = [way["name"] for way in merging["ways"]]
     assert (merging["experts"], ways) == (2, ["merged", "random routing", "fixed routing", "ensemble"])

@@ -116,7 +116,7 @@ def test_patience_outlives_a_break(make_run: MakeRun, tmp_path: Path):
 def test_an_artifact_outlives_its_merge_report(make_run: MakeRun, bert: Backbone, monkeypatch: pytest.MonkeyPatch):
     """It is written before the routes are measured, which may fail."""
     monkeypatch.setattr(Merging, "create", lambda *_: 1 / 0)
-    run = make_run(preset="adamix", epochs=1, merge_report=True, overrides={"bottleneck": "8"})
+    run = make_run(preset="adamix", epochs=1, overrides={"bottleneck": "8"})
     with pytest.raises(ZeroDivisionError):
         train(run)
     assert load_artifact(run.output, bert).manifest.preset == "adamix"

@@ -98,8 +98,12 @@ def train(  # noqa: PLR0913 - one parameter a flag
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="Of the frozen backbone while training: float32 or bfloat16.")] = "float32",
     merge_report: Annotated[
-        bool, typer.Option("--merge-report", help="AdaMix: measure random, fixed and ensembled routes too.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--merge-report/--no-merge-report",
+            help="AdaMix: measure random, fixed and ensembled routes too. Default: of each AdaMix.",
+        ),
+    ] = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""

@@ -82,7 +82,7 @@ class Run:
     """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
 
     `dtype` is the backbone's while training; the adapter's own parameters are float32. With `merge_report` the report
-    of an AdaMix compares the merged adapter with routes through its experts."""
+    compares an AdaMix's merged adapter with routes through its experts; None does so wherever there are experts."""
 
     task: str
     task_type: TaskType
@@ -97,7 +97,7 @@ class Run:
     device: str = "auto"
     dtype: str = "float32"
     resume: bool = False
-    merge_report: bool = False
+    merge_report: bool | None = None
 
     @property
     def learning_rate(self) -> float:
@@ -144,8 +144,11 @@ class Run:
             raise TrainingError(f"text2text needs a T5; {own}")
         if not config.generates and self.text.given:
             raise TrainingError(f"{self.text.given[0]} is an option of T5; {own}")
-        if self.merge_report and "experts" not in preset.settings(self.overrides, config):
+        has_experts = "experts" in preset.settings(self.overrides, config)
+        if self.merge_report and not has_experts:
             raise TrainingError(f"a merge report compares AdaMix's experts; preset {self.preset!r} has none")
+        compared = has_experts if self.merge_report is None else self.merge_report
         rate = self.hyperparameters.learning_rate or preset.variant(config).learning_rate
         text = self.text.resolved(self.task_type, task_prefix=preset.task_prefix) if config.generates else self.text
-        return replace(self, hyperparameters=replace(self.hyperparameters, learning_rate=rate), text=text)
+        numbers = replace(self.hyperparameters, learning_rate=rate)
+        return replace(self, hyperparameters=numbers, text=text, merge_report=compared)

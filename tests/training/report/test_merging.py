@@ -101,13 +101,13 @@ def test_a_spread_is_a_samples():
     ("family", "task_type", "num_ways"),
     [("bert", "classification", 4), ("t5", "regression", 4), ("t5", "text2text", 3)],
 )
-def test_a_run_compares_where_it_is_asked_to(
+def test_a_run_of_a_mixture_compares(
     make_run: MakeRun, request: pytest.FixtureRequest, family: str, task_type: str, num_ways: int
 ):
     """All ways in both files, merged with the artifact's own metrics; written texts have no ensemble."""
     backbone = request.getfixturevalue(family).name
     overrides = {"experts": "2", "bottleneck": "8", "share": "down", "consistency": "0"}
-    run = make_run(task_type, "adamix", backbone=backbone, epochs=1, overrides=overrides, merge_report=True)
+    run = make_run(task_type, "adamix", backbone=backbone, epochs=1, overrides=overrides)
     manifest = train(run)
     as_json, as_html = report_paths(run.output)
     merging = Report.model_validate_json(as_json.read_text()).merging
@@ -119,12 +119,12 @@ def test_a_run_compares_where_it_is_asked_to(
 
 
 def test_comparing_changes_no_artifact(make_run: MakeRun):
-    """The file is the same, bit for bit, and nobody pays for a comparison unasked."""
-    run = make_run("classification", "adamix", epochs=1)
+    """The file is the same, bit for bit, and whoever does not want a comparison does not pay for it."""
+    run = make_run("classification", "adamix", epochs=1, merge_report=False)
     train(run)
     plain = run.output.read_bytes()
     assert Report.model_validate_json(report_paths(run.output)[0].read_text()).merging is None
-    train(make_run("classification", "adamix", epochs=1, merge_report=True))
+    train(make_run("classification", "adamix", epochs=1))
     assert run.output.read_bytes() == plain
 
 

@@ -43,7 +43,8 @@ class GateMap(Spec):
 
 class Report(Spec):
     """Everything about one run. A baseline has no artifact but the `reason` why. Of the four kinds of answers the one
-    of the task's type is there; `gates` are UniPELT's alone, and `merging` is AdaMix's where it was asked for."""
+    of the task's type is there; `gates` are UniPELT's alone, and `merging` is AdaMix's where it was not left
+    out."""
 
     format_version: Literal[1] = 1
     name: str
