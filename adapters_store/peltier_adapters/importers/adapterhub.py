@@ -89,6 +89,11 @@ def _members(saved: _Saved) -> dict[str, ConfigFile]:
     members: dict[str, ConfigFile] = {}
     for one in raw:
         kind = one.get("architecture") or "bottleneck"
+        if kind == "prompt_tuning":
+            raise AdapterError(
+                f"{saved.outer.where}: a soft prompt of AdapterHub stands behind an encoder's embeddings, without "
+                "positions or norm; soft prompts are served on a T5 alone"
+            )
         if not isinstance(kind, str) or kind not in _READERS or kind in members:
             raise AdapterError(
                 f"{saved.outer.where}: architecture {kind!r} is not served{' twice' if kind in [*members] else ''}; it "

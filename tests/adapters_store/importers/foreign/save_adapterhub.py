@@ -49,6 +49,7 @@ class Case:
     safetensors: bool = False
 
 
+# AdapterHub has no prompt tuning on a T5.
 CASES = {
     "bert-seq_bn": Case("bert", SeqBnConfig(**_SMALL)),
     "bert-seq_bn-left-out": Case("bert", SeqBnConfig(leave_out=[1], **_SMALL)),
@@ -79,18 +80,25 @@ CASES = {
     "bert-prompt": Case("bert", PromptTuningConfig(prompt_length=4)),
     "bert-unipelt": Case("bert", UniPELTConfig(*_APL)),
     "bert-union": Case("bert", ConfigUnion(LoRAConfig(r=4), SeqBnConfig(**_SMALL))),
+    "roberta-seq_bn": Case("roberta", SeqBnConfig(**_SMALL)),
     "roberta-double_seq_bn": Case("roberta", DoubleSeqBnConfig(**_SMALL)),
+    "roberta-par_bn": Case("roberta", ParBnConfig(**_SMALL)),
     "roberta-lora": Case("roberta", LoRAConfig(r=4, alpha=6, selfattn_lora=True, attn_matrices=["q", "k", "v"])),
     "roberta-prefix": Case("roberta", PrefixTuningConfig(prefix_length=4, bottleneck_size=8), flexible=True),
+    "roberta-prompt": Case("roberta", PromptTuningConfig(prompt_length=4)),
+    "roberta-compacter": Case("roberta", CompacterConfig(**_PHM)),
     "roberta-compacter++": Case("roberta", CompacterPlusPlusConfig(**_PHM), flexible=True),
     "roberta-unipelt": Case("roberta", UniPELTConfig(*_APL)),
+    "roberta-union": Case("roberta", ConfigUnion(LoRAConfig(r=4), SeqBnConfig(**_SMALL))),
     "t5-seq_bn": Case("t5", SeqBnConfig(**_SMALL)),
     "t5-double_seq_bn": Case("t5", DoubleSeqBnConfig(**_SMALL)),
     "t5-par_bn": Case("t5", ParBnConfig(**_SMALL)),
     "t5-compacter": Case("t5", CompacterConfig(**_PHM)),
+    "t5-compacter++": Case("t5", CompacterPlusPlusConfig(**_PHM)),
     "t5-compacter-flexible": Case("t5", CompacterConfig(**_PHM), flexible=True),
     "t5-compacter++-flexible": Case("t5", CompacterPlusPlusConfig(**_PHM), flexible=True),
     "t5-seq_bn-gated": Case("t5", SeqBnConfig(use_gating=True, **_SMALL)),
+    "t5-unipelt": Case("t5", UniPELTConfig(*_APL)),
     "t5-union": Case("t5", ConfigUnion(LoRAConfig(r=4), DoubleSeqBnConfig(**_SMALL))),
     "t5-lora": Case("t5", LoRAConfig(r=4, alpha=6)),
     "t5-prefix": Case("t5", PrefixTuningConfig(prefix_length=4, bottleneck_size=8)),
