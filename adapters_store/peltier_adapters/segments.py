@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 from peltier_backbone.native import library
+from peltier_backbone.native.chain import Chain, Product
 from peltier_backbone.native.library import Activation, Library, NormKind, Runs
 from torch import Tensor
 from torch.nn import functional as F
@@ -105,6 +106,10 @@ class Segments:
     @cached_property
     def _row_lengths(self) -> Tensor:
         return torch.tensor(self.row_lengths, device=self.device)
+
+    def chain(self, products: Sequence[Product]) -> Chain | None:
+        """All of `products` in one call, where native kernels serve."""
+        return None if self.native is None else Chain(self.native, products, self._runs)
 
     def _ranges(self, fold: int) -> list[tuple[int, int]]:
         if fold not in self._bounds:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from peltier_backbone.adaptation import Norm
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.chain import Chain
 from torch import Tensor
 
 from peltier_adapters.parts import gate, maps
@@ -42,6 +43,7 @@ class Bottleneck(Part):
         self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
         self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
         self._fused = self._fuse()
+        self._chains = [self._chain(index) for index in range(len(spec.sites))]
 
     def _map(self, side: str, tensors: Tensors) -> maps.Map:
         own = {name.removeprefix(f"{side}."): t for name, t in tensors.items() if name.startswith(side)}
@@ -57,6 +59,11 @@ class Bottleneck(Part):
         from peltier_adapters.kernels.fused import fuse  # needs Triton
 
         return fuse(self._down, self._up, self._spec.activation, launcher.runs)
+
+    def _chain(self, index: int) -> Chain | None:
+        """The same on a CPU, for the site of this number."""
+        down, up = self._down.products(index, self._spec.activation), self._up.products(index)
+        return self._context.segments.chain((*down, *up))
 
     def _input(self, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
         match self._spec.input:
@@ -74,6 +81,10 @@ class Bottleneck(Part):
         x = self._input(y, residual, norm)
         if self._fused is not None:
             self._fused(y, x, index, place, self._scale(x, index, place, site, layer))
+            return y
+        chain = self._chains[index]
+        if chain is not None:
+            chain.add(y, x, place, self._scale(x, index, place, site, layer))
             return y
         inner = self._down(x, index, place, self._spec.activation)
         if x is y and inner.requires_grad:

@@ -1,9 +1,11 @@
 """LoRA on the attention projections (methods.md 1.13), gated as in UniPELT (1.14)."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.chain import Chain, Product
 from torch import Tensor
 
 from peltier_adapters.kernels.choice import MAX_SIZE
@@ -39,13 +41,21 @@ class Lora(Part):
         columns = _SELF | _CROSS if context.backbone.config.generates else _SELF
         self._columns = {site: members for site, members in columns.items() if set(members) & set(spec.targets)}
         self.projections = frozenset(self._columns)
-        # The targets of one projection read the same input: one product for all of them.
-        self._down = {
-            site: torch.cat([tensors["down"][:, spec.targets.index(target)] for target in self._targets(site)], -1).to(
-                dtype
-            )
+        self._down = tensors["down"].to(dtype)
+        self._chains = {target: self._chain(target) for target in spec.targets}
+
+    def _chain(self, target: LoraTarget) -> Chain | None:
+        """Both products of a target in one call, on a CPU."""
+        index = self._spec.targets.index(target)
+        return self._context.segments.chain((Product(self._down[:, index]), Product(self._up[:, index])))
+
+    @cached_property
+    def _joined(self) -> dict[str, Tensor]:
+        """The targets of one projection read the same input: one matrix for all, [G, A, hidden, targets * r]."""
+        return {
+            site: torch.cat([self._down[:, self._spec.targets.index(target)] for target in self._targets(site)], -1)
             for site in self._columns
-        }  # [G, A, hidden, targets * r]
+        }
 
     def _targets(self, site: str) -> list[LoraTarget]:
         return [target for target in self._spec.targets if target in self._columns[site]]
@@ -57,12 +67,17 @@ class Lora(Part):
         if segments.launcher is not None and self._spec.rank <= MAX_SIZE:
             self._launch(segments.launcher, layer, site, x, y)
             return
-        inner = segments.linear(x, self._down[site][:, layer])
-        for target, part in zip(self._targets(site), torch.split(inner, self._spec.rank, -1), strict=True):
-            index = self._spec.targets.index(target)
+        inner = None if segments.native else segments.linear(x, self._joined[site][:, layer])
+        for place, target in enumerate(self._targets(site)):
+            index, chain = self._spec.targets.index(target), self._chains[target]
             scale = None if self._gate is None else segments.spread(self._gate(x, index, layer, label=target))
             column = self._columns[site].index(target) * width
-            segments.add_linear(y[:, column : column + width], part, self._up[:, index, layer], scale=scale)
+            own = y[:, column : column + width]
+            if chain is not None:
+                chain.add(own, x, layer, scale)
+            elif inner is not None:
+                part = inner[:, place * self._spec.rank : (place + 1) * self._spec.rank]
+                segments.add_linear(own, part, self._up[:, index, layer], scale=scale)
 
     def _launch(self, launcher: "Launcher", layer: int, site: str, x: Tensor, y: Tensor) -> None:
         """The same on a GPU, one launch a target."""
@@ -71,5 +86,5 @@ class Lora(Part):
             index, column = self._spec.targets.index(target), self._columns[site].index(target) * width
             gate = None if self._gate is None else self._gate(x, index, layer, label=target)
             scale = None if gate is None else self._context.segments.spread(gate)
-            down = self._down[site][:, layer, :, place * rank : (place + 1) * rank]
+            down = self._joined[site][:, layer, :, place * rank : (place + 1) * rank]
             launcher.lora(y[:, column : column + width], x, down, self._up[:, index, layer], scale)

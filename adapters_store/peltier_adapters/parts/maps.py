@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from peltier_backbone.native.chain import Product
 from peltier_backbone.native.library import Activation
 from torch import Tensor
 
@@ -23,6 +24,9 @@ class Map(Protocol):
     def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
         """y += (x W + b) * scale, in place; `scale` is [tokens, 1]."""
 
+    def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
+        """What the map of `site` is made of, for all layers."""
+
 
 class Dense:
     """W stored as it is."""
@@ -37,6 +41,9 @@ class Dense:
     def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
         self._segments.add_linear(y, x, self.weight[:, site, layer], self.bias[:, site, layer], scale=scale)
 
+    def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
+        return (Product(self.weight[:, site], self.bias[:, site], activation=activation),)
+
 
 class LowRank:
     """W = left right, applied as two products."""
@@ -49,6 +56,9 @@ class LowRank:
 
     def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
         self.right.add(y, self._segments.linear(x, self.left[:, site, layer]), site, layer, scale)
+
+    def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
+        return (Product(self.left[:, site]), *self.right.products(site, activation))
 
 
 class ContractingLphm:
@@ -70,6 +80,11 @@ class ContractingLphm:
     def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
         right, bias = self.right[:, site, layer], self.bias[:, site, layer]
         self._segments.add_linear(y, self._inner(x, site, layer), right, bias, scale=scale)
+
+    def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
+        left, right = self.left[:, site], self.right[:, site]
+        fold = right.shape[-2] // left.shape[-1]
+        return (Product(left, fold=fold), Product(right, self.bias[:, site], activation=activation))
 
 
 class ExpandingLphm:
@@ -95,6 +110,11 @@ class ExpandingLphm:
         scaled = inner if scale is None else inner * scale
         blocks, fold = scaled.view(-1, right.shape[-2]), inner.shape[-1] // right.shape[-2]
         self._segments.add_linear(y.view(-1, right.shape[-1]), blocks, right, fold=fold)
+
+    def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
+        left, right = self.left[:, site], self.right[:, site]
+        ones = self.ones[:, None].expand(-1, left.shape[1], -1)
+        return (Product(left, ones), Product(right, fold=left.shape[-1] // right.shape[-2], activation=activation))
 
 
 def prepare(spec: MapSpec, tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:

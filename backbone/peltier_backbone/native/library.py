@@ -25,7 +25,7 @@ _RUNS = (c_void_p, c_int64)  # starts, groups
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
 
 Activation = Literal["none", "relu", "swish", "gelu_new", "gelu"]
-_ACTIVATIONS: dict[Activation, int] = {"none": 0, "relu": 1, "swish": 2, "gelu_new": 3, "gelu": 4}
+ACTIVATIONS: dict[Activation, int] = {"none": 0, "relu": 1, "swish": 2, "gelu_new": 3, "gelu": 4}
 _log = logging.getLogger(__name__)
 
 
@@ -37,6 +37,16 @@ class NormKind(Protocol):
 
     @property
     def centered(self) -> bool: ...
+
+
+class Steps(Protocol):
+    """A `Chain`, as the kernels are told."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
 
 
 class Runs:
@@ -63,6 +73,8 @@ class Library:
         self._linear.argtypes = (
             *_TENSOR, *_TENSOR, *_WEIGHT, *_VECTOR, c_void_p, *_RUNS, c_int64, c_int64, c_int64, c_int, c_int,
         )  # fmt: skip
+        self._chain = library.peltier_chain
+        self._chain.argtypes = (*_TENSOR, *_TENSOR, c_void_p, c_int64, c_int64, c_void_p, *_RUNS)
         self._add = library.peltier_add
         self._add.argtypes = (*_TENSOR, *_VECTOR, *_RUNS, c_int64)
         self._add.restype = None
@@ -84,27 +96,36 @@ class Library:
     ) -> None:  # fmt: skip
         """Write act(x W + b) * scale to y, or add it: x [rows * fold, in], `weight` [groups, in, out], `bias`
         [groups, out], `scale` [rows * fold, 1], all of a run's rows with its group's weights."""
-        weight = _side_by_side(weight)
+        weight = side_by_side(weight)
         _, inner, outer = weight.shape
         group, row, _ = weight.stride()
         failed = self._linear(
-            *_rows(y), *_rows(_side_by_side(x)), weight.data_ptr(), row, group, *_vectors(bias),
+            *_rows(y), *_rows(side_by_side(x)), weight.data_ptr(), row, group, *vectors(bias),
             None if scale is None else scale.data_ptr(), runs.address, runs.count, fold, inner, outer,
-            _ACTIVATIONS[activation], add,
+            ACTIVATIONS[activation], add,
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for a product of {inner} by {outer}")
 
+    def chain(self, y: Tensor, x: Tensor, steps: Steps, layer: int, runs: Runs, scale: Tensor | None) -> None:
+        """See `Chain.add`."""
+        failed = self._chain(
+            *_rows(y), *_rows(x), steps.address, steps.count, layer, None if scale is None else scale.data_ptr(),
+            runs.address, runs.count,
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for {steps.count} products")
+
     def add(self, y: Tensor, bias: Tensor, runs: Runs) -> None:
         """y [rows, width] += bias [groups, width], in place."""
-        self._add(*_rows(y), *_vectors(bias), runs.address, runs.count, y.shape[1])
+        self._add(*_rows(y), *vectors(bias), runs.address, runs.count, y.shape[1])
 
     def gate(self, x: Tensor, weight: Tensor, bias: Tensor, rows: Runs, groups: Tensor) -> Tensor:
         """The mean over each row's tokens of sigmoid(x w + b), [rows, 1] in float32: x [tokens, in], `weight`
         [groups, in], `bias` [groups], `groups` [rows] in int64."""
         gates = torch.empty(rows.count, 1)
         self._gate(
-            gates.data_ptr(), *_rows(x), *_vectors(_side_by_side(weight)), *_vectors(bias), rows.address, rows.count,
+            gates.data_ptr(), *_rows(x), *vectors(side_by_side(weight)), *vectors(bias), rows.address, rows.count,
             groups.data_ptr(), x.shape[1],
         )  # fmt: skip
         return gates
@@ -119,7 +140,7 @@ class Library:
             y, more, stride = x, residual.data_ptr(), residual.stride(0)
         failed = self._norm(
             y.data_ptr(), x.data_ptr(), more, y.stride(0), x.stride(0), stride, _is_half(x),
-            *_vectors(weight), *_vectors(bias), _is_half(weight), runs.address, runs.count, x.shape[1], kind.eps,
+            *vectors(weight), *vectors(bias), _is_half(weight), runs.address, runs.count, x.shape[1], kind.eps,
             kind.centered,
         )  # fmt: skip
         if failed:
@@ -152,11 +173,11 @@ def _rows(tensor: Tensor) -> tuple[int, int, bool]:
     return tensor.data_ptr(), tensor.stride(0), _is_half(tensor)
 
 
-def _vectors(tensor: Tensor | None) -> tuple[int | None, int]:
+def vectors(tensor: Tensor | None) -> tuple[int | None, int]:
     return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
 
 
-def _side_by_side(tensor: Tensor) -> Tensor:
+def side_by_side(tensor: Tensor) -> Tensor:
     return tensor if tensor.shape[-1] == 1 or tensor.stride(-1) == 1 else tensor.contiguous()
 
 

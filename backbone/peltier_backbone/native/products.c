@@ -4,9 +4,6 @@
 
 #include "tiles.h"
 
-/* bfloat16 rows are made floats so many elements at a time, which stay in the cache. */
-#define CHUNK 16384
-
 INLINE float dot(const void *x, int half, const float *w, int64_t inner) {
     lanes sums[4] = {{0}, {0}, {0}, {0}};
     int64_t k = 0;
@@ -35,14 +32,6 @@ static void score(const product *p, int64_t rows) {
         if (p->add) v += load(y, p->y.half, 1);
         store(y, p->y.half, 1, v);
     }
-}
-
-static void widen_rows(float *to, matrix x, int64_t rows, int64_t inner) {
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t k = 0; k < inner; k += LANES) {
-            const int64_t count = inner - k < LANES ? inner - k : LANES;
-            store(to + row * inner + k, 0, count, load(at(x, row, k), 1, count));
-        }
 }
 
 static product from_row(const product *p, int64_t row) {

@@ -17,6 +17,9 @@
 #define COLUMNS 1
 #endif
 
+/* What lies between two products is made so many elements at a time, which stay in the cache. */
+#define CHUNK 16384
+
 /* y = act(x w + bias), scaled row by row; or that added to y. Floats but for y. */
 typedef struct {
     matrix y, x, w;
@@ -115,6 +118,15 @@ static void multiply(const product *p, int64_t rows) {
     if (p->outer - column > LANES) stripe_2(p, rows, column), column += 2 * LANES;
 #endif
     for (; column < p->outer; column += LANES) stripe_1(p, rows, column);
+}
+
+/* bfloat16 rows as floats, [rows, inner] without gaps. */
+INLINE void widen_rows(float *to, matrix x, int64_t rows, int64_t inner) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t k = 0; k < inner; k += LANES) {
+            const int64_t count = inner - k < LANES ? inner - k : LANES;
+            store(to + row * inner + k, 0, count, load(at(x, row, k), 1, count));
+        }
 }
 
 #endif

@@ -1,0 +1,74 @@
+/* Ragged products one after the other: what lies between two of them never leaves the cache. */
+
+#include <stdlib.h>
+
+#include "tiles.h"
+
+/* act(x w + bias), where a row of x counts as `fold` rows of `inner`. A group's w [inner, outer] and bias [outer] begin
+ * `_group` elements after those of the group before, a layer's `_layer` after those of the layer before. */
+typedef struct {
+    const float *w, *bias;
+    int64_t w_stride, w_group, w_layer, bias_group, bias_layer, fold, inner, outer, activation;
+} step;
+
+/* Elements of the widest row that is neither x nor y, unless x must be made floats. */
+static int64_t widest(const step *steps, int64_t count, int x_half) {
+    int64_t most = steps[count - 1].fold;
+    if (x_half && steps[0].fold * steps[0].inner > most) most = steps[0].fold * steps[0].inner;
+    for (int64_t k = 0; k < count - 1; k++)
+        if (steps[k].fold * steps[k].outer > most) most = steps[k].fold * steps[k].outer;
+    return most;
+}
+
+static matrix folded(matrix m, int64_t fold, int64_t width) {
+    return (matrix){m.data, fold == 1 ? m.stride : width, m.half};
+}
+
+/* y += all steps of x, of one group. `scratch` has room for four times `size` floats. */
+static void run(
+    const step *steps, int64_t count, int64_t layer, int64_t group, matrix y, matrix x, const float *scale, int64_t rows,
+    float *scratch, int64_t size) {
+    if (x.half) {
+        const int64_t width = steps[0].fold * steps[0].inner;
+        widen_rows(scratch, x, rows, width);
+        x = (matrix){scratch, width, 0};
+    }
+    for (int64_t k = 0; k < count; k++) {
+        const step *own = steps + k;
+        const int last = k == count - 1;
+        product p = {
+            .y = last ? folded(y, own->fold, own->outer) : (matrix){scratch + (1 + k % 2) * size, own->outer, 0},
+            .x = folded(x, own->fold, own->inner),
+            .w = {own->w + group * own->w_group + layer * own->w_layer, own->w_stride, 0},
+            .bias = own->bias ? own->bias + group * own->bias_group + layer * own->bias_layer : NULL,
+            .inner = own->inner, .outer = own->outer, .add = last, .activation = (int)own->activation};
+        if (last && scale) {
+            float *scales = scratch + 3 * size;
+            for (int64_t i = 0; i < rows * own->fold; i++) scales[i] = scale[i / own->fold];
+            p.scale = scales;
+        }
+        multiply(&p, rows * own->fold);
+        x = (matrix){p.y.data, own->fold * own->outer, 0};
+    }
+}
+
+/* y += steps of x, the last one scaled row by row; rows starts[g] to starts[g + 1] belong to group g. What is folded
+ * has no gaps; y may be x. Returns 0, or 1 without memory. */
+EXPORT int peltier_chain(
+    void *y, int64_t y_stride, int y_half, const void *x, int64_t x_stride, int x_half, const step *steps,
+    int64_t count, int64_t layer, const float *scale, const int64_t *starts, int64_t groups) {
+    const int64_t width = widest(steps, count, x_half), most = CHUNK / width / ROWS * ROWS;
+    const int64_t chunk = most < ROWS ? ROWS : most;
+    const matrix to = {y, y_stride, y_half}, from = {x, x_stride, x_half};
+    float *scratch = malloc((size_t)(4 * chunk * width) * sizeof(float));
+    if (!scratch) return 1;
+    for (int64_t group = 0; group < groups; group++)
+        for (int64_t row = starts[group]; row < starts[group + 1]; row += chunk) {
+            const int64_t left = starts[group + 1] - row;
+            run(steps, count, layer, group, (matrix){at(to, row, 0), y_stride, y_half},
+                (matrix){at(from, row, 0), x_stride, x_half}, scale ? scale + row : NULL, left < chunk ? left : chunk,
+                scratch, chunk * width);
+        }
+    free(scratch);
+    return 0;
+}
