@@ -23,6 +23,7 @@ from peltier_server.pace import Pace
 from peltier_server.rates import Rates
 from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, predict, tenants
 from peltier_server.routes.closed import refuse_open_routes
+from peltier_server.routes.quick import Quick
 from peltier_server.service import Service
 from peltier_server.settings import Settings
 from peltier_server.turnstile import Turnstile
@@ -78,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.max_inputs = settings.max_inputs
     install_handlers(app)
     # The last one added is the outermost.
+    app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(Guard, door=door)
     app.add_middleware(Observer, metrics=metrics)
     app.add_middleware(Pace, stall_seconds=settings.stall_seconds)

@@ -80,11 +80,14 @@ class RefusedBody(HTTPException):
         self.error = error
 
 
+# What a route may raise; anything else is a fault of the server.
+ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
+
+
 def install_handlers(app: FastAPI) -> None:
     """Makes every error of a route an answer of the contract."""
-    for kind in (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, _handle)
-    app.add_exception_handler(ClientGone, _hang_up)
+    for kind in ANSWERED:
+        app.add_exception_handler(kind, answer_error)
 
 
 def error_response(error: PeltierError, path: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -145,7 +148,10 @@ def _describe(
     return described
 
 
-async def _handle(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that one of `ANSWERED` has ended."""
+    if isinstance(error, ClientGone):
+        return Response(status_code=ClientGone.status)
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return _method_not_allowed(request)
     wire = to_wire(error)
@@ -162,10 +168,6 @@ def _method_not_allowed(request: Request) -> Response:
     allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
     error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
     return error_response(error, request.url.path, {"allow": allowed})
-
-
-async def _hang_up(request: Request, error: Exception) -> Response:
-    return Response(status_code=ClientGone.status)
 
 
 def _from_store(error: AdapterError) -> PeltierError:

@@ -1,13 +1,14 @@
 """The short way of predictions, and the framework's beside it."""
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import httpx2
 import pytest
 from peltier_backbone.load import Backbone
 
-from tests.server.conftest import Running
+from tests.server.conftest import Running, Serve
 
 # A content type with a parameter is not the plain one, so that the framework reads the body.
 QUICK, USUAL = "application/json", "application/json; charset=utf-8"
@@ -49,3 +50,43 @@ async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> Non
     """Whatever is in it."""
     answer = await ask(loaded, b'{"inputs": "a good film"}', "text/plain")
     assert answer.status_code == 400
+
+
+async def test_a_wrong_body_counts_once(loaded: Running) -> None:
+    """Although both ways ask for the tenant's quotas."""
+    assert (await loaded.client.put("/v1/tenants/default", json={"requests_per_second": 0.02})).status_code == 200
+    answer = await ask(loaded, b"{}", QUICK)
+    assert (answer.status_code, answer.headers["ratelimit-remaining"]) == (422, "1")
+
+
+async def test_a_body_in_pieces_is_read_whole(loaded: Running) -> None:
+    """The framework gets the piece that has been read before it was asked."""
+    body = b'{"inputs": "a good film"}'
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body[:9]
+        yield body[9:]
+
+    headers = {"content-type": QUICK, "content-length": str(len(body))}
+    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=pieces(), headers=headers)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_of_a_header_that_is_there_twice_the_first_counts(loaded: Running) -> None:
+    """As the framework has it."""
+    headers = [("content-type", "text/plain"), ("content-type", QUICK)]
+    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=b'{"inputs": "a good film"}', headers=headers)
+    assert answer.status_code == 400
+
+
+async def test_a_body_that_does_not_come_is_408(serve: Serve) -> None:
+    """What goes wrong before the body is there is answered in the same place."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.5)
+        yield b"{}"
+
+    headers = {"content-type": QUICK, "content-length": "2"}
+    async with serve(stall_seconds=0.05) as running:
+        answer = await running.client.post("/v1/tasks/sst2/predict", content=pieces(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (408, "too_slow")

@@ -9,7 +9,7 @@ from fastapi.security import HTTPBearer
 from peltier_client.errors import Forbidden, QuotaExceeded
 from peltier_client.protocol import Scope
 from starlette.routing import BaseRoute
-from starlette.types import Receive, Send
+from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from peltier_server.access.auth import OPEN_PATHS
@@ -47,7 +47,7 @@ class Closed(APIRoute):
             caller: Caller = scope["state"]["caller"]
             self._check(caller)
             if "admin" not in self.scopes:
-                await self._handle_within_quotas(caller.tenant, scope, receive, send)
+                await within_quotas(super().handle, scope, receive, send)
                 return
         await super().handle(scope, receive, send)
 
@@ -57,16 +57,23 @@ class Closed(APIRoute):
         for needed in self.scopes:
             caller.require(needed)
 
-    async def _handle_within_quotas(self, tenant: str, scope: Connection, receive: Receive, send: Send) -> None:
-        turnstile: Turnstile = scope["app"].state.turnstile
-        visit = turnstile.visit(tenant)
-        send = visit.tell(send)
-        try:
-            async with visit:
-                await super().handle(scope, receive, send)
-        except QuotaExceeded as error:
-            # On entering; what the route itself raises is answered within it.
-            await error_response(error, scope["path"])(scope, receive, send)
+
+async def within_quotas(app: ASGIApp, scope: Connection, receive: Receive, send: Send) -> None:
+    """Passes a request on to `app` as far as its tenant's quotas allow, which count it once however often it comes
+    here."""
+    state = scope["state"]
+    if "visit" in state:
+        await app(scope, receive, send)
+        return
+    turnstile: Turnstile = scope["app"].state.turnstile
+    visit = state["visit"] = turnstile.visit(state["caller"].tenant)
+    send = visit.tell(send)
+    try:
+        async with visit:
+            await app(scope, receive, send)
+    except QuotaExceeded as error:
+        # On entering; what the route itself raises is answered within it.
+        await error_response(error, scope["path"])(scope, receive, send)
 
 
 def refuse_open_routes(app: FastAPI) -> None:

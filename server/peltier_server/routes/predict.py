@@ -39,7 +39,7 @@ from peltier_server.prediction import Opening, Prediction
 from peltier_server.predictor import Predictor
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, accept, begin, get_origin, unless_gone
-from peltier_server.routes.quick import JSON, Quick
+from peltier_server.routes.quick import JSON
 from peltier_server.texts.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
@@ -52,9 +52,12 @@ _STREAMED: dict[str, Any] = {
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
 
+_RESPONSES = {200: _STREAMED, **describe_errors(*_OF_ONE_TASK)}
+
 router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
 
 
+@router.post("/tasks/{task}/predict", response_model=PredictResponse, responses=_RESPONSES)
 async def predict(task: str, body: PredictRequest, request: Request) -> Response:
     """Answer one or many inputs with one task's adapter: `name`, a version `name@3`, or an alias `name@production`."""
     service = accept(request)
@@ -69,16 +72,6 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     stream = service.predictor.stream(target, inputs[0], body.parameters)
     opening = await begin(request, stream)
     return EventResponse(until_error(_events(stream), _error_event), _early_provenance(opening, stream), stream.close)
-
-
-router.add_api_route(
-    "/tasks/{task}/predict",
-    predict,
-    methods=["POST"],
-    response_model=PredictResponse,
-    responses={200: _STREAMED, **describe_errors(*_OF_ONE_TASK)},
-    route_class_override=Quick,
-)
 
 
 @router.post("/predict", responses=describe_errors(*_SHARED))
