@@ -11,7 +11,7 @@ from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.label_tree import LabelTree, create_tree, grow_tree
 from peltier_adapters.manifest import Input
-from peltier_adapters.row import Row
+from peltier_adapters.row import Row, RowOutput
 from peltier_adapters.search import Decoding
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
@@ -19,11 +19,12 @@ from torch import Tensor
 
 from peltier_training import metrics
 from peltier_training.data import Example
+from peltier_training.decoder_gates import decoder_gates
 from peltier_training.errors import NotFiniteError
 from peltier_training.labels import Labels
 from peltier_training.scores import run_rows
 from peltier_training.targets import gold_targets, gold_texts, target_ids
-from peltier_training.verdict import Verdict, mean_gates
+from peltier_training.verdict import Gates, Verdict, mean_gates
 
 _MAX_ROWS = 64
 _NO_NUMBER = -1.0  # what a text counts as that is no number (methods.md 4.2)
@@ -43,7 +44,7 @@ def examine(
     """The answers and the metrics of the task's type, with `loss`: the mean cross-entropy of a token of the right ones.
 
     Without a resident the bare backbone answers. Examples with the same input are one question to a text2text task, and
-    their labels each other's references. Gates are the encoder's: in the decoder each token has its own.
+    their labels each other's references. Gates are the encoder's, and means over tokens of the decoder's.
     """
     read = _read_texts if task.type == "text2text" else _read_closed
     return read(backbone, task, resident, examples, record_gates)
@@ -79,7 +80,7 @@ def _read_closed(
         judged,
         metrics={**judged.metrics, "loss": loss},
         scores=None if written else scores,
-        gates=mean_gates(outputs),
+        gates=_gates(backbone, rows, outputs),
     )
 
 
@@ -110,7 +111,13 @@ def _read_texts(
     texts = [answer.text for answer in write(backbone, task, rows)]
     loss = _loss(trees, [output.logits for output in outputs], [range(tree.num_labels) for tree in trees])
     found = compute_texts(texts, list(questions.values())) | {"loss": loss}
-    return Verdict(found, list(questions), list(questions.values()), texts, mean_gates(outputs))
+    return Verdict(found, list(questions), list(questions.values()), texts, _gates(backbone, rows, outputs))
+
+
+def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> Gates | None:
+    """Of both stacks; None where there are none or nobody asked."""
+    gates = mean_gates(outputs)
+    return None if gates is None else {**gates, **decoder_gates(backbone, rows)}
 
 
 def _reference_tree(backbone: Backbone, task: TaskSpec, texts: Sequence[str]) -> LabelTree:

@@ -78,6 +78,18 @@ def test_gates_are_the_servers(make_run: MakeRun, bert: Backbone, skip: int):
     assert report.gates.means["bottleneck.ffn"][2] is not None
 
 
+@pytest.mark.parametrize("task_type", ["classification", "text2text"])
+def test_gates_of_t5_are_those_of_both_stacks(make_run: MakeRun, t5: Backbone, task_type: str):
+    """The decoder's self-attention and FFN, and its cross-attention, are further lines of the heat map."""
+    gates = reported(make_run(task_type, "unipelt-ap", backbone=t5.name, epochs=1)).gates
+    assert gates is not None
+    assert {part: len(layers) for part, layers in gates.means.items()} == {
+        "prefix": 3, "bottleneck.ffn": 3, "prefix, decoder": 2, "prefix, cross-attention": 2,
+        "bottleneck.ffn, decoder": 2,
+    }  # fmt: skip
+    assert all(gate is not None and 0 < gate < 1 for layers in gates.means.values() for gate in layers)
+
+
 @pytest.mark.parametrize(
     ("family", "task_type", "kind"),
     [

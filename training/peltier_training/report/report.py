@@ -26,8 +26,8 @@ class ArtifactFile(Spec):
 
 
 class GateMap(Spec):
-    """UniPELT's gates as they are served: per part one mean over the validation set a layer (on T5 the
-    encoder's), None for a layer without that part."""
+    """UniPELT's gates as they are served: per part one mean over the validation set a layer, None for a layer
+    without that part. On T5 the decoder's self-attention and FFN, and cross-attention, are parts of their own."""
 
     rows: int
     means: dict[str, tuple[float | None, ...]]
