@@ -75,7 +75,7 @@ async def shared(serve: Serve, make_data: Callable[[int], bytes]) -> AsyncIterat
 
 
 async def test_two_that_want_all_get_what_their_weights_say(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At every moment while both wait, within a batch; by the metric that operators see."""
+    """At every moment while both wait, within half a batch of each one's own; by the metric that operators see."""
     slow_down(monkeypatch)
     async with hold(shared.running):
         before = await shared.served()
@@ -92,7 +92,7 @@ async def test_two_that_want_all_get_what_their_weights_say(shared: Shared, monk
     answers = await asyncio.gather(*floods)
     assert {answer.status_code for answer in answers} == {200}
     assert len(gaps) > 3
-    assert max(gaps) <= BATCH_TOKENS
+    assert max(gaps) <= BATCH_TOKENS / 2 + BATCH_TOKENS / 2 / 3
 
 
 def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
