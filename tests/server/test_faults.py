@@ -1,7 +1,10 @@
 """A part that fails on a request's way, before the runner or after it: who notices, and who does not."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
 
 import pytest
 from peltier_adapters.artifact import Artifact
@@ -11,6 +14,7 @@ from peltier_backbone.load import Backbone
 from peltier_client.protocol import AnyPrediction
 from peltier_server import predictor
 from peltier_server.queue.ticket import Outcome
+from peltier_server.residency import loader
 
 from tests.server.conftest import Running, Serve, hold, until
 
@@ -59,6 +63,49 @@ async def test_a_load_that_goes_wrong_holds_up_nobody(
         assert {(one.status_code, one.json()["error"]["code"]) for one in answers} == {(status, code)}
         release.set()
         assert await running.scores("a", TEXT) == pytest.approx(scores["a"], abs=1e-5)
+
+
+async def test_a_load_begins_while_the_text_is_read(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cold adapter is on its way before a long text is in tokens; while both take their time in threads, the event
+    loop answers and the runner computes for others."""
+    async with serve() as running:
+        for name in ("cold", "warm"):
+            await running.upload(make_artifact(bert, name=name))
+        digest = running.service.catalog.find("default", "cold").newest.digest
+    async with serve() as running:
+        assert await running.scores("warm", TEXT)
+        release = threading.Event()
+        try:
+            encoding = hold_up(monkeypatch, predictor, "encode_input", lambda text: len(text) > 4096, release)
+            parsing = hold_up(monkeypatch, loader, "read_artifact", lambda asked: asked == digest, release)
+            cold = asyncio.ensure_future(running.predict("cold", "good " * 1000))
+            await until(lambda: encoding.is_set() and parsing.is_set())
+            assert (await running.client.get("/ready")).status_code == 200
+            assert await running.scores("warm", TEXT)
+            assert not cold.done()
+        finally:
+            release.set()
+        answer = await cold
+        assert (answer.status_code, answer.headers["x-adapter-tier"]) == (200, "store")
+
+
+def hold_up(
+    patch: pytest.MonkeyPatch, module: ModuleType, name: str, which: Callable[[Any], bool], release: threading.Event
+) -> threading.Event:
+    """Makes a function wait for `release` when one of its arguments is a string and such a one; returns what is set
+    once it waits. It fails where nobody can release it."""
+    act, waits = getattr(module, name), threading.Event()
+
+    def slow(*given: Any, **named: Any) -> Any:
+        if any(which(one) for one in (*given, *named.values()) if isinstance(one, str)):
+            waits.set()
+            assert release.wait(20), f"{name} has kept whoever would have released it"
+        return act(*given, **named)
+
+    patch.setattr(module, name, slow)
+    return waits
 
 
 async def test_an_answer_that_cannot_be_read_takes_down_no_other(
