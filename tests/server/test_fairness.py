@@ -1,7 +1,7 @@
 """Tenants that want more than there is, on a running server: shares, bounds and priorities, seen from outside."""
 
 import asyncio
-import time
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +76,7 @@ async def shared(serve: Serve, make_data: Callable[[int], bytes]) -> AsyncIterat
 
 async def test_two_that_want_all_get_what_their_weights_say(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every moment while both wait, within half a batch of each one's own; by the metric that operators see."""
-    slow_down(monkeypatch)
+    turns = take_turns(monkeypatch)
     async with hold(shared.running):
         before = await shared.served()
         floods = [shared.predict(tenant, [TEXT] * 80) for tenant in ("a", "b")]
@@ -88,22 +88,25 @@ async def test_two_that_want_all_get_what_their_weights_say(shared: Shared, monk
             break
         if now == again:  # else a batch was being counted
             gaps.append(abs((now["a"] - before["a"]) - (now["b"] - before["b"]) / 3))
+        turns.release()
         await asyncio.sleep(0.005)
+    turns.release(1000)
     answers = await asyncio.gather(*floods)
     assert {answer.status_code for answer in answers} == {200}
     assert len(gaps) > 3
     assert max(gaps) <= BATCH_TOKENS / 2 + BATCH_TOKENS / 2 / 3
 
 
-def slow_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches take twenty milliseconds more, so that there is time to look at the queue between them."""
-    forward = bisection.forward
+def take_turns(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
+    """Each batch but the first waits to be released, so that there is time to look at the queue between them."""
+    forward, turns = bisection.forward, threading.Semaphore(1)
 
-    def slow(*given: object, **named: object) -> object:
-        time.sleep(0.02)
+    def wait(*given: object, **named: object) -> object:
+        turns.acquire(timeout=10)
         return forward(*given, **named)
 
-    monkeypatch.setattr(bisection, "forward", slow)
+    monkeypatch.setattr(bisection, "forward", wait)
+    return turns
 
 
 async def test_a_weight_holds_everywhere_once_it_is_set(serve: Serve) -> None:
