@@ -35,8 +35,8 @@ def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
 
 def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Every accepted request is answered, newcomers read 503, the process ends with 0; a kill -9 then loses nothing."""
-    # Small batches, so that the drain takes long enough to be seen.
-    server = start(*_AT_ONCE, "--drain-seconds", "120", "--max-batch-tokens", "48").wait_until_ready()
+    # A batch a row, so that the drain takes long enough to be seen.
+    server = start(*_AT_ONCE, "--drain-seconds", "120", "--max-batch-tokens", "16").wait_until_ready()
     server.client.timeout = 120
     assert server.upload(make_artifact(bert)).status_code == 201
     text = "the plot was not very good , and the actor is dull"
