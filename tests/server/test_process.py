@@ -158,9 +158,10 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 
 
 def _until_draining(server: Server) -> httpx2.Response:
-    """The first refusal, over connections of its own."""
+    """The first refusal, over connections of its own; who is still accepted waits in vain behind all others."""
+    body = {"inputs": "bad", "parameters": {"timeout_ms": 50}}
     for _ in range(2000):
-        answer = httpx2.post(f"{server.url}/v1/tasks/demo/predict", json={"inputs": "bad"})
+        answer = httpx2.post(f"{server.url}/v1/tasks/demo/predict", json=body)
         if answer.status_code == 503:
             assert httpx2.get(f"{server.url}/ready").status_code == 503
             assert httpx2.get(f"{server.url}/health").status_code == 200
