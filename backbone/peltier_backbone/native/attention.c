@@ -1,7 +1,5 @@
 /* Softmax attention in float32, row by row and head by head: no pads, no masks and no neighbours. */
 
-#include <stdlib.h>
-
 #include "tiles.h"
 
 /* So many queries at a time, so that their logits stay in the cache. */
@@ -114,7 +112,7 @@ EXPORT int peltier_attend(
     for (int64_t row = 0; row < rows; row++) most = seen[row] > most ? seen[row] : most;
     most = padded(most + prefix);
     const int64_t wide = padded(size);
-    float *memory = malloc((size_t)(2 * most * wide + QUERIES * (most + wide + 1)) * sizeof(float));
+    float *memory = new_floats(2 * most * wide + QUERIES * (most + wide + 1));
     if (!memory) return 1;
     const scratch s = {
         memory, memory + most * wide, memory + 2 * most * wide, memory + (2 * most + QUERIES) * wide,

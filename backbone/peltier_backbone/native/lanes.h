@@ -4,6 +4,7 @@
 #define PELTIER_LANES_H
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LANES 16
@@ -25,6 +26,13 @@ typedef struct {
 
 INLINE const void *at(matrix m, int64_t row, int64_t column) {
     return (const char *)m.data + (row * m.stride + column) * (m.half ? 2 : 4);
+}
+
+/* Memory for `count` floats, to be freed, or NULL. Where it does not begin with a line of the cache, every sixteen floats
+ * lie in two of them, and what was just stored is not yet there to be loaded. */
+INLINE float *new_floats(int64_t count) {
+    const size_t line = LANES * sizeof(float);
+    return aligned_alloc(line, ((size_t)count * sizeof(float) + line - 1) / line * line);
 }
 
 INLINE lanes select_lanes(ints mask, lanes yes, lanes no) {

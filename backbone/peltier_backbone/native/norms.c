@@ -1,7 +1,6 @@
 /* Norms over the last dimension, each group of neighbouring rows with weights of its own. */
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "lanes.h"
 
@@ -33,7 +32,7 @@ EXPORT int peltier_norm(
     const int64_t *starts, int64_t groups, int64_t width, float eps, int centered) {
     const matrix out = {y, y_stride, half}, in = {x, x_stride, half}, more = {residual, residual_stride, half};
     const vectors weights = {weight, weight_group, weights_half}, biases = {bias, bias_group, weights_half};
-    float *line = malloc((size_t)(width + LANES) * sizeof(float));
+    float *line = new_floats(width + LANES);
     if (!line) return 1;
     for (int64_t group = 0; group < groups; group++)
         for (int64_t row = starts[group]; row < starts[group + 1]; row++) {

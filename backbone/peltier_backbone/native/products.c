@@ -1,7 +1,5 @@
 /* Ragged products: each group of neighbouring rows with a matrix of its own, all groups in one call. */
 
-#include <stdlib.h>
-
 #include "tiles.h"
 
 INLINE float dot(const void *x, int half, const float *w, int64_t inner) {
@@ -67,7 +65,7 @@ EXPORT int peltier_linear(
     int64_t chunk = CHUNK / inner / ROWS * ROWS;
     if (chunk < ROWS) chunk = ROWS;
     float *scratch = NULL;
-    if (x_half && !(scratch = malloc((size_t)(chunk * inner) * sizeof(float)))) return 1;
+    if (x_half && !(scratch = new_floats(chunk * inner))) return 1;
     product whole = {
         .y = {y, y_stride, y_half}, .x = {x, x_stride, x_half}, .w = {w, w_stride, 0},
         .scale = scale, .inner = inner, .outer = outer, .add = add, .activation = activation};
