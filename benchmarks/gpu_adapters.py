@@ -7,6 +7,7 @@ from peltier_adapters.mixture import Mixture, create_slice
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
 from peltier_adapters.spec import Parts
+from peltier_adapters.tensors import Tensors
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
@@ -59,7 +60,7 @@ class Adapters:
         slices = [
             create_slice(
                 backbone, packed, number * self.count, range(self.count), self._parts[preset],
-                {name: tensor.index_select(0, index) for name, tensor in self._banks[preset].items()},
+                Tensors({name: tensor.index_select(0, index) for name, tensor in self._banks[preset].items()}),
             )
             for number, preset in enumerate(PRESETS)
         ]  # fmt: skip

@@ -9,6 +9,7 @@ from peltier_adapters.kernels.runs import Runs, create_runs
 from peltier_adapters.map_spec import LphmMap
 from peltier_adapters.parts import maps
 from peltier_adapters.segments import Segments
+from peltier_adapters.tensors import Tensors
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
@@ -150,8 +151,8 @@ def _compacter(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
 
     def fold(before: int, after: int) -> maps.Map:
         shapes = spec.shapes(before, after) | {"bias": (after,)}
-        tensors = {name: draw.bank(rows, 1, 1, *own) for name, own in shapes.items()}
-        return maps.prepare(spec, tensors | {"rule": rule}, segments, torch.float32)
+        tensors = Tensors({name: draw.bank(rows, 1, 1, *own) for name, own in shapes.items()})
+        return maps.prepare(spec, tensors, rule, segments, torch.float32)
 
     segments = Segments(shape.lengths, range(rows), draw.device)
     down, up = fold(shape.width, shape.size), fold(shape.size, shape.width)

@@ -13,12 +13,14 @@ from itertools import count
 
 import torch
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.scattered import Offsets
 from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.label_tree import LabelTree, grow_tree
 from peltier_adapters.spec import HeadSpec, Parts, position_offset, prompt_length
 from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.tensors import Gathered, Tensors
 from peltier_adapters.transfer import Arrival, Sent, create_transfer
 from peltier_adapters.weights import Weights, layout_of
 
@@ -44,9 +46,12 @@ class Bank:
         """Elements of one adapter."""
         return self._layout.length
 
-    def gather(self, slots: Sequence["Slot"]) -> dict[str, Tensor]:
-        """The tensors of `slots` with a leading dimension of `len(slots)`; one copy a batch, none for one slot."""
-        return self._layout.stack([slot.read() for slot in slots])
+    def gather(self, slots: Sequence["Slot"]) -> Tensors:
+        """The tensors of `slots` with a leading dimension of `len(slots)`; on a GPU by one copy a batch."""
+        flats = [slot.read() for slot in slots]
+        if flats[0].device.type == "cpu":
+            return Gathered(self._layout, flats, Offsets.between(flats))
+        return Tensors(self._layout.views(torch.stack(flats)))
 
     def gather_into(self, stack: Tensor, slots: Sequence["Slot"]) -> None:
         """Copy the numbers of `slots` to the first rows of `stack` [rows, length]."""

@@ -57,7 +57,7 @@ def _read(kind: _Kind, rows: Sequence[Row], pooled: Callable[[str], Tensor], pla
     spec = head_spec(bank)
     vectors = pooled(spec.pooling).index_select(0, places)
     slots = [row.resident.head_slot for row in rows if row.resident] if slot is None else [slot]
-    tensors = {name.removeprefix("head."): tensor for name, tensor in bank.gather(slots).items()}
+    tensors = bank.gather(slots).under("head.")
     if slot is None:
         return head.apply_each(tensors, vectors)
     return head.apply(spec, {name: tensor[0] for name, tensor in tensors.items()}, vectors)

@@ -15,9 +15,9 @@ from torch import Tensor
 from peltier_adapters.parts import PARTS, Context, Part
 from peltier_adapters.parts.bias import Bias
 from peltier_adapters.parts.gate import read_central
-from peltier_adapters.parts.part import Tensors
 from peltier_adapters.segments import Segments
 from peltier_adapters.spec import Parts
+from peltier_adapters.tensors import Tensors
 
 # Neighbouring slices from the first to the last, and the part that they share (None: the backbone's own).
 Run = tuple["Slice", "Slice", Part | None]
@@ -84,8 +84,7 @@ def apply_parts(parts: Parts, tensors: Tensors, context: Context) -> tuple[Part,
 def _apply(kind: str, part: object, tensors: Tensors, context: Context) -> Part:
     apply = PARTS[kind].apply
     assert apply is not None
-    own = {name.removeprefix(f"{kind}."): t for name, t in tensors.items() if name.startswith(f"{kind}.")}
-    return apply(part, own, context)
+    return apply(part, tensors.under(f"{kind}."), context)
 
 
 class Mixture:

@@ -12,6 +12,7 @@ from torch import Tensor
 from peltier_adapters.bank import Bank, Resident, Slot
 from peltier_adapters.label_tree import LabelTree
 from peltier_adapters.mixture import Layout, Slice, create_slice
+from peltier_adapters.tensors import Tensors
 
 Gates = dict[str, list[float | None]]
 
@@ -82,7 +83,8 @@ def create_slices(
     for bank, group in groupby(rows, key=lambda row: row.body):
         slots = [row.slot for row in group]
         distinct = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
-        parts, tensors = ((), {}) if bank is None else (bank.parts, bank.gather([slot for slot in distinct if slot]))
+        own = [slot for slot in distinct if slot]
+        parts, tensors = ((), Tensors({})) if bank is None else (bank.parts, bank.gather(own))
         groups = [distinct[slot] for slot in slots]
         yield create_slice(backbone, layout, first, groups, parts, tensors, record_gates=record_gates)
         first += len(slots)

@@ -107,9 +107,10 @@ class Segments:
     def _row_lengths(self) -> Tensor:
         return torch.tensor(self.row_lengths, device=self.device)
 
-    def chain(self, products: Sequence[Product]) -> Chain | None:
-        """All of `products` in one call, where native kernels serve."""
-        return None if self.native is None else Chain(self.native, products, self._runs)
+    def chain(self, products: Sequence[Product]) -> Chain:
+        """All of `products` in one call, where `native` kernels serve."""
+        assert self.native is not None, "callers ask whether they serve"
+        return Chain(self.native, products, self._runs)
 
     def _ranges(self, fold: int) -> list[tuple[int, int]]:
         if fold not in self._bounds:

@@ -18,8 +18,6 @@ from peltier_adapters.spec import Parts, tensor_shapes
 
 # A tensor begins at a multiple of 64 bytes, as vector units like it.
 _ALIGNMENT = 16
-# An allocator maps what is larger than 32 MiB anew each time, and the pages' faults then cost more than the copy.
-_MAX_STACK_BYTES = 16 * 1024 * 1024
 _PAGES = Pages()
 
 
@@ -61,26 +59,16 @@ class Layout:
             memory[start:after] = pieces[name]
             memory[after : 4 * place.end] = bytes(4 * place.end - after)
 
-    def stack(self, rows: Sequence[Tensor]) -> dict[str, Tensor]:
-        """`views` of copies of `rows`, each [length], stacked; without a copy of a single one."""
-        if len(rows) == 1:
-            return self.views(rows[0].unsqueeze(0))
-        tensors: dict[str, Tensor] = {}
-        for run in self._runs(_MAX_STACK_BYTES // (4 * len(rows))):
-            whole = slice(run[0][1].start, run[-1][1].end)
-            tensors |= _views(torch.stack([row[whole] for row in rows]), run)
-        return tensors
+    def view(self, name: str, flat: Tensor) -> Tensor:
+        """One of the tensors inside `flat` [length]."""
+        place = self._places[name]
+        return flat.as_strided(place.shape, place.strides, flat.storage_offset() + place.start)
 
-    def _runs(self, max_length: int) -> Iterator[list[tuple[str, _Place]]]:
-        """Neighbouring tensors of together at most `max_length` elements, or a single larger one."""
-        run: list[tuple[str, _Place]] = []
-        for name, place in self._places.items():
-            if run and place.end - run[0][1].start > max_length:
-                yield run
-                run = []
-            run.append((name, place))
-        if run:
-            yield run
+    def stack(self, name: str, flats: Sequence[Tensor]) -> Tensor:
+        """One of the tensors of all `flats`, each [length], with their leading dimension; no copy of a single one."""
+        if len(flats) == 1:
+            return self.view(name, flats[0])[None]
+        return torch.stack([self.view(name, flat) for flat in flats])
 
 
 def _views(flat: Tensor, places: Collection[tuple[str, _Place]]) -> dict[str, Tensor]:

@@ -89,7 +89,7 @@ def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: Ma
     """On the CPU the host's copy and the device's are one."""
     (artifact,) = _artifacts(bert, make_artifact, 1)
     resident = Banks(bert).add(artifact)
-    gathered = resident.body.gather([resident.body_slot]) | resident.head.gather([resident.head_slot])
+    gathered = {**resident.body.gather([resident.body_slot]), **resident.head.gather([resident.head_slot])}
     assert {name: tensor.data_ptr() for name, tensor in gathered.items()} == {
         name: tensor.data_ptr() for name, tensor in artifact.tensors.items()
     }

@@ -14,6 +14,7 @@ from peltier_adapters.parts.maps import kronecker, prepare
 from peltier_adapters.presets import find_preset
 from peltier_adapters.segments import Segments
 from peltier_adapters.spec import BottleneckSpec, LoraSpec
+from peltier_adapters.tensors import Tensors
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
@@ -26,13 +27,10 @@ X = torch.tensor([[1, -1, 2, 0.5]])
 BIAS = torch.tensor([0, 0.1, 0.2, 0.3, 0.4, 0.5])
 
 
-def _one(tensors: dict[str, Tensor], *, rule: bool = True) -> dict[str, Tensor]:
-    """[group, site, layer, …] of one group, site and layer; a shared rule has the group alone."""
-    return {name: t[None] if name == "rule" and rule else t[None, None, None] for name, t in tensors.items()}
-
-
-def _map(spec: MapSpec, tensors: dict[str, Tensor], tokens: int, shared_rule: bool = True):
-    return prepare(spec, _one(tensors, rule=shared_rule), Segments([tokens], [0], CPU), torch.float32)
+def _map(spec: MapSpec, tensors: dict[str, Tensor], tokens: int, rule: Tensor | None = None):
+    """Of one group, site and layer; a shared `rule` is its group's."""
+    own = Tensors({name: tensor[None, None, None] for name, tensor in tensors.items()})
+    return prepare(spec, own, None if rule is None else rule[None], Segments([tokens], [0], CPU), torch.float32)
 
 
 def test_kronecker_of_vector_1():
@@ -42,8 +40,7 @@ def test_kronecker_of_vector_1():
 
 def test_compacter_of_vector_1():
     """y = x H + b in factored form, also as an addition to what is there."""
-    tensors = {"rule": RULE, "left": LEFT, "right": RIGHT, "bias": BIAS}
-    lphm = _map(LphmMap(n=2), tensors, 1)
+    lphm = _map(LphmMap(n=2), {"left": LEFT, "right": RIGHT, "bias": BIAS}, 1, RULE)
     expected = torch.tensor([[13.5, -5.4, 16.2, 6.3, 4.4, 20.5]])
     torch.testing.assert_close(lphm(X, 0, 0), expected)
     y = torch.ones(1, 6)
@@ -54,7 +51,7 @@ def test_compacter_of_vector_1():
 def test_phm_of_vector_1():
     """The unfactored map with a rule of its own gives the same product."""
     tensors = {"rule": RULE, "weight": LEFT @ RIGHT, "bias": BIAS}
-    phm = _map(PhmMap(n=2), tensors, 1, shared_rule=False)
+    phm = _map(PhmMap(n=2), tensors, 1)
     torch.testing.assert_close(phm(X, 0, 0), X @ MATRIX + BIAS)
 
 
@@ -68,17 +65,18 @@ def test_phm_of_vector_1():
 def test_the_factored_map_is_the_kronecker_product(n: int, rank: int, before: int, after: int, seed: int):
     """Whichever side is wider, the factored evaluation equals the product with the matrix it never builds."""
     generator = torch.Generator().manual_seed(seed)
-    shapes = {"rule": (n, n, n), "left": (n, before, rank), "right": (n, rank, after), "bias": (n * after,)}
+    shapes = {"left": (n, before, rank), "right": (n, rank, after), "bias": (n * after,)}
     tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-    x = torch.randn(5, n * before, generator=generator)
-    expected = x @ kronecker(tensors["rule"], tensors["left"] @ tensors["right"]) + tensors["bias"]
-    torch.testing.assert_close(_map(LphmMap(n=n, rank=rank), tensors, 5)(x, 0, 0), expected, atol=1e-4, rtol=1e-4)
+    x, rule = torch.randn(5, n * before, generator=generator), torch.randn(n, n, n, generator=generator)
+    expected = x @ kronecker(rule, tensors["left"] @ tensors["right"]) + tensors["bias"]
+    found = _map(LphmMap(n=n, rank=rank), tensors, 5, rule)(x, 0, 0)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
 def test_gate_of_vector_4(bert: Backbone):
     """The mean over real tokens alone: .75 for scores ln 3, with a neighbour of zeros that is not averaged in."""
     context = Context(bert, Segments([2, 1], [0, 0], CPU))
-    tensors = {"gate.weight": torch.ones(1, 1, 1), "gate.bias": torch.zeros(1, 1)}
+    tensors = Tensors({"gate.weight": torch.ones(1, 1, 1), "gate.bias": torch.zeros(1, 1)})
     scores = torch.tensor([[3.0], [3.0], [1.0]]).log()
     torch.testing.assert_close(Gate("x", tensors, context)(scores, 0), torch.tensor([[0.75], [0.5]]))
 
@@ -86,7 +84,8 @@ def test_gate_of_vector_4(bert: Backbone):
 def test_lora_of_vector_5(bert: Backbone):
     """y = 2 (1 + 2) 3 = 18 beside a column that no target touches."""
     spec = LoraSpec(targets=("output",), rank=1, alpha=2)
-    tensors = {"down": torch.tensor([1.0, 2]).view(1, 1, 1, 2, 1), "up": torch.tensor([3.0, 0]).view(1, 1, 1, 1, 2)}
+    down, up = torch.tensor([1.0, 2]).view(1, 1, 1, 2, 1), torch.tensor([3.0, 0]).view(1, 1, 1, 1, 2)
+    tensors = Tensors({"down": down, "up": up})
     y = torch.zeros(1, 2)
     Lora(spec, tensors, Context(bert, Segments([1], [0], CPU))).project(0, "attention_output", torch.ones(1, 2), y)
     assert y.tolist() == [[18.0, 0.0]]
@@ -103,8 +102,8 @@ def test_compacter_starts_as_the_identity(minilm: Backbone):
     chosen = find_preset("compacter")
     spec = chosen.compose(chosen.settings({}, minilm.config), minilm.config, outputs=2)[0]
     assert isinstance(spec, BottleneckSpec)
-    own = {name.removeprefix("bottleneck."): t[None] for name, t in _initial("compacter", minilm).items()}
-    part = Bottleneck(spec, own, Context(minilm, Segments([50], [0], CPU)))
+    tensors = Tensors({name: tensor[None] for name, tensor in _initial("compacter", minilm).items()})
+    part = Bottleneck(spec, tensors.under("bottleneck."), Context(minilm, Segments([50], [0], CPU)))
     y = torch.randn(50, 384, generator=torch.Generator().manual_seed(1))
     changed = part.sublayer(0, "ffn", y.clone(), y, lambda x: x)
     assert 0 < float((changed - y).abs().max() / y.abs().max()) < 1e-5

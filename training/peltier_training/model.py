@@ -10,8 +10,8 @@ from peltier_adapters.batch import Pooled
 from peltier_adapters.composition import Settings
 from peltier_adapters.mixture import Layout, Mixture, Slice, create_slice
 from peltier_adapters.parts import head
-from peltier_adapters.parts.part import Tensors
 from peltier_adapters.spec import HeadSpec, Parts
+from peltier_adapters.tensors import Tensors
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
 from torch import Tensor, nn
@@ -51,8 +51,9 @@ class TrainableAdapter(nn.Module):
     def _grouped(self, num_samples: int) -> Tensors:
         """`served` with a leading group dimension: one group, or each sample's own draw."""
         if not self._routes_samples:
-            return {name: tensor[None] for name, tensor in self.served().items()}
-        return {name: tensor for source in self.sources for name, tensor in _draw(source, num_samples).items()}
+            return Tensors({name: tensor[None] for name, tensor in self.served().items()})
+        drawn = [_draw(source, num_samples) for source in self.sources]
+        return Tensors({name: tensor for own in drawn for name, tensor in own.items()})
 
     def _slice(self, layout: Layout, tensors: Tensors, samples: Sequence[int]) -> Slice:
         """The one slice of a pass; `samples` says whose each row of the layout is."""

@@ -17,6 +17,7 @@ from peltier_adapters.graphs.shape import Shape, runs_of
 from peltier_adapters.graphs.window import Window
 from peltier_adapters.mixture import Slice
 from peltier_adapters.row import Row
+from peltier_adapters.tensors import Tensors
 
 # The stack of a bank with room for so many adapters, [groups, length].
 StackOf = Callable[[Bank, int], Tensor]
@@ -89,7 +90,7 @@ class Frame:
         for number, (one, stack) in enumerate(zip(self._shape.banks, self._stacks, strict=True)):
             groups, rows, row_groups = (self._indices[f"{number}.{kind}"] for kind in ("groups", "rows", "row_groups"))
             window = Window(groups, rows, row_groups, self._shape.tokens, self._backbone.dtype)
-            yield create_slice(self._backbone, window, one.bank.parts, one.bank.views(stack))
+            yield create_slice(self._backbone, window, one.bank.parts, Tensors(one.bank.views(stack)))
 
     def _encode(self, slices: Sequence[Slice]) -> Tensor:
         indices, backbone, shape = self._indices, self._backbone, self._shape

@@ -9,8 +9,8 @@ from peltier_adapters.graphs.window import Window
 from peltier_adapters.mixture import Mixture, Slice, apply_parts
 from peltier_adapters.parts import Context
 from peltier_adapters.parts.gate import read_central
-from peltier_adapters.parts.part import Tensors
 from peltier_adapters.spec import Parts
+from peltier_adapters.tensors import Tensors
 
 
 def create_slice(backbone: Backbone, window: Window, parts: Parts, tensors: Tensors) -> Slice:

@@ -4,8 +4,9 @@ import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.parts.part import Context, Part, Tensors
+from peltier_adapters.parts.part import Context, Part
 from peltier_adapters.spec import BiasSpec
+from peltier_adapters.tensors import Tensors
 
 _FUSED = ("query", "key", "value")
 

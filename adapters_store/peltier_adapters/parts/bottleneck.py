@@ -9,8 +9,9 @@ from peltier_backbone.native.chain import Chain
 from torch import Tensor
 
 from peltier_adapters.parts import gate, maps
-from peltier_adapters.parts.part import Context, Part, Tensors, normal
+from peltier_adapters.parts.part import Context, Part, normal
 from peltier_adapters.spec import BottleneckSpec
+from peltier_adapters.tensors import Tensors
 
 if TYPE_CHECKING:
     from peltier_adapters.kernels.fused import Fused
@@ -46,10 +47,8 @@ class Bottleneck(Part):
         self._chains = [self._chain(index) for index in range(len(spec.sites))]
 
     def _map(self, side: str, tensors: Tensors) -> maps.Map:
-        own = {name.removeprefix(f"{side}."): t for name, t in tensors.items() if name.startswith(side)}
-        if "rule" in tensors:
-            own["rule"] = tensors["rule"]
-        return maps.prepare(self._spec.map, own, self._context.segments, self._context.dtype)
+        own, context = tensors.under(f"{side}."), self._context
+        return maps.prepare(self._spec.map, own, tensors.get("rule"), context.segments, context.dtype)
 
     def _fuse(self) -> "Fused | None":
         """All of it as one kernel, on a GPU and where there is one for these maps."""
@@ -62,6 +61,8 @@ class Bottleneck(Part):
 
     def _chain(self, index: int) -> Chain | None:
         """The same on a CPU, for the site of this number."""
+        if self._context.segments.native is None:
+            return None
         down, up = self._down.products(index, self._spec.activation), self._up.products(index)
         return self._context.segments.chain((*down, *up))
 

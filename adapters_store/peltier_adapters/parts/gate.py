@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from peltier_adapters.map_spec import Shapes
-from peltier_adapters.parts.part import Context, Tensors, normal
+from peltier_adapters.parts.part import Context, normal
+from peltier_adapters.tensors import Tensors
 
 
 def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from peltier_adapters.kernels.choice import MAX_SIZE
 from peltier_adapters.parts import gate
-from peltier_adapters.parts.part import Context, Part, Tensors
+from peltier_adapters.parts.part import Context, Part
 from peltier_adapters.spec import LoraSpec, LoraTarget
+from peltier_adapters.tensors import Tensors
 
 if TYPE_CHECKING:
     from peltier_adapters.kernels.launcher import Launcher
@@ -33,21 +34,30 @@ class Lora(Part):
     """LoRA on one slice; down [G, K, A, hidden, r], up [G, K, A, r, width]."""
 
     def __init__(self, spec: LoraSpec, tensors: Tensors, context: Context) -> None:
-        self._spec, self._context = spec, context
-        dtype = context.dtype
+        self._spec, self._context, self._tensors = spec, context, tensors
         self._gate = gate.find_gate("lora", tensors, context)
-        scale = spec.alpha / spec.rank if self._gate is None else 1.0
-        self._up = (tensors["up"] * scale).to(dtype)
+        self._gain = spec.alpha / spec.rank if self._gate is None else 1.0
         columns = _SELF | _CROSS if context.backbone.config.generates else _SELF
         self._columns = {site: members for site, members in columns.items() if set(members) & set(spec.targets)}
         self.projections = frozenset(self._columns)
-        self._down = tensors["down"].to(dtype)
+        self._width = spec.shapes(context.backbone.config)["up"][-1]
         self._chains = {target: self._chain(target) for target in spec.targets}
 
     def _chain(self, target: LoraTarget) -> Chain | None:
         """Both products of a target in one call, on a CPU."""
+        if self._context.segments.native is None:
+            return None
         index = self._spec.targets.index(target)
-        return self._context.segments.chain((Product(self._down[:, index]), Product(self._up[:, index])))
+        down, up = (self._tensors.apart(name)[index] for name in ("down", "up"))
+        return self._context.segments.chain((Product(down), Product(up, gain=self._gain)))
+
+    @cached_property
+    def _down(self) -> Tensor:
+        return self._tensors["down"].to(self._context.dtype)
+
+    @cached_property
+    def _up(self) -> Tensor:
+        return (self._tensors["up"] * self._gain).to(self._context.dtype)
 
     @cached_property
     def _joined(self) -> dict[str, Tensor]:
@@ -63,7 +73,7 @@ class Lora(Part):
     def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
         if site not in self._columns:
             return
-        segments, width = self._context.segments, self._up.shape[-1]
+        segments, width = self._context.segments, self._width
         if segments.launcher is not None and self._spec.rank <= MAX_SIZE:
             self._launch(segments.launcher, layer, site, x, y)
             return
@@ -81,7 +91,7 @@ class Lora(Part):
 
     def _launch(self, launcher: "Launcher", layer: int, site: str, x: Tensor, y: Tensor) -> None:
         """The same on a GPU, one launch a target."""
-        width, rank = self._up.shape[-1], self._spec.rank
+        width, rank = self._width, self._spec.rank
         for place, target in enumerate(self._targets(site)):
             index, column = self._spec.targets.index(target), self._columns[site].index(target) * width
             gate = None if self._gate is None else self._gate(x, index, layer, label=target)

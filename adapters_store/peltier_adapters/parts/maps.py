@@ -3,17 +3,19 @@
 Tensors arrive as [G, S, L, …] (groups, sites, layers). A map is prepared once a batch and called per site and layer.
 """
 
-from collections.abc import Callable
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from peltier_backbone.native.chain import Product
 from peltier_backbone.native.library import Activation
+from peltier_backbone.native.scattered import Scattered
 from torch import Tensor
 
 from peltier_adapters.map_spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap, Shape
-from peltier_adapters.parts.part import Tensors, normal, xavier
+from peltier_adapters.parts.part import normal, xavier
 from peltier_adapters.segments import Segments
+from peltier_adapters.tensors import Tensors
 
 
 class Map(Protocol):
@@ -29,10 +31,20 @@ class Map(Protocol):
 
 
 class Dense:
-    """W stored as it is."""
+    """W stored as it is, under the name `weight` among the tensors, beside its bias."""
 
-    def __init__(self, weight: Tensor, bias: Tensor, segments: Segments) -> None:
-        self.weight, self.bias, self._segments = weight, bias, segments
+    def __init__(self, tensors: Tensors, segments: Segments, dtype: torch.dtype, weight: str = "weight") -> None:
+        self._tensors, self._segments, self._dtype, self._name = tensors, segments, dtype, weight
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """[G, S, L, in, out]."""
+        return self._tensors[self._name].to(self._dtype)
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """[G, S, L, out]."""
+        return self._tensors["bias"].to(self._dtype)
 
     def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor:
         weight, bias = self.weight[:, site, layer], self.bias[:, site, layer]
@@ -42,23 +54,32 @@ class Dense:
         self._segments.add_linear(y, x, self.weight[:, site, layer], self.bias[:, site, layer], scale=scale)
 
     def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
-        return (Product(self.weight[:, site], self.bias[:, site], activation=activation),)
+        weight, bias = self._tensors.apart(self._name), self._tensors.apart("bias")
+        return (Product(weight[site], bias[site], activation=activation),)
 
 
 class LowRank:
     """W = left right, applied as two products."""
 
-    def __init__(self, left: Tensor, right: Dense, segments: Segments) -> None:
-        self.left, self.right, self._segments = left, right, segments
+    def __init__(self, tensors: Tensors, segments: Segments, dtype: torch.dtype) -> None:
+        self._tensors, self._segments, self._dtype = tensors, segments, dtype
+        self._right = Dense(tensors, segments, dtype, "right")
+
+    @cached_property
+    def _left(self) -> Tensor:
+        return self._tensors["left"].to(self._dtype)
+
+    def _inner(self, x: Tensor, site: int, layer: int) -> Tensor:
+        return self._segments.linear(x, self._left[:, site, layer])
 
     def __call__(self, x: Tensor, site: int, layer: int, activation: Activation = "none") -> Tensor:
-        return self.right(self._segments.linear(x, self.left[:, site, layer]), site, layer, activation)
+        return self._right(self._inner(x, site, layer), site, layer, activation)
 
     def add(self, y: Tensor, x: Tensor, site: int, layer: int, scale: Tensor | None = None) -> None:
-        self.right.add(y, self._segments.linear(x, self.left[:, site, layer]), site, layer, scale)
+        self._right.add(y, self._inner(x, site, layer), site, layer, scale)
 
     def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
-        return (Product(self.left[:, site]), *self.right.products(site, activation))
+        return (Product(self._tensors.apart("left")[site]), *self._right.products(site, activation))
 
 
 class ContractingLphm:
@@ -82,9 +103,9 @@ class ContractingLphm:
         self._segments.add_linear(y, self._inner(x, site, layer), right, bias, scale=scale)
 
     def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
-        left, right = self.left[:, site], self.right[:, site]
-        fold = right.shape[-2] // left.shape[-1]
-        return (Product(left, fold=fold), Product(right, self.bias[:, site], activation=activation))
+        left, right, bias = (Scattered.of(one[:, site]) for one in (self.left, self.right, self.bias))
+        fold = self.right.shape[-2] // self.left.shape[-1]
+        return (Product(left, fold=fold), Product(right, bias, activation=activation))
 
 
 class ExpandingLphm:
@@ -112,31 +133,29 @@ class ExpandingLphm:
         self._segments.add_linear(y.view(-1, right.shape[-1]), blocks, right, fold=fold)
 
     def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
-        left, right = self.left[:, site], self.right[:, site]
-        ones = self.ones[:, None].expand(-1, left.shape[1], -1)
-        return (Product(left, ones), Product(right, fold=left.shape[-1] // right.shape[-2], activation=activation))
+        left, right = (Scattered.of(one[:, site]) for one in (self.left, self.right))
+        ones = Scattered.of(self.ones[:, None].expand(-1, self.left.shape[2], -1))
+        fold = self.left.shape[-1] // self.right.shape[-2]
+        return (Product(left, ones), Product(right, fold=fold, activation=activation))
 
 
-def prepare(spec: MapSpec, tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
-    """The map of `tensors` (bias, and for LPHM the shared rule, among them); folded in float32, then cast."""
-    return _PREPARE[spec.kind](tensors, segments, dtype)
+def prepare(spec: MapSpec, tensors: Tensors, rule: Tensor | None, segments: Segments, dtype: torch.dtype) -> Map:
+    """The map of `tensors`, bias and all; `rule` is the one that LPHM maps share. Folded in float32, then cast."""
+    match spec:
+        case DenseMap():
+            return Dense(tensors, segments, dtype)
+        case LowRankMap():
+            return LowRank(tensors, segments, dtype)
+        case PhmMap():
+            built = {"weight": kronecker(tensors["rule"], tensors["weight"]), "bias": tensors["bias"]}
+            return Dense(Tensors(built), segments, dtype)
+        case LphmMap():
+            assert rule is not None, "the spec of a bottleneck has it"
+            return _lphm(tensors, rule, segments, dtype)
 
 
-def _dense(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
-    return Dense(tensors["weight"].to(dtype), tensors["bias"].to(dtype), segments)
-
-
-def _lowrank(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
-    right = Dense(tensors["right"].to(dtype), tensors["bias"].to(dtype), segments)
-    return LowRank(tensors["left"].to(dtype), right, segments)
-
-
-def _phm(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
-    return Dense(kronecker(tensors["rule"], tensors["weight"]).to(dtype), tensors["bias"].to(dtype), segments)
-
-
-def _lphm(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
-    rule, left, right, bias = (tensors[name] for name in ("rule", "left", "right", "bias"))
+def _lphm(tensors: Tensors, rule: Tensor, segments: Segments, dtype: torch.dtype) -> Map:
+    left, right, bias = (tensors[name] for name in ("left", "right", "bias"))
     groups, sites, layers, n, width, rank = left.shape
     after = right.shape[-1]
     if width >= after:
@@ -149,14 +168,6 @@ def _lphm(tensors: Tensors, segments: Segments, dtype: torch.dtype) -> Map:
     wide = torch.cat((blocks, bias.view(groups, sites, layers, n, after)), -2)
     ones = torch.cat((wide.new_zeros(n, n * rank), torch.eye(n, device=wide.device)), -1).view(1, -1)
     return ExpandingLphm(small.to(dtype), wide.to(dtype), ones.expand(groups, -1).to(dtype), segments)
-
-
-_PREPARE: dict[str, Callable[[Tensors, Segments, torch.dtype], Map]] = {
-    "dense": _dense,
-    "lowrank": _lowrank,
-    "phm": _phm,
-    "lphm": _lphm,
-}
 
 
 def kronecker(rule: Tensor, weight: Tensor) -> Tensor:

@@ -4,9 +4,10 @@ import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.parts.part import Context, Part, Tensors
+from peltier_adapters.parts.part import Context, Part
 from peltier_adapters.segments import Reweighted
 from peltier_adapters.spec import NormSpec
+from peltier_adapters.tensors import Tensors
 
 
 def init(spec: NormSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

@@ -1,6 +1,5 @@
 """What every part module offers: `init` makes a task's tensors, a `Part` applies them to one slice of a batch."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -10,8 +9,6 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.segments import Reweighted, Segments
-
-Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.parts import gate
-from peltier_adapters.parts.part import Context, Part, Tensors, normal
+from peltier_adapters.parts.part import Context, Part, normal
 from peltier_adapters.spec import PrefixSpec
+from peltier_adapters.tensors import Tensors
 
 
 def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

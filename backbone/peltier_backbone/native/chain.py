@@ -1,34 +1,36 @@
 """Products one after the other, in one call."""
 
 from collections.abc import Sequence
-from ctypes import Structure, addressof, c_int64, c_void_p
-from dataclasses import dataclass, replace
+from ctypes import Structure, addressof, c_double, c_int64, c_void_p
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from peltier_backbone.native.library import ACTIVATIONS, Activation, Library, Runs, side_by_side, vectors
+from peltier_backbone.native.library import ACTIVATIONS, Activation, Library, Runs
+from peltier_backbone.native.scattered import Scattered
 
 
 @dataclass(frozen=True)
 class Product:
-    """act(x W + b), `weight` [groups, layers, in, out] and `bias` [groups, layers, out] in float32; a row of x counts
-    as `fold` rows [in]."""
+    """gain act(x W + b) in float32, each group with its own `weight` [layers, in, out] and `bias` [layers, out]; a row
+    of x counts as `fold` rows [in]. Only the last product of a chain may have a gain."""
 
-    weight: Tensor
-    bias: Tensor | None = None
+    weight: Scattered
+    bias: Scattered | None = None
     fold: int = 1
     activation: Activation = "none"
+    gain: float = 1.0
 
 
 class _Step(Structure):
     """`step` in chains.c."""
 
     _fields_ = (
-        ("weight", c_void_p), ("bias", c_void_p),
+        *((name, c_void_p) for name in ("weight", "bias", "weight_groups", "bias_groups")),
         *((name, c_int64) for name in (
-            "weight_stride", "weight_group", "weight_layer", "bias_group", "bias_layer", "fold", "inner", "outer",
-            "activation",
+            "weight_stride", "weight_layer", "bias_layer", "fold", "inner", "outer", "activation",
         )),
+        ("gain", c_double),
     )  # fmt: skip
 
 
@@ -36,11 +38,11 @@ class Chain:
     """`products` of all layers, of which each row of neighbouring `runs` meets those of its own group."""
 
     def __init__(self, library: Library, products: Sequence[Product], runs: Runs) -> None:
+        assert all(product.gain == 1 for product in products[:-1]), "only what is added is scaled"
         self._library, self._runs, self.count = library, runs, len(products)
-        # Whose memory the steps name.
-        self._kept = [replace(product, weight=side_by_side(product.weight)) for product in products]
+        self._products = tuple(products)  # whose memory the steps name
         self._folded = any(product.fold > 1 for product in products)
-        self._steps = (_Step * self.count)(*map(_step, self._kept))
+        self._steps = (_Step * self.count)(*map(_step, products))
         self.address = addressof(self._steps)
 
     def add(self, y: Tensor, x: Tensor, layer: int, scale: Tensor | None = None) -> None:
@@ -52,10 +54,12 @@ class Chain:
 
 def _step(product: Product) -> _Step:
     weight, bias = product.weight, product.bias
-    group, layer, row, _ = weight.stride()
-    data, bias_group = vectors(bias)
-    bias_layer = 0 if bias is None else bias.stride(1)
-    sizes = product.fold, weight.shape[-2], weight.shape[-1]
+    layer, row, column = weight.first.stride()
+    assert column == 1 or weight.first.shape[-1] == 1, "what a row of a weight holds lies side by side"
+    data, bias_layer, bias_groups = (None, 0, None)
+    if bias is not None:
+        data, bias_layer, bias_groups = bias.first.data_ptr(), bias.first.stride(0), bias.offsets.address
     return _Step(
-        weight.data_ptr(), data, row, group, layer, bias_group, bias_layer, *sizes, ACTIVATIONS[product.activation]
-    )
+        weight.first.data_ptr(), data, weight.offsets.address, bias_groups, row, layer, bias_layer, product.fold,
+        *weight.first.shape[-2:], ACTIVATIONS[product.activation], product.gain,
+    )  # fmt: skip

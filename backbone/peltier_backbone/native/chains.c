@@ -1,14 +1,15 @@
 /* Ragged products one after the other: what lies between two of them never leaves the cache. */
 
-#include <stdlib.h>
-
 #include "tiles.h"
 
-/* act(x w + bias), where a row of x counts as `fold` rows of `inner`. A group's w [inner, outer] and bias [outer] begin
- * `_group` elements after those of the group before, a layer's `_layer` after those of the layer before. */
+/* gain act(x w + bias), where a row of x counts as `fold` rows of `inner`; only the last of a chain has a gain. Group g's w
+ * [inner, outer] and bias [outer] begin `_groups[g]` elements after the first group's, a layer's `_layer` after those of
+ * the layer before. */
 typedef struct {
     const float *w, *bias;
-    int64_t w_stride, w_group, w_layer, bias_group, bias_layer, fold, inner, outer, activation;
+    const int64_t *w_groups, *bias_groups;
+    int64_t w_stride, w_layer, bias_layer, fold, inner, outer, activation;
+    double gain;
 } step;
 
 /* Elements of the widest row that is neither x nor y, unless x must be made floats. */
@@ -39,12 +40,12 @@ static void run(
         product p = {
             .y = last ? folded(y, own->fold, own->outer) : (matrix){scratch + (1 + k % 2) * size, own->outer, 0},
             .x = folded(x, own->fold, own->inner),
-            .w = {own->w + group * own->w_group + layer * own->w_layer, own->w_stride, 0},
-            .bias = own->bias ? own->bias + group * own->bias_group + layer * own->bias_layer : NULL,
+            .w = {own->w + own->w_groups[group] + layer * own->w_layer, own->w_stride, 0},
+            .bias = own->bias ? own->bias + own->bias_groups[group] + layer * own->bias_layer : NULL,
             .inner = own->inner, .outer = own->outer, .add = last, .activation = (int)own->activation};
-        if (last && scale) {
+        if (last && (scale || own->gain != 1)) {
             float *scales = scratch + 3 * size;
-            for (int64_t i = 0; i < rows * own->fold; i++) scales[i] = scale[i / own->fold];
+            for (int64_t i = 0; i < rows * own->fold; i++) scales[i] = (float)own->gain * (scale ? scale[i / own->fold] : 1);
             p.scale = scales;
         }
         multiply(&p, rows * own->fold);
@@ -60,7 +61,7 @@ EXPORT int peltier_chain(
     const int64_t width = widest(steps, count, x_half), most = CHUNK / width / ROWS * ROWS;
     const int64_t chunk = most < ROWS ? ROWS : most;
     const matrix to = {y, y_stride, y_half}, from = {x, x_stride, x_half};
-    float *scratch = malloc((size_t)(4 * chunk * width) * sizeof(float));
+    float *scratch = new_floats(4 * chunk * width);
     if (!scratch) return 1;
     for (int64_t group = 0; group < groups; group++)
         for (int64_t row = starts[group]; row < starts[group + 1]; row += chunk) {

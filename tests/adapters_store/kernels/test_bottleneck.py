@@ -6,6 +6,7 @@ from peltier_adapters.kernels.bottleneck import Maps, bottleneck, bottleneck_
 from peltier_adapters.kernels.runs import Runs
 from peltier_adapters.parts.maps import Dense
 from peltier_adapters.segments import ACTIVATIONS
+from peltier_adapters.tensors import Tensors
 from torch import Tensor
 
 from tests.adapters_store.kernels.cases import (
@@ -36,7 +37,10 @@ MAPS = Maps(*(tensor[:, 1, 2] for tensor in BANK))
 def _plain(y: Tensor, x: Tensor, activation: str, scale: Tensor | float, *, absolute: bool = False) -> Tensor:
     """What `parts/bottleneck.py` does; with `absolute` over absolute values, which no activation makes larger."""
     tensors = [own(tensor.abs() if absolute else tensor) for tensor in BANK]
-    down, up = Dense(*tensors[:2], SEGMENTS), Dense(*tensors[2:], SEGMENTS)
+    down, up = (
+        Dense(Tensors({"weight": weight, "bias": bias}), SEGMENTS, weight.dtype)
+        for weight, bias in (tensors[:2], tensors[2:])
+    )
     inner = down(x, 1, 2)
     return y + scale * up(inner if absolute else ACTIVATIONS[activation](inner), 1, 2)
 

@@ -7,6 +7,7 @@ from peltier_adapters.map_spec import LphmMap
 from peltier_adapters.parts import maps
 from peltier_adapters.parts.maps import ContractingLphm, ExpandingLphm
 from peltier_adapters.segments import ACTIVATIONS
+from peltier_adapters.tensors import Tensors
 from torch import Tensor
 
 from tests.adapters_store.kernels.cases import (
@@ -33,8 +34,8 @@ def _bank(n: int, rank: int) -> Folded:
 
     def fold(before: int, after: int) -> maps.Map:
         shapes = spec.shapes(before, after) | {"bias": (after,)}
-        tensors = {name: draw(NUM_SLOTS, 1, 1, *shape) / 2 for name, shape in shapes.items()}
-        return maps.prepare(spec, tensors | {"rule": rule}, SEGMENTS, torch.float32)
+        tensors = Tensors({name: draw(NUM_SLOTS, 1, 1, *shape) / 2 for name, shape in shapes.items()})
+        return maps.prepare(spec, tensors, rule, SEGMENTS, torch.float32)
 
     down, up = fold(WIDTH, SIZE), fold(SIZE, WIDTH)
     assert isinstance(down, ContractingLphm)
