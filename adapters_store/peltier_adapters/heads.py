@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import torch
+from peltier_backbone.native.library import serving_library
 from torch import Tensor
 
 from peltier_adapters.bank import Bank, Slot, head_spec
@@ -17,7 +18,7 @@ def read_heads(rows: Sequence[Row], pooled: Callable[[str], Tensor], device: tor
     """Logits of `rows`, each [outputs] in float32 on the CPU; `pooled` gives [rows, hidden] for a kind of pooling. A
     row without an adapter gets its first token's state.
 
-    One product a head; on a GPU, where launches cost more than what they compute, one for all heads of equal parts.
+    One product for all heads of equal parts where that pays: on a GPU, and where native kernels serve.
     """
     kinds: dict[_Kind, list[int]] = {}
     together = _compute_together(device)
@@ -37,7 +38,7 @@ def read_heads(rows: Sequence[Row], pooled: Callable[[str], Tensor], device: tor
 
 
 def _compute_together(device: torch.device) -> bool:
-    return device.type == "cuda"
+    return device.type == "cuda" or serving_library(device, torch.float32) is not None
 
 
 def _kind(row: Row, together: bool) -> _Kind:

@@ -15,9 +15,11 @@ from torch import Tensor
 CPU = torch.device("cpu")
 
 
+@pytest.mark.parametrize("serving", [False, True], ids=["torch", "serving"])
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_heads_together_answer_as_each_alone(
     family: str,
+    serving: bool,
     make_artifact: Callable[..., bytes],
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
@@ -36,11 +38,12 @@ def test_heads_together_answer_as_each_alone(
     def pooled(pooling: str) -> Tensor:
         return vectors if pooling == "first" else vectors.tanh()
 
-    alone = [read_heads([row], lambda kind, k=k: pooled(kind)[k : k + 1], CPU)[0] for k, row in enumerate(rows)]
-    for together in (False, True):
-        monkeypatch.setattr(heads, "_compute_together", lambda device, answer=together: answer)
-        for own, expected in zip(read_heads(rows, pooled, CPU), alone, strict=True):
-            torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5)
+    with torch.inference_mode(serving):
+        alone = [read_heads([row], lambda kind, k=k: pooled(kind)[k : k + 1], CPU)[0] for k, row in enumerate(rows)]
+        for together in (False, True):
+            monkeypatch.setattr(heads, "_compute_together", lambda device, answer=together: answer)
+            for own, expected in zip(read_heads(rows, pooled, CPU), alone, strict=True):
+                torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_host_waits_for_a_gpu_once(

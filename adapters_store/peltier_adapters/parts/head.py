@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 import torch
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.chain import Chain, Product
+from peltier_backbone.native.library import Runs, serving_library
 from torch import Tensor
 
 from peltier_adapters.parts.part import normal
 from peltier_adapters.spec import HeadSpec
+from peltier_adapters.tensors import Tensors
 
 
 def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
@@ -27,7 +30,12 @@ def apply(spec: HeadSpec, tensors: Mapping[str, Tensor], pooled: Tensor) -> Tens
     return torch.addmm(tensors["bias"].float(), x, tensors["weight"].float())
 
 
-def apply_each(tensors: Mapping[str, Tensor], pooled: Tensor) -> Tensor:
+def apply_each(tensors: Tensors, pooled: Tensor) -> Tensor:
     """The same for heads without a hidden layer, each row with its own: weight [rows, hidden, outputs]."""
-    weight, bias = tensors["weight"].float(), tensors["bias"].float()
-    return torch.baddbmm(bias[:, None], pooled.float()[:, None], weight).squeeze(1)
+    x, native = pooled.float(), serving_library(pooled.device, torch.float32)
+    if native is None:
+        return torch.baddbmm(tensors["bias"].float()[:, None], x[:, None], tensors["weight"].float()).squeeze(1)
+    weight, bias = (tensors.apart(name)[None] for name in ("weight", "bias"))  # one layer
+    logits = torch.zeros(len(x), weight.first.shape[-1])
+    Chain(native, [Product(weight, bias)], Runs([1] * len(x))).add(logits, x, 0)
+    return logits
