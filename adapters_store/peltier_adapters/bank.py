@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from weakref import WeakValueDictionary
 
 import torch
 from peltier_backbone.load import Backbone
@@ -100,12 +101,12 @@ def head_spec(bank: Bank) -> HeadSpec:
 
 
 class Banks:
-    """All banks of one backbone, made as their signatures appear. Heads have banks of their own, so that tasks with
-    different label counts share one slice of the encoder."""
+    """All banks of one backbone, made as their signatures appear and gone with their last adapter. Heads have banks of
+    their own, so that tasks with different label counts share one slice of the encoder."""
 
     def __init__(self, backbone: Backbone) -> None:
         self._backbone = backbone
-        self._banks: dict[Parts, Bank] = {}
+        self._banks: WeakValueDictionary[Parts, Bank] = WeakValueDictionary()
         self._numbers = count()
         self._transfer = create_transfer(backbone.device)
         self._lock = threading.Lock()
@@ -132,6 +133,7 @@ class Banks:
 
     def _bank(self, parts: Parts) -> Bank:
         with self._lock:
-            if parts not in self._banks:
-                self._banks[parts] = Bank(next(self._numbers), parts, self._backbone)
-            return self._banks[parts]
+            bank = self._banks.get(parts)
+            if bank is None:
+                bank = self._banks[parts] = Bank(next(self._numbers), parts, self._backbone)
+            return bank

@@ -85,6 +85,19 @@ def test_a_resident_that_is_dropped_leaves_no_trace(bert: Backbone, make_artifac
     assert torch.equal(forward(bert, [row])[0].logits, before)
 
 
+def test_a_bank_goes_with_its_last_adapter(bert: Backbone, make_artifact: MakeArtifact):
+    """However many signatures come and go, those of nobody take no memory."""
+    banks = Banks(bert)
+    one, other = (banks.add(artifact) for artifact in _artifacts(bert, make_artifact, 2))
+    bodies, heads = weakref.ref(one.body), weakref.ref(one.head)
+    del one
+    assert bodies() is other.body
+    assert heads() is other.head
+    del other
+    assert bodies() is None
+    assert heads() is None
+
+
 def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: MakeArtifact):
     """On the CPU the host's copy and the device's are one."""
     (artifact,) = _artifacts(bert, make_artifact, 1)
