@@ -1,18 +1,24 @@
 """Real adapters of many signatures on a small device, for any sequence of predictions, deletions and replacements."""
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from mmap import mmap
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from peltier_adapters import weights
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
+from peltier_adapters.pages import Memory, Pages
 from peltier_adapters.row import Row
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
@@ -21,6 +27,8 @@ from peltier_server.owned import Owned
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 from torch import Tensor
+
+from tests.server.conftest import until
 
 TEXT = "a good film"
 PRESETS = ("compacter", "lora", "unipelt-apl", "prefix")
@@ -36,6 +44,7 @@ class Store:
         self.encoded = backbone.tokenizer.encode(TEXT)
         self.digests: dict[str, list[str]] = {}
         self.answers: dict[str, Tensor] = {}
+        self.nbytes = 0
         for preset in PRESETS:
             for number in range(2):
                 versions = [make_artifact(backbone, preset, seed=2 * number + version) for version in range(2)]
@@ -44,7 +53,7 @@ class Store:
     def _put(self, data: bytes) -> str:
         digest = asyncio.run(self.blobs.put(data))
         artifact = read_artifact(data, self.backbone)
-        self.nbytes = max(artifact.nbytes, getattr(self, "nbytes", 0))
+        self.nbytes += artifact.nbytes
         self.answers[digest] = forward(self.backbone, [Row(self.encoded, Banks(self.backbone).add(artifact))])[0].logits
         return digest
 
@@ -56,11 +65,13 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.store = store
         self.current = dict.fromkeys(store.digests, 0)
+        # For any three adapters, not for one version of each.
+        self.device_bytes = 3 * store.nbytes // 8
         self.loop = asyncio.new_event_loop()
         self.slots = self.loop.run_until_complete(self._make(StoreLoader(store.backbone, store.blobs, executor)))
 
     async def _make(self, loader: StoreLoader) -> Slots[Owned, Artifact, Resident]:
-        return Slots(loader, device_bytes=4 * self.store.nbytes, host_bytes=2 * self.store.nbytes, metrics=Metrics())
+        return Slots(loader, device_bytes=self.device_bytes, host_bytes=self.device_bytes // 2, metrics=Metrics())
 
     def owned(self, name: str) -> Owned:
         return Owned("default", self.store.digests[name][self.current[name]])
@@ -115,7 +126,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_device_is_never_overfull(self) -> None:
-        assert self.slots.used_bytes <= 4 * self.store.nbytes
+        assert self.slots.used_bytes <= self.device_bytes
 
     def teardown(self) -> None:
         try:
@@ -135,3 +146,80 @@ def test_every_answer_is_its_own_adapters(store: Store) -> None:
         run_state_machine_as_test(
             lambda: Machine(store, executor), settings=settings(max_examples=8, stateful_step_count=12, deadline=None)
         )
+
+
+class WatchedLoader(StoreLoader):
+    """Knows how many bytes the residents that are alive take, and the most that they ever took."""
+
+    def __init__(self, store: Store, executor: ThreadPoolExecutor) -> None:
+        super().__init__(store.backbone, store.blobs, executor)
+        self._residents: WeakSet[Resident] = WeakSet()
+        self.most_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(resident.nbytes for resident in self._residents)
+
+    async def install(self, artifact: Artifact) -> Resident:
+        resident = await super().install(artifact)
+        self._residents.add(resident)
+        self.most_bytes = max(self.most_bytes, self.held_bytes)
+        return resident
+
+
+class WatchedPages(Pages):
+    """Keeps nothing, and knows how many bytes of memory are in use."""
+
+    def __init__(self) -> None:
+        super().__init__(max_kept_bytes=0)
+        self.taken_bytes = 0
+
+    def take(self, num_bytes: int) -> Memory:
+        memory = super().take(num_bytes)
+        with self._lock:
+            self.taken_bytes += len(memory)
+        return memory
+
+    def _give_back(self, pages: mmap) -> None:
+        super()._give_back(pages)
+        with self._lock:
+            self.taken_bytes -= len(pages)
+
+
+@contextmanager
+def watched_pages() -> Iterator[WatchedPages]:
+    """The pages of all weights meanwhile, while nothing collects cycles: a server would be long in doing so."""
+    gc.disable()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(weights, "_PAGES", WatchedPages())
+            yield weights._PAGES
+    finally:
+        gc.enable()
+
+
+@given(groups=st.lists(st.lists(st.integers(0, 4 * len(PRESETS) - 1), min_size=1, max_size=6), min_size=1, max_size=8))
+@settings(max_examples=25, deadline=None)
+def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None:
+    """The device never holds more than its budget, the tiers together no more than both, and nothing once all are
+    deleted."""
+    device_bytes, host_bytes = store.nbytes // 5, store.nbytes // 10
+    owned = [Owned("default", digest) for digests in store.digests.values() for digest in digests]
+
+    async def use(slots: Slots[Owned, Artifact, Resident], number: int) -> None:
+        async with slots.lease(owned[number]):
+            await asyncio.sleep(0)
+
+    async def act(loader: WatchedLoader, pages: WatchedPages) -> None:
+        slots = Slots(loader, device_bytes=device_bytes, host_bytes=host_bytes, metrics=Metrics())
+        for group in groups:
+            await asyncio.gather(*(use(slots, number) for number in group))
+            assert loader.held_bytes == slots.used_bytes
+            await until(lambda: pages.taken_bytes <= device_bytes + host_bytes)
+        for one in owned:
+            slots.retire(one)
+        assert loader.most_bytes <= device_bytes
+        await until(lambda: pages.taken_bytes == 0)
+
+    with ThreadPoolExecutor(1) as executor, watched_pages() as pages:
+        asyncio.run(act(WatchedLoader(store, executor), pages))
