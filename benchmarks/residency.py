@@ -5,12 +5,18 @@
 A load is what the server does for an adapter that is nowhere in memory: read and verify the bytes, parse and check
 them, bring the tensors to the device and lease them. It is timed one at a time, for each preset in turn, with so many
 other Compacters on the device; beside the clock's time stands the CPU time of the whole process, because that is the
-same whatever else the machine does. Memory is what the process grows by; the host tier is off. In a cycle a thousand
-adapters of all presets are loaded and then deleted. Every artifact has bytes of its own.
+same whatever else the machine does. Memory is what the process grows by; the host tier is off. Every artifact has bytes
+of its own.
+
+In a cycle a thousand adapters of all presets are leased, sixteen at a time, through a device with room for a tenth of
+their bytes and a host tier for a fifth, so that each load evicts others; those that are left at the end are deleted. On
+the CPU what both tiers have is in memory once. What is in use is without what the C library keeps free in its heap (see
+`peltier_backbone.heap`).
 """
 
 import argparse
 import asyncio
+import ctypes
 import gc
 import itertools
 import json
@@ -41,6 +47,8 @@ from stock import variant
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200
 _ALL = 64 * 1024**3
+_CYCLE_LOADS, _AT_ONCE = 1000, 16
+_DEVICE_SHARE, _HOST_SHARE = 10, 5
 
 
 class Seconds(NamedTuple):
@@ -53,13 +61,28 @@ class Seconds(NamedTuple):
 Samples = dict[int, dict[str, list[Seconds]]]
 
 
+class Cycle(NamedTuple):
+    """Loads and evictions up to its end, the bytes of the tiers when all had been loaded, and how many more than before
+    the first cycle the process had then and once the tiers were empty, and used of them."""
+
+    loads: int
+    device_evictions: int
+    host_evictions: int
+    device_bytes: int
+    host_bytes: int
+    full_bytes: int
+    empty_bytes: int
+    used_bytes: int
+
+
 @dataclass(frozen=True)
 class Shelf:
-    """Adapters in a store, and a device that takes them all."""
+    """Adapters in a store, and the tiers that they are loaded to."""
 
     directory: Path
     originals: dict[str, bytes]
     slots: Slots[Owned, Artifact, Resident]
+    metrics: Metrics
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def store(self, preset: str) -> Owned:
@@ -76,6 +99,23 @@ class Shelf:
         async with self.slots.lease(owned):
             return Seconds(time.perf_counter() - start, time.process_time() - used)
 
+    async def load_all(self, owned: Sequence[Owned]) -> None:
+        """Each once, some of them at a time."""
+        for start in range(0, len(owned), _AT_ONCE):
+            await asyncio.gather(*map(self.load, owned[start : start + _AT_ONCE]))
+
+    def counted(self) -> tuple[int, ...]:
+        """The first five numbers of a `Cycle`."""
+        evictions, held = self.metrics.evictions.labels, self.metrics.adapter_bytes.labels
+        shown = (self.metrics.loads, evictions("device"), evictions("host"), held("device"), held("host"))
+        return tuple(int(next(iter(one.collect())).samples[0].value) for one in shown)
+
+
+class _Mallinfo(ctypes.Structure):
+    """The ten sizes of `struct mallinfo2` in glibc; the ninth is of what is free."""
+
+    _fields_ = (("sizes", ctypes.c_size_t * 10),)
+
 
 def tensor_bytes(data: bytes) -> int:
     """Of the tensors alone."""
@@ -87,6 +127,13 @@ def resident_set() -> int:
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
+
+
+def free_heap() -> int:
+    """Bytes that the C library keeps for later."""
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    return int(mallinfo().sizes[8])
 
 
 async def time_loads(shelf: Shelf, counts: Sequence[int]) -> Samples:
@@ -118,17 +165,17 @@ async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, 
     return grown
 
 
-async def measure_cycles(shelf: Shelf, cycles: int, count: int) -> list[tuple[int, int]]:
-    """(full, empty) bytes that the process has more than before the first cycle, of each cycle."""
-    owned = [shelf.store(preset) for preset in itertools.islice(itertools.cycle(PRESETS), count)]
-    before, found = resident_set(), []
+async def measure_cycles(shelf: Shelf, cycles: int) -> list[Cycle]:
+    """Each of them with the same adapters."""
+    owned = [shelf.store(preset) for preset in itertools.islice(itertools.cycle(PRESETS), _CYCLE_LOADS)]
+    before, free, found = resident_set(), free_heap(), []
     for _ in range(cycles):
-        for one in owned:
-            await shelf.load(one)
-        full = resident_set() - before
+        await shelf.load_all(owned)
+        counted, full = shelf.counted(), resident_set() - before
         for one in owned:
             shelf.slots.retire(one)
-        found.append((full, resident_set() - before))
+        empty = resident_set() - before
+        found.append(Cycle(*counted, full, empty, empty - (free_heap() - free)))
     return found
 
 
@@ -154,11 +201,16 @@ def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int])
         print(f"{preset:18}{own / 1e3:12.1f}{cells}")
 
 
-def show_cycles(cycles: list[tuple[int, int]]) -> None:
-    """The first and the last of them."""
+def show_cycles(cycles: list[Cycle]) -> None:
+    """Some of them, with bytes in MB."""
+    print(f"\n{len(cycles)} cycles of {_CYCLE_LOADS} loads; bytes in MB, the process's more than before")
+    print(f"{'evictions':>35}{'tiers':>20}{'process':>30}")
+    heads = ("loads", "device", "host", "device", "host", "full", "empty", "in use")
+    print(f"{'cycle':>5}" + "".join(f"{head:>10}" for head in heads))
     for number in sorted({0, 1, len(cycles) // 2, len(cycles) - 1} & set(range(len(cycles)))):
-        full, empty = cycles[number]
-        print(f"cycle {number + 1:3}: {full / 1e6:8.1f} MB with all loaded, {empty / 1e6:8.1f} MB after their deletion")
+        counts, sizes = cycles[number][:3], cycles[number][3:]
+        cells = [f"{count:10}" for count in counts] + [f"{size / 1e6:10.1f}" for size in sizes]
+        print(f"{number + 1:5}" + "".join(cells))
 
 
 def plot(found: Samples, path: Path) -> None:
@@ -181,25 +233,27 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
     blobs = Blobs.open(directory)
     with ThreadPoolExecutor(4) as executor:
 
-        def shelf() -> Shelf:
-            loader = StoreLoader(backbone, blobs, executor)
-            return Shelf(directory, originals, Slots(loader, device_bytes=_ALL, host_bytes=0, metrics=Metrics()))
+        def shelf(device_bytes: int = _ALL, host_bytes: int = 0) -> Shelf:
+            loader, metrics = StoreLoader(backbone, blobs, executor), Metrics()
+            slots = Slots(loader, device_bytes=device_bytes, host_bytes=host_bytes, metrics=metrics)
+            return Shelf(directory, originals, slots, metrics)
 
         warm = shelf()
         for preset in PRESETS * 20:
             await warm.load(warm.store(preset))
         del warm
+        tensors = {preset: tensor_bytes(data) for preset, data in originals.items()}
         memory = {preset: await measure_memory(shelf(), preset, options.many) for preset in PRESETS}
-        show_memory(memory, {preset: tensor_bytes(data) for preset, data in originals.items()})
-        cycles = await measure_cycles(shelf(), options.cycles, 1000)
-        print(f"\n{options.cycles} cycles of 1000 loads")
+        show_memory(memory, tensors)
+        total = sum(tensors.values()) * _CYCLE_LOADS // len(PRESETS)
+        cycles = await measure_cycles(shelf(total // _DEVICE_SHARE, total // _HOST_SHARE), options.cycles)
         show_cycles(cycles)
         seconds = await time_loads(shelf(), options.loaded)
     show_loads(seconds)
     if options.plot:
         plot(seconds, options.plot)
     if options.json:
-        found = {"load_seconds": seconds, "memory_bytes": memory, "cycles_bytes": cycles}
+        found = {"load_seconds": seconds, "memory_bytes": memory, "cycles": [one._asdict() for one in cycles]}
         options.json.write_text(json.dumps(found))
 
 
