@@ -1,5 +1,6 @@
 /* Softmax attention in float32, row by row and head by head: no pads, no masks and no neighbours. */
 
+#include "threads.h"
 #include "tiles.h"
 
 /* So many queries at a time, so that their logits stay in the cache. */
@@ -11,7 +12,7 @@ typedef struct {
     int64_t tokens, seen, prefix, size;
 } head;
 
-/* What a head's turn needs, in memory of the call's own. */
+/* What a head's turn needs, in one piece of memory that begins with `keys`. */
 typedef struct {
     float *keys, *values, *queries, *logits, *scales;
 } scratch;
@@ -97,39 +98,62 @@ static void attend(const head *h, scratch s, float scale) {
     }
 }
 
+/* Of heads of at most so many keys and so wide; without memory `keys` is NULL. */
+static scratch new_scratch(int64_t most, int64_t wide) {
+    float *memory = new_floats(2 * most * wide + QUERIES * (most + wide + 1));
+    if (!memory) return (scratch){NULL};
+    float *queries = memory + 2 * most * wide, *logits = queries + QUERIES * wide;
+    return (scratch){memory, memory + most * wide, queries, logits, logits + QUERIES * most};
+}
+
 static matrix moved(matrix m, int64_t row, int64_t column) {
     return (matrix){at(m, row, column), m.stride, m.half};
 }
 
-/* context [tokens, heads * size] of `qkv` [tokens, 3 * heads * size], of one kind; row r is tokens starts[r] to
- * starts[r + 1], which see the first seen[r] of them. Prefixes are [rows, heads, prefix, size] without gaps.
- * Returns 0, or 1 without memory. */
+/* Rows of `heads` heads; row r is tokens starts[r] to starts[r + 1], which see the first seen[r] of them. A head's prefix
+ * lies behind the one before it. */
+typedef struct {
+    matrix qkv, prefix_keys, prefix_values, context;
+    const int64_t *starts, *seen;
+    int64_t heads, prefix, size, most;
+} batch;
+
+/* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
+NOINLINE int attend_share(batch b, share own) {
+    const scratch s = new_scratch(padded(b.most + b.prefix), padded(b.size));
+    if (!s.keys) return 1;
+    const float scale = 1.0f / __builtin_sqrtf((float)b.size);
+    const int64_t width = b.heads * b.size;
+    for (int64_t one = own.first; one < own.last; one++) {
+        const int64_t row = one / b.heads, column = one % b.heads * b.size, first = one * b.prefix;
+        const head h = {
+            .query = moved(b.qkv, b.starts[row], column), .key = moved(b.qkv, b.starts[row], width + column),
+            .value = moved(b.qkv, b.starts[row], 2 * width + column), .prefix_key = moved(b.prefix_keys, first, 0),
+            .prefix_value = moved(b.prefix_values, first, 0), .context = moved(b.context, b.starts[row], column),
+            .tokens = b.starts[row + 1] - b.starts[row], .seen = b.seen[row], .prefix = b.prefix, .size = b.size};
+        attend(&h, s, scale);
+    }
+    free(s.keys);
+    return 0;
+}
+
+/* context [tokens, heads * size] of `qkv` [tokens, 3 * heads * size], of one kind; prefixes are [rows, heads, prefix,
+ * size] without gaps. Returns 0, or 1 without memory. */
 EXPORT int peltier_attend(
     void *context, int64_t context_stride, const void *qkv, int64_t qkv_stride, int half, const void *prefix_keys,
     const void *prefix_values, int64_t prefix, int prefix_half, const int64_t *starts, const int64_t *seen,
     int64_t rows, int64_t heads, int64_t size) {
-    int64_t most = 0;
-    for (int64_t row = 0; row < rows; row++) most = seen[row] > most ? seen[row] : most;
-    most = padded(most + prefix);
-    const int64_t wide = padded(size);
-    float *memory = new_floats(2 * most * wide + QUERIES * (most + wide + 1));
-    if (!memory) return 1;
-    const scratch s = {
-        memory, memory + most * wide, memory + 2 * most * wide, memory + (2 * most + QUERIES) * wide,
-        memory + (2 * most + QUERIES) * wide + QUERIES * most};
-    const matrix all = {qkv, qkv_stride, half}, out = {context, context_stride, half};
-    const matrix keys = {prefix_keys, size, prefix_half}, values = {prefix_values, size, prefix_half};
-    const float scale = 1.0f / __builtin_sqrtf((float)size);
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t number = 0; number < heads; number++) {
-            const int64_t column = number * size, first = (row * heads + number) * prefix;
-            const head h = {
-                .query = moved(all, starts[row], column), .key = moved(all, starts[row], heads * size + column),
-                .value = moved(all, starts[row], 2 * heads * size + column), .prefix_key = moved(keys, first, 0),
-                .prefix_value = moved(values, first, 0), .context = moved(out, starts[row], column),
-                .tokens = starts[row + 1] - starts[row], .seen = seen[row], .prefix = prefix, .size = size};
-            attend(&h, s, scale);
-        }
-    free(memory);
-    return 0;
+    int64_t most = 0, products = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        most = seen[row] > most ? seen[row] : most;
+        products += 2 * heads * size * (starts[row + 1] - starts[row]) * (seen[row] + prefix);
+    }
+    const batch b = {
+        .qkv = {qkv, qkv_stride, half}, .prefix_keys = {prefix_keys, size, prefix_half},
+        .prefix_values = {prefix_values, size, prefix_half}, .context = {context, context_stride, half},
+        .starts = starts, .seen = seen, .heads = heads, .prefix = prefix, .size = size, .most = most};
+    int failed = 0;
+#pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
+    failed |= attend_share(b, own_share(rows * heads));
+    return failed;
 }

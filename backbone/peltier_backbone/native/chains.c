@@ -1,5 +1,6 @@
 /* Ragged products one after the other: what lies between two of them never leaves the cache. */
 
+#include "threads.h"
 #include "tiles.h"
 
 /* gain act(x w + bias), where a row of x counts as `fold` rows of `inner`; only the last of a chain has a gain. Group g's w
@@ -53,23 +54,51 @@ static void run(
     }
 }
 
+/* A call of `peltier_chain`. */
+typedef struct {
+    const step *steps;
+    int64_t count, layer;
+    matrix y, x;
+    const float *scale;
+    const int64_t *starts;
+    int64_t groups;
+} chain;
+
+/* The rows of `own`. Returns 0, or 1 without memory. */
+NOINLINE int run_share(chain c, share own) {
+    const int64_t width = widest(c.steps, c.count, c.x.half), most = CHUNK / width / ROWS * ROWS;
+    const int64_t chunk = most < ROWS ? ROWS : most;
+    float *scratch = new_floats(4 * chunk * width);
+    if (!scratch) return 1;
+    for (int64_t group = 0; group < c.groups; group++) {
+        const share rows = common(own, c.starts[group], c.starts[group + 1]);
+        for (int64_t row = rows.first; row < rows.last; row += chunk) {
+            const int64_t left = rows.last - row;
+            run(c.steps, c.count, c.layer, group, (matrix){at(c.y, row, 0), c.y.stride, c.y.half},
+                (matrix){at(c.x, row, 0), c.x.stride, c.x.half}, c.scale ? c.scale + row : NULL,
+                left < chunk ? left : chunk, scratch, chunk * width);
+        }
+    }
+    free(scratch);
+    return 0;
+}
+
+static int64_t products_a_row(const step *steps, int64_t count) {
+    int64_t products = 0;
+    for (int64_t k = 0; k < count; k++) products += steps[k].fold * steps[k].inner * steps[k].outer;
+    return products;
+}
+
 /* y += steps of x, the last one scaled row by row; rows starts[g] to starts[g + 1] belong to group g. What is folded
  * has no gaps; y may be x. Returns 0, or 1 without memory. */
 EXPORT int peltier_chain(
     void *y, int64_t y_stride, int y_half, const void *x, int64_t x_stride, int x_half, const step *steps,
     int64_t count, int64_t layer, const float *scale, const int64_t *starts, int64_t groups) {
-    const int64_t width = widest(steps, count, x_half), most = CHUNK / width / ROWS * ROWS;
-    const int64_t chunk = most < ROWS ? ROWS : most;
-    const matrix to = {y, y_stride, y_half}, from = {x, x_stride, x_half};
-    float *scratch = new_floats(4 * chunk * width);
-    if (!scratch) return 1;
-    for (int64_t group = 0; group < groups; group++)
-        for (int64_t row = starts[group]; row < starts[group + 1]; row += chunk) {
-            const int64_t left = starts[group + 1] - row;
-            run(steps, count, layer, group, (matrix){at(to, row, 0), y_stride, y_half},
-                (matrix){at(from, row, 0), x_stride, x_half}, scale ? scale + row : NULL, left < chunk ? left : chunk,
-                scratch, chunk * width);
-        }
-    free(scratch);
-    return 0;
+    const chain c = {
+        .steps = steps, .count = count, .layer = layer, .y = {y, y_stride, y_half}, .x = {x, x_stride, x_half},
+        .scale = scale, .starts = starts, .groups = groups};
+    int failed = 0;
+#pragma omp parallel if (starts[groups] * products_a_row(steps, count) >= WORTH_THREADS) reduction(| : failed)
+    failed |= run_share(c, own_share(starts[groups]));
+    return failed;
 }

@@ -1,5 +1,6 @@
 /* Ragged products: each group of neighbouring rows with a matrix of its own, all groups in one call. */
 
+#include "threads.h"
 #include "tiles.h"
 
 INLINE float dot(const void *x, int half, const float *w, int64_t inner) {
@@ -56,27 +57,46 @@ static void multiply_group(const product *p, int64_t rows, float *scratch, int64
     }
 }
 
+/* A call of `peltier_linear`. */
+typedef struct {
+    product whole;
+    const int64_t *starts;
+    int64_t groups, w_group, bias_group, fold;
+} ragged;
+
+/* The rows of `own`. Returns 0, or 1 without memory. */
+NOINLINE int multiply_share(ragged r, share own) {
+    int64_t chunk = CHUNK / r.whole.inner / ROWS * ROWS;
+    if (chunk < ROWS) chunk = ROWS;
+    float *scratch = NULL;
+    if (r.whole.x.half && !(scratch = new_floats(chunk * r.whole.inner))) return 1;
+    for (int64_t group = 0; group < r.groups; group++) {
+        const share rows = common(own, r.starts[group], r.starts[group + 1]);
+        if (rows.first >= rows.last) continue;
+        product part = from_row(&r.whole, rows.first * r.fold);
+        part.w.data = (const float *)r.whole.w.data + group * r.w_group;
+        part.bias = r.whole.bias ? r.whole.bias + group * r.bias_group : NULL;
+        multiply_group(&part, (rows.last - rows.first) * r.fold, scratch, scratch ? chunk : INT64_MAX / 2);
+    }
+    free(scratch);
+    return 0;
+}
+
 /* Rows starts[g] * fold to starts[g + 1] * fold of y and x belong to group g, whose w [inner, outer] and bias [outer]
  * begin `w_group` and `bias_group` elements after those of the group before. Returns 0, or 1 without memory. */
 EXPORT int peltier_linear(
     void *y, int64_t y_stride, int y_half, const void *x, int64_t x_stride, int x_half,
     const float *w, int64_t w_stride, int64_t w_group, const float *bias, int64_t bias_group, const float *scale,
     const int64_t *starts, int64_t groups, int64_t fold, int64_t inner, int64_t outer, int activation, int add) {
-    int64_t chunk = CHUNK / inner / ROWS * ROWS;
-    if (chunk < ROWS) chunk = ROWS;
-    float *scratch = NULL;
-    if (x_half && !(scratch = new_floats(chunk * inner))) return 1;
-    product whole = {
-        .y = {y, y_stride, y_half}, .x = {x, x_stride, x_half}, .w = {w, w_stride, 0},
+    const product whole = {
+        .y = {y, y_stride, y_half}, .x = {x, x_stride, x_half}, .w = {w, w_stride, 0}, .bias = bias,
         .scale = scale, .inner = inner, .outer = outer, .add = add, .activation = activation};
-    for (int64_t group = 0; group < groups; group++) {
-        product own = from_row(&whole, starts[group] * fold);
-        own.w.data = w + group * w_group;
-        own.bias = bias ? bias + group * bias_group : NULL;
-        multiply_group(&own, (starts[group + 1] - starts[group]) * fold, scratch, x_half ? chunk : INT64_MAX / 2);
-    }
-    free(scratch);
-    return 0;
+    const ragged r = {
+        .whole = whole, .starts = starts, .groups = groups, .w_group = w_group, .bias_group = bias_group, .fold = fold};
+    int failed = 0;
+#pragma omp parallel if (starts[groups] * fold * inner * outer >= WORTH_THREADS) reduction(| : failed)
+    failed |= multiply_share(r, own_share(starts[groups]));
+    return failed;
 }
 
 /* y of each group += its bias. */

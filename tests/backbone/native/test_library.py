@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peltier_backbone.native import library
+from peltier_backbone.native.chain import Chain, Product
 from peltier_backbone.native.library import Activation, Library, Runs, load_library
+from peltier_backbone.native.scattered import Scattered
 from peltier_backbone.norm import LayerNorm, RMSNorm
 from torch import Tensor
 from torch.nn import functional as F
@@ -98,6 +101,39 @@ def test_a_row_never_feels_its_neighbours(native: Library, outer: int, dtype: to
     apart = torch.empty(23, outer)
     native.linear(apart, x, weight.expand(3, -1, -1), None, Runs((6, 1, 16)))
     assert torch.equal(apart, together)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """Sets how many threads compute, as a runner does."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@torch.inference_mode()
+def test_threads_change_no_bit(native: Library, threads: Callable[[int], None], dtype: torch.dtype) -> None:
+    """Whoever computes a row, of sizes that are worth several threads, in groups that they do not divide evenly."""
+    lengths, width, heads = [700, 1, 403], 256, 8
+    x, qkv = _draw(1104, width).to(dtype), _draw(1104, 3 * width, seed=1).to(dtype)
+    down, up, bias = _draw(3, 2, width, 9, seed=2), _draw(3, 2, 9, width, seed=3), _draw(3, width, seed=4)
+    runs, seen = Runs(lengths), torch.tensor(lengths)
+    chain = Chain(native, [Product(Scattered.of(down), activation="relu"), Product(Scattered.of(up))], runs)
+    wide = _draw(3, width, 64, seed=5)
+
+    def compute() -> list[Tensor]:
+        product, changed = torch.empty(1104, 64), x.clone()
+        native.linear(product, x, wide, None, runs)
+        chain.add(changed, x, 1)
+        norm = native.norm(x, None, bias, None, runs, LayerNorm(bias[0], bias[1], 1e-5))
+        return [product, changed, norm, native.attend(qkv, runs, seen, heads, None)]
+
+    threads(1)
+    alone = compute()
+    for count in (2, 5):
+        threads(count)
+        assert all(torch.equal(one, own) for one, own in zip(compute(), alone, strict=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
