@@ -1,8 +1,9 @@
 """Ragged batches without padding: runs of tokens that share one adapter's weights.
 
-A group is a run of neighbouring rows of one slot; weights carry a leading group dimension [G, …] and are gathered once
-a batch. Native kernels take all groups in one call on the CPU, Triton's do on a GPU; without either, and in training,
-torch takes them one by one. On a slice of one group that is one plain call, which is what training uses.
+A group is a run of neighbouring rows of one slot; weights carry a leading group dimension [G, …], laid side by side
+once a batch unless a `Chain` reads them where they lie. Native kernels take all groups in one call on the CPU, Triton's
+do on a GPU; without either, and in training, torch takes them one by one. On a slice of one group that is one plain
+call, which is what training uses.
 """
 
 from collections.abc import Callable, Sequence
