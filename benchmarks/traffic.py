@@ -8,7 +8,8 @@ of their own, all ready before anything is measured; they take turns. A request 
 one task; the task of rank r is asked r^-alpha times as often as the first. Every adapter is asked once beforehand: what
 a cold one adds is its load (`benchmarks/residency.py`). The artifacts are of four presets in turn, made small (10,000
 of them are 1.0 GB), so that they fit into the server's default budget; the server with "1" has one of each preset, of
-which each round asks one alone.
+which each round asks one alone. With `--device-mib` the servers have less memory for adapters, and no host tier: then
+the less popular come and go, and the last column says how often.
 
 Saturation: 64 callers ask again as soon as they are answered; requests by the clock and by CPU time of the server's
 process. Load: arrivals of a Poisson process at a fraction of what the server with one adapter has just reached by the
@@ -43,6 +44,7 @@ SMALL: dict[str, dict[str, int]] = {
     "unipelt-apl": {"bottleneck": 2, "length": 1, "rank": 1},
 }
 CALLERS, LINES, NUM_REQUESTS = 64, 512, 4000
+LOADS = "peltier_adapter_loads_total"
 PERCENTS = (50, 90, 99)
 
 
@@ -56,6 +58,8 @@ class Crowd:
     rates: list[float] = field(default_factory=list)
     per_core: list[float] = field(default_factory=list)
     latencies: list[list[float]] = field(default_factory=list)
+    num_answers: int = 0
+    num_loads: float = 0
 
     def requests(self, sentences: Sequence[str], alpha: float, turn: int) -> list[bytes]:
         """One for each sentence; of a server with one adapter at a time that of this turn."""
@@ -68,10 +72,12 @@ class Crowd:
 
     def saturate(self, requests: Sequence[bytes], seconds: float) -> None:
         """What it answers when it is never without work."""
-        used = self.server.cpu_seconds
+        loaded, used = self.server.counter(LOADS), self.server.cpu_seconds
         answers = run(ask_for(self.server.url, requests, CALLERS, seconds))
         self.per_core.append(len(answers) / (self.server.cpu_seconds - used))
         self.rates.append(sum(moment < seconds for moment, _ in answers) / seconds)
+        self.num_answers += len(answers)
+        self.num_loads += self.server.counter(LOADS) - loaded
 
     def bear(self, requests: Sequence[bytes], rate: float, seconds: float, turn: int) -> None:
         """How long it takes to answer what arrives at `rate`."""
@@ -95,8 +101,10 @@ def percentile(seconds: Sequence[float], percent: int) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
-def gather(stack: ExitStack, directory: Path, counts: Sequence[int]) -> list[Crowd]:
+def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list[Crowd]:
     """Stores filled one after the other, servers started side by side, every adapter asked once."""
+    counts: Sequence[int] = given.adapters
+    flags = () if given.device_mib is None else ("--device-bytes", str(given.device_mib * 2**20), "--host-bytes", "0")
     backbone = load_backbone("minilm")
     originals = {preset: make_bytes(backbone, preset, 0, **settings) for preset, settings in SMALL.items()}
     del backbone
@@ -104,7 +112,7 @@ def gather(stack: ExitStack, directory: Path, counts: Sequence[int]) -> list[Cro
     tasks = [stock(store, originals, max(count, len(SMALL) if count == 1 else 0))
              for store, count in zip(stores, counts, strict=True)]  # fmt: skip
     with ThreadPoolExecutor(2) as starting:
-        servers = list(starting.map(lambda store: stack.enter_context(serving(store)), stores))
+        servers = list(starting.map(lambda store: stack.enter_context(serving(store, *flags)), stores))
     crowds = [Crowd(*one) for one in zip(servers, tasks, counts, strict=True)]
     for crowd in crowds:
         run(ask_all(crowd.server.url, [predict_bytes(task, "ok") for task in crowd.tasks], CALLERS))
@@ -135,13 +143,14 @@ def report(crowds: Sequence[Crowd], rate: float, given: argparse.Namespace) -> N
     arrivals = sum(map(len, first.latencies))
     print(f"then {given.load:g} of one adapter's rate, {rate:.0f} arrivals a second ({arrivals} in all for each line)")
     columns = ("requests/s", "x first", "a CPU second", "x first", *(f"p{one} ms" for one in PERCENTS), "p99 x first")
-    print(f"{'adapters':>9}" + "".join(f"{name:>13}" for name in columns))
+    print(f"{'adapters':>9}" + "".join(f"{name:>13}" for name in (*columns, "loads/answer")))
     for crowd in crowds:
         cells = []
         for own, ratios in zip((crowd.rates, crowd.per_core), crowd.beside(first).values(), strict=True):
             cells += [f"{statistics.median(own):13.1f}", f"{statistics.median(ratios):13.3f}"]
         cells += [f"{crowd.latency(one):13.1f}" for one in PERCENTS]
-        print(f"{crowd.num_adapters:9,}" + "".join(cells) + f"{crowd.latency(99) / first.latency(99):13.2f}")
+        cells += [f"{crowd.latency(99) / first.latency(99):13.2f}", f"{crowd.num_loads / crowd.num_answers:13.3f}"]
+        print(f"{crowd.num_adapters:9,}" + "".join(cells))
 
 
 def main() -> None:
@@ -152,10 +161,11 @@ def main() -> None:
     parser.add_argument("--load", type=float, default=0.5, help="arrivals, as a part of the first server's rate")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of saturation in each round; twice as much of load")
+    parser.add_argument("--device-mib", type=int, help="of each server's memory for adapters")
     parser.add_argument("--json", type=Path, help="also write everything that was measured here")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        crowds = gather(stack, Path(directory), given.adapters)
+        crowds = gather(stack, Path(directory), given)
         rate = measure(crowds, given)
     report(crowds, rate, given)
     if given.json:
