@@ -168,10 +168,10 @@ async def hold(running: Running) -> AsyncIterator[None]:
     released, holding = threading.Event(), threading.Event()
     batcher, take = running.service.batcher, running.service.batcher.next
 
-    def wait(*, live_rows: int = 0) -> Batch | None:
+    def wait(**options: Any) -> Batch | None:
         holding.set()
         released.wait(10)
-        return take(live_rows=live_rows)
+        return take(**options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batcher, "next", wait)

@@ -134,15 +134,15 @@ class Batcher:
                 self._waking = True
                 tickets[0].future.get_loop().call_soon(self._wake)
 
-    def next(self, *, live_rows: int = 0) -> Batch | None:
+    def next(self, *, live_rows: int = 0, wait: bool = True) -> Batch | None:
         """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded.
 
-        While there are such rows it returns at once, with whatever waits. Without them it blocks until something
-        waits; None once closed and empty.
+        While there are such rows it returns at once, with whatever waits, and so it does where it is not to `wait`.
+        Else it blocks until something waits; None once closed and empty.
         """
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: live_rows or self._waits or self._closed)
+                self._changed.wait_for(lambda: live_rows or not wait or self._waits or self._closed)
                 late = self._take_late()
                 try:
                     batch = self._take(live_rows)
@@ -153,6 +153,8 @@ class Batcher:
                 return batch
             if finished:
                 return None
+            if not wait:
+                return batch
 
     def charge(self, tokens_by_tenant: Mapping[str, int]) -> None:
         """These tokens have been written for each tenant, by the drafts that were taken."""

@@ -24,7 +24,7 @@ class Runner:
 
     @property
     def proven(self) -> bool:
-        """The thread that computes now can use the device."""
+        """The thread that computes now can use the device, and has not failed in its last turn."""
         return self._worker.proven
 
     @property

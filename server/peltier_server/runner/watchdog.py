@@ -26,7 +26,8 @@ class RunnerLost(Exception):
 class Watchdog:
     """Has the runner's thread relieved when a computation takes longer than `max_batch_seconds`.
 
-    It is not well until the new thread can use the device; one that cannot for as long counts as another restart.
+    It is not well until the new thread can use the device, nor while a thread fails between its computations; one that
+    is unwell for as long counts as another restart.
     Restarts are in a row until a new thread has computed something and none is stuck any more. One more than
     `max_restarts` of them is the end of the process.
     """
@@ -54,8 +55,8 @@ class Watchdog:
         """Raises `NotReady` with the reason while nobody can be sure that the device computes."""
         if self._unproven_since is not None:
             raise NotReady(
-                "the runner is stuck: a batch failed or did not end, and the thread that computes now cannot use the "
-                "device",
+                "the runner is stuck: a batch failed or did not end, or the queue failed, and the thread that computes "
+                "now has come no further since",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
 
@@ -74,7 +75,7 @@ class Watchdog:
         elif not self._runner.proven:
             self._unproven_since = self._unproven_since or now
             if now - self._unproven_since > self._max_batch_seconds:
-                self._count(now, "could not use its device for")
+                self._count(now, "could not use its device, or failed between computations, for")
         else:
             self._unproven_since = None
             if self._runner.is_well:

@@ -49,10 +49,16 @@ class Worker:
         self._bisection = Bisection(place.backbone, self._shift, graphs)
         self._decoder = Decoder(place.backbone, place.metrics, self._shift)
         self._in_hand: list[Ticket] = []
-        self.proven = False
+        self._usable = False
+        self._failed = False
         self.num_computed = 0
         # A daemon, so that a batch which never ends cannot keep a drained process alive.
         self.thread = threading.Thread(target=self._loop, name="runner", daemon=True)
+
+    @property
+    def proven(self) -> bool:
+        """It can use the device, and if it has failed between computations, a turn has succeeded since."""
+        return self._usable and not self._failed
 
     def relieve(self, after_seconds: float) -> bool:
         """Whether its present computation has taken longer than this. Then it leaves as soon as that ends, and touches
@@ -71,17 +77,21 @@ class Worker:
         while live:
             try:
                 live = self._turn()
+                self._failed = False
             except Relieved:
                 logger.warning("a computation that was given up has ended after all")
                 return
             except BaseException:
                 logger.exception("the runner failed between computations, so what it had in hand is given up")
+                self._failed = True
                 self._start_afresh()
 
     def _turn(self) -> bool:
-        if not self.proven:
+        if not self._usable:
             self._prove()
-        batch = self._place.batcher.next(live_rows=self._decoder.num_rows)
+        # After a failure it has to show that it gets through a turn, though nobody may come to a server that is not
+        # ready.
+        batch = self._place.batcher.next(live_rows=self._decoder.num_rows, wait=not self._failed)
         if batch is None:
             return False
         self._take(batch)
@@ -93,10 +103,10 @@ class Worker:
     def _prove(self) -> None:
         # Where a computation of another thread keeps the device, this one comes no further; some failures of a row
         # leave a device on which nothing works any more.
-        self.proven = False
+        self._usable = False
         with self._shift.computing():
             torch.ones((), device=self._place.backbone.device).item()
-        self.proven = True
+        self._usable = True
 
     def _take(self, batch: Batch) -> None:
         waiting = [ticket for ticket in self._in_hand if not ticket.future.done()]

@@ -3,21 +3,26 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
+from peltier_server.queue.batch import Batch
 from peltier_server.runner import bisection
 from peltier_server.runner.group import Group
 from peltier_server.runner.worker import Worker
 
-from tests.server.conftest import Serve, until
+from tests.server.conftest import Running, Serve, until
 from tests.server_process import Server
 
-SOON = {"max_batch_seconds": 0.3}
+ServeDemo = Callable[..., AbstractAsyncContextManager[Running]]
+Hang = Callable[[], threading.Event]
+BreakQueue = Callable[[Running], threading.Event]
 # Four tokens with those that begin and end it; no golden example has as many.
 _ENDLESS = "good film"
 # `peltier serve`, but a batch with such a text never ends. It stands before the command that it runs in its place.
@@ -39,6 +44,26 @@ main()
 """
 
 
+# "bad" has three tokens, with those that begin and end it.
+BAD = 3
+
+
+@pytest.fixture
+def serve_demo(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> ServeDemo:
+    """`async with serve_demo(**settings) as running`: a server that soon gives up what is stuck, with the task `demo`;
+    over another backbone and of another type where they are given."""
+
+    @asynccontextmanager
+    async def start(
+        backbone: Backbone = bert, task_type: str = "classification", **settings: object
+    ) -> AsyncIterator[Running]:
+        async with serve(backbone=backbone.name, max_batch_seconds=0.3, **settings) as running:
+            await running.upload(make_artifact(backbone, task_type=task_type))
+            yield running
+
+    return start
+
+
 @pytest.fixture
 def release() -> Iterator[threading.Event]:
     """Ends what hangs, at the latest with the test."""
@@ -47,12 +72,14 @@ def release() -> Iterator[threading.Event]:
     event.set()
 
 
-def hang(monkeypatch: pytest.MonkeyPatch, on: int, release: threading.Event) -> threading.Event:
-    """Lets every forward of a row of `on` tokens wait for `release`; returns what is set once it has ended."""
+@pytest.fixture
+def hang(monkeypatch: pytest.MonkeyPatch, release: threading.Event) -> Hang:
+    """`hang()`: from now on every forward of a row of `BAD` tokens waits for `release`; returns what is set once such a
+    one has ended."""
     forward, ended = bisection.forward, threading.Event()
 
     def stuck(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:
-        waits = any(len(row.encoded) == on for row in rows)
+        waits = any(len(row.encoded) == BAD for row in rows)
         if waits:
             release.wait(60)
         outputs = forward(backbone, rows, **options)
@@ -60,27 +87,33 @@ def hang(monkeypatch: pytest.MonkeyPatch, on: int, release: threading.Event) -> 
             ended.set()
         return outputs
 
-    monkeypatch.setattr(bisection, "forward", stuck)
-    return ended
+    def begin() -> threading.Event:
+        monkeypatch.setattr(bisection, "forward", stuck)
+        return ended
+
+    return begin
 
 
-# "bad" has three tokens, with those that begin and end it.
-BAD = 3
+async def ready(running: Running) -> httpx2.Response:
+    """`GET /ready`."""
+    return await running.client.get("/ready")
+
+
+async def until_ready(running: Running) -> None:
+    """Returns once `GET /ready` is 200; fails after ten seconds."""
+    async with asyncio.timeout(10):
+        while (await ready(running)).status_code != 200:  # noqa: ASYNC110 - it tells nobody who does not ask
+            await asyncio.sleep(0.05)
 
 
 async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
-    serve: Serve,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    release: threading.Event,
+    serve_demo: ServeDemo, hang: Hang, release: threading.Event
 ) -> None:
     """Its callers read 424 with the reason; those who waited behind it are answered, by another thread, and so are
     those who come later. Where the lost thread comes back, nothing changes."""
-    async with serve(**SOON) as running:
-        await running.upload(make_artifact(bert))
+    async with serve_demo() as running:
         before = await running.scores("demo", "a good film")
-        ended = hang(monkeypatch, BAD, release)
+        ended = hang()
         stuck = asyncio.ensure_future(running.predict("demo", "bad"))
         await until(lambda: running.service._runner._worker._shift._began_at)
         behind = asyncio.ensure_future(running.predict("demo", "a good film"))
@@ -94,42 +127,32 @@ async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
         await asyncio.to_thread(ended.wait, 10)
         await until(lambda: not running.service._runner._stuck)
         assert await running.scores("demo", "a good film") == before
-        assert (await running.client.get("/ready")).status_code == 200
+        assert (await ready(running)).status_code == 200
 
 
 async def test_a_lost_thread_keeps_no_room_from_others(
-    serve: Serve,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    release: threading.Event,
+    serve_demo: ServeDemo, bert: Backbone, make_artifact: Callable[..., bytes], hang: Hang, release: threading.Event
 ) -> None:
     """What is deleted while a stuck batch reads it leaves the device's budget at once."""
-    async with serve(**SOON) as running:
-        for name in ("a", "b"):
-            await running.upload(make_artifact(bert, name=name, seed=ord(name)))
+    async with serve_demo() as running:
+        await running.upload(make_artifact(bert, name="other", seed=1))
+        for name in ("demo", "other"):
             await running.scores(name, "a good film")
         slots = running.service.slots
-        hang(monkeypatch, BAD, release)
-        assert (await running.predict("a", "bad")).status_code == 424
-        for name in ("a", "b"):
+        hang()
+        assert (await running.predict("demo", "bad")).status_code == 424
+        for name in ("demo", "other"):
             assert (await running.client.delete(f"/v1/adapters/{name}")).status_code == 204
         await until(lambda: slots.used_bytes == 0)
         release.set()
 
 
 async def test_a_stuck_step_fails_its_texts(
-    serve: Serve,
-    t5: Backbone,
-    t5_directory: Path,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    release: threading.Event,
+    serve_demo: ServeDemo, t5: Backbone, monkeypatch: pytest.MonkeyPatch, release: threading.Event
 ) -> None:
     """The decoder of the new thread begins empty, and writes what it is asked for next."""
     step = Group.step
-    async with serve(backbone=t5_directory, **SOON) as running:
-        await running.upload(make_artifact(t5, task_type="text2text"))
+    async with serve_demo(t5, "text2text") as running:
         expected = (await running.predict("demo", "a good film")).json()["predictions"]
         with monkeypatch.context() as patch:
             patch.setattr(Group, "step", lambda self: release.wait(60) and step(self))
@@ -140,12 +163,7 @@ async def test_a_stuck_step_fails_its_texts(
 
 @pytest.mark.parametrize("kind", ["row", "text"])
 async def test_a_device_that_a_failure_has_broken_is_noticed(
-    kind: str,
-    serve: Serve,
-    t5: Backbone,
-    t5_directory: Path,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, serve_demo: ServeDemo, t5: Backbone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a row that fails, and after a text that does, the device is tried; while it does not answer, the server is
     not ready."""
@@ -153,8 +171,8 @@ async def test_a_device_that_a_failure_has_broken_is_noticed(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    async with serve(backbone=t5_directory, **SOON, max_runner_restarts=1000) as running:
-        await running.upload(make_artifact(t5, task_type="text2text" if kind == "text" else "classification"))
+    task_type = "text2text" if kind == "text" else "classification"
+    async with serve_demo(t5, task_type, max_runner_restarts=1000) as running:
         monkeypatch.setattr(*((Group, "step") if kind == "text" else (bisection, "forward")), fail)
         monkeypatch.setattr("peltier_server.runner.worker.torch.ones", fail)
         assert (await running.predict("demo", "a good film")).status_code == 424
@@ -162,11 +180,7 @@ async def test_a_device_that_a_failure_has_broken_is_noticed(
 
 
 async def test_readiness_waits_for_a_thread_that_can_use_the_device(
-    serve: Serve,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    release: threading.Event,
+    serve_demo: ServeDemo, monkeypatch: pytest.MonkeyPatch, hang: Hang, release: threading.Event
 ) -> None:
     """/ready is 503 with the reason, /health stays 200, and both are 200 once the device answers."""
     prove = Worker._prove
@@ -176,43 +190,92 @@ async def test_readiness_waits_for_a_thread_that_can_use_the_device(
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         prove(worker)
 
-    async with serve(**SOON, max_runner_restarts=1000) as running:
-        await running.upload(make_artifact(bert))
-        hang(monkeypatch, BAD, release)
+    async with serve_demo(max_runner_restarts=1000) as running:
+        hang()
         monkeypatch.setattr(Worker, "_prove", deaf)
         assert (await running.predict("demo", "bad")).status_code == 424
-        ready, health = [await running.client.get(path) for path in ("/ready", "/health")]
-        assert (ready.status_code, ready.json()["error"]["code"], health.status_code) == (503, "not_ready", 200)
-        assert "the runner is stuck" in ready.json()["error"]["message"]
+        answer, health = await ready(running), await running.client.get("/health")
+        assert (answer.status_code, answer.json()["error"]["code"], health.status_code) == (503, "not_ready", 200)
+        assert "the runner is stuck" in answer.json()["error"]["message"]
         release.set()
         assert await running.scores("demo", "a good film")
-        for _ in range(200):
-            if (await running.client.get("/ready")).status_code == 200:
-                break
-            await asyncio.sleep(0.05)
-        else:
-            raise AssertionError("never ready again")
+        await until_ready(running)
 
 
-async def test_a_runner_that_is_stuck_again_and_again_is_given_up(
-    serve: Serve,
-    bert: Backbone,
-    make_artifact: Callable[..., bytes],
-    monkeypatch: pytest.MonkeyPatch,
-    release: threading.Event,
+@pytest.fixture
+def break_queue(monkeypatch: pytest.MonkeyPatch) -> BreakQueue:
+    """`break_queue(running)`: the queue fails whenever the runner comes for rows, until what it returns is set."""
+
+    def begin(running: Running) -> threading.Event:
+        take, mended = running.service.batcher._take, threading.Event()
+
+        def faulty(live_rows: int) -> Batch:
+            if not mended.is_set():
+                raise ArithmeticError("the queue is out of order")
+            return take(live_rows)
+
+        monkeypatch.setattr(running.service.batcher, "_take", faulty)
+        return mended
+
+    return begin
+
+
+async def test_a_server_whose_queue_fails_at_every_turn_is_given_up(
+    serve_demo: ServeDemo, break_queue: BreakQueue
 ) -> None:
+    """/ready is 503 all the time, and after as many bounds as a thread may be stuck it is the server's failure."""
+    async with serve_demo(max_runner_restarts=1) as running:
+        break_queue(running)
+        waiting = asyncio.ensure_future(running.predict("demo", "a good film"))
+        lifecycle = running.app.state.lifecycle
+        await until(lambda: running.service.watchdog._unproven_since)
+        while lifecycle.failure is None:
+            answer = await ready(running)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+            await asyncio.sleep(0.01)
+        assert str(lifecycle.failure) == "the runner was stuck 2 times in a row; see the log"
+        waiting.cancel()
+
+
+async def test_a_queue_that_has_failed_answers_who_waited_in_it(serve_demo: ServeDemo, break_queue: BreakQueue) -> None:
+    """As if nothing had happened, and the server is ready again."""
+    async with serve_demo(max_runner_restarts=1000) as running:
+        before = await running.scores("demo", "a good film")
+        mended = break_queue(running)
+        waiting = asyncio.ensure_future(running.scores("demo", "a good film"))
+        await until(lambda: running.service.watchdog._unproven_since)
+        assert (await ready(running)).status_code == 503
+        mended.set()
+        assert await waiting == before
+        await until_ready(running)
+
+
+async def test_a_queue_that_has_failed_is_ready_without_a_request(
+    serve_demo: ServeDemo, break_queue: BreakQueue
+) -> None:
+    """Nobody comes to a server that is not ready, so it finds out for itself."""
+    async with serve_demo(max_runner_restarts=1000) as running:
+        mended = break_queue(running)
+        leaving = asyncio.ensure_future(running.predict("demo", "a good film"))
+        await until(lambda: running.service.watchdog._unproven_since)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        mended.set()
+        await until_ready(running)
+
+
+async def test_a_runner_that_is_stuck_again_and_again_is_given_up(serve_demo: ServeDemo, hang: Hang) -> None:
     """After as many restarts as are allowed, the next one is the server's failure, and says so."""
-    async with serve(**SOON, max_runner_restarts=1) as running:
-        await running.upload(make_artifact(bert))
-        hang(monkeypatch, BAD, release)
+    async with serve_demo(max_runner_restarts=1) as running:
+        hang()
         lifecycle = running.app.state.lifecycle
         assert (await running.predict("demo", "bad")).status_code == 424
         assert lifecycle.failure is None
         assert (await running.predict("demo", "bad")).status_code == 424
         await until(lambda: lifecycle.failure)
         assert str(lifecycle.failure) == "the runner was stuck 2 times in a row; see the log"
-        ready = await running.client.get("/ready")
-        assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
+        answer = await ready(running)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
 
 
 def test_a_process_without_a_runner_ends(
