@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from typing import Any
 
 # `mallopt`'s numbers in glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
@@ -18,8 +19,19 @@ def keep_freed_memory() -> bool:
     to 1 GiB of what is free stays here. There is one heap for all threads, because one of a thread's own holds no block
     of more than 64 MiB. Adapters' weights are elsewhere, and go back when they leave (`peltier_adapters.pages`).
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    mallopt = _of_libc("mallopt")
     if mallopt is None:
         return False
     blocks = mallopt(_MMAP_THRESHOLD, _KEPT_BYTES) or mallopt(_MMAP_THRESHOLD, _OLD_LIMIT)
     return bool(blocks and mallopt(_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_ARENA_MAX, 1))
+
+
+def give_back_freed_memory() -> bool:
+    """Hands what is kept back to the system, for whatever else is short of it, such as the code that oneDNN writes.
+    What stands between blocks in use stays the heap's own. Whether there was any to give."""
+    malloc_trim = _of_libc("malloc_trim")
+    return malloc_trim is not None and bool(malloc_trim(0))
+
+
+def _of_libc(name: str) -> Any:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None

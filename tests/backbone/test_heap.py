@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from peltier_backbone.heap import keep_freed_memory
+from peltier_backbone.heap import give_back_freed_memory, keep_freed_memory
 
 HAS_MALLOPT = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt")
 
@@ -54,7 +54,36 @@ def _faults(mode: str) -> tuple[int, int]:
     return first, last
 
 
+# What is kept, and then given back, of 64 MB.
+_GIVING_BACK = """
+import re
+from pathlib import Path
+from peltier_backbone.heap import give_back_freed_memory, keep_freed_memory
+
+def size():
+    return 1024 * int(re.search(r"VmSize:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+assert keep_freed_memory()
+before = size()
+bytes(64_000_000)
+kept = size() - before
+assert give_back_freed_memory()
+print(kept, size() - before)
+"""
+
+
+@pytest.mark.skipif(not HAS_MALLOPT, reason="this C library has no mallopt")
+def test_what_is_kept_can_be_given_back():
+    """So that others than the heap can have it where memory is short."""
+    command = [sys.executable, "-c", _GIVING_BACK]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    kept, left = map(int, done.stdout.split())
+    assert kept >= 64_000_000
+    assert left < 1_000_000
+
+
 @pytest.mark.skipif(HAS_MALLOPT, reason="this C library has mallopt")
 def test_another_c_library_is_left_alone():
     """And the caller is told."""
     assert not keep_freed_memory()
+    assert not give_back_freed_memory()

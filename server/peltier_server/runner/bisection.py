@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row, RowOutput
+from peltier_backbone.heap import give_back_freed_memory
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
@@ -22,6 +23,9 @@ logger = logging.getLogger(__name__)
 _RETRY_AFTER_SECONDS = 1.0
 # What torch's allocators and libraries say where they raise nothing more particular than a RuntimeError.
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
+# oneDNN says this, and no word more, where it has no memory for the code that it writes for each new size of a batch. A
+# size that it cannot compute is refused before that, with "could not create a primitive descriptor for" and the rest.
+_NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class Bisection:
@@ -83,12 +87,17 @@ def free_memory(backbone: Backbone) -> None:
     gc.collect()
     if backbone.device.type == "cuda":
         torch.cuda.empty_cache()
+    else:
+        give_back_freed_memory()
 
 
 def _is_out_of_memory(failure: BaseException) -> bool:
     if isinstance(failure, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(failure, RuntimeError) and any(words in str(failure).lower() for words in _OUT_OF_MEMORY)
+    if not isinstance(failure, RuntimeError):
+        return False
+    said = str(failure).lower()
+    return said == _NO_MEMORY_FOR_CODE or any(words in said for words in _OUT_OF_MEMORY)
 
 
 def _finite(output: RowOutput) -> RowOutput | PeltierError:
