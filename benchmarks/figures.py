@@ -2,7 +2,8 @@
 
     .venv/bin/python benchmarks/traffic.py --json runs/traffic.json
     .venv/bin/python benchmarks/traffic.py --adapters 1 10000 --json runs/traffic-10000.json
-    .venv/bin/python benchmarks/throughput.py --json runs/throughput.json
+    .venv/bin/python benchmarks/peers/throughput.py --json runs/methods.json
+    .venv/bin/python benchmarks/peers/crowds.py --json runs/crowds.json
     .venv/bin/python benchmarks/peers/loads.py --json runs/loads.json
     .venv/bin/python benchmarks/figures.py --from runs --to docs/figures
 
@@ -89,24 +90,34 @@ def draw_latency(axes: Axes, found: dict[str, Any]) -> None:
     axes.legend(frameon=False, loc="upper left")
 
 
-def draw_presets(axes: Axes, found: dict[str, Any]) -> None:
-    """Throughput against the number of presets in a batch."""
-    rounds = dict(found["presets in a batch"])
-    bare = rounds.pop("bare")
-    counts = [int(name.split()[0]) for name in rounds]
-    ratios = [[b / a for a, b in zip(own, bare, strict=True)] for own in rounds.values()]
-    middles = [statistics.median(one) for one in ratios]
-    axes.fill_between(counts, [min(one) for one in ratios], [max(one) for one in ratios], color=BLUE, alpha=0.12)
-    axes.plot(counts, middles, marker="o", color=BLUE)
-    for count, middle in zip(counts, middles, strict=True):
-        axes.annotate(f"{middle:.2f}", (count, middle), (0, 9), textcoords="offset points", ha="center")
-    axes.axhline(1, color=GREY, linewidth=1)
-    axes.annotate("the bare backbone", (counts[-1], 1), (0, 5), textcoords="offset points", ha="right", color=GREY)
-    axes.set_xticks(counts)
-    axes.set_ylim(0, 1.15)
-    axes.set_xlabel("presets in a batch of 32 rows with 32 distinct adapters")
-    axes.set_ylabel("throughput / bare backbone's")
-    axes.set_title(f"{counts[-1]} methods in one batch: {middles[-1]:.0%} of the bare backbone's throughput")
+def draw_methods(axes: Axes, found: dict[str, Any]) -> None:
+    """Throughput against the number of methods in a batch."""
+    for library, cases in found.items():
+        for width in ("64", "16"):
+            counts = sorted(int(name.split()[1]) for name in cases if name.startswith(width) and "methods" in name)
+            rounds = [cases[f"{width} lora"], *(cases[f"{width} {count} methods"] for count in counts)]
+            name = f"{library}, 32 x {width}"
+            draw_line(axes, name, [1, *counts], rounds, name if counts else name.replace(",", " (LoRA alone),"))
+    axes.set_xlabel("methods in a batch of 32 rows (of 64 or 16 tokens) with 32 adapters")
+    beside_plain(axes, [1, 8])
+    own, other = (statistics.median(found[name]["64 4 methods"]) for name in ("peltier", "adapterhub"))
+    axes.set_title(f"Four methods in a batch: {own / other:.1f} times as fast as AdapterHub's four forwards")
+    axes.legend(frameon=False, loc="lower left", ncols=len(found), fontsize=9)
+
+
+def draw_crowds(axes: Axes, found: dict[str, Any]) -> None:
+    """Throughput of the forward alone against the number of adapters that are loaded."""
+    counts = sorted({int(count) for widths in found.values() for count in widths})
+    ends = {}
+    for name, widths in found.items():
+        own = [int(count) for count in widths]
+        middles = draw_line(axes, name, own, [rounds["64"] for rounds in widths.values()], name)
+        ends[name] = (own[-1], middles[-1])
+    beside_plain(axes, counts)
+    adapters_axis(axes, counts, "adapters loaded, asked by a power law; batches of 32 x 64 tokens")
+    (most, own), (fewer, other) = ends["peltier, compacter"], ends["adapterhub, compacter"]
+    axes.set_title(f"Peltier with {most:,} Compacters: {own:.2f}; AdapterHub with {fewer:,}: {other:.2f}")
+    axes.legend(frameon=False, loc="lower left", ncols=3, fontsize=9)
 
 
 def draw_loads(axes: Axes, found: dict[str, Any]) -> None:
@@ -139,11 +150,28 @@ def draw_memory(axes: Axes, found: dict[str, Any]) -> None:
     label_ends(axes, ends)
 
 
+def draw_line(
+    axes: Axes, name: str, counts: Sequence[int], rounds: Sequence[Sequence[float]], label: str
+) -> list[float]:
+    """The medians of the rounds, which are returned."""
+    middles = [statistics.median(one) for one in rounds]
+    face = "white" if look(name)["linestyle"] == "--" else None
+    axes.plot(counts, middles, marker="o", markerfacecolor=face, label=label, **look(name))
+    return middles
+
+
+def beside_plain(axes: Axes, counts: Sequence[int]) -> None:
+    """A thin line for what everything is measured against."""
+    axes.plot([counts[0], counts[-1]], [1, 1], color=GREY, linewidth=1, zorder=1)
+    axes.set_ylim(0, 1.25)
+    axes.set_ylabel("throughput / plain transformers'")
+
+
 def look(name: str) -> dict[str, Any]:
-    """A color for each library, a line for each method."""
-    library, _, method = name.partition(", ")
+    """A color for each library, a line for each method or shape."""
+    library, _, kind = name.partition(", ")
     colors = {"peltier": BLUE, "adapterhub": ORANGE, "peft": GREEN}
-    return {"color": colors[library], "linestyle": "-" if method == "compacter" else "--"}
+    return {"color": colors[library], "linestyle": "-" if kind in ("compacter", "32 x 64") else "--"}
 
 
 def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
@@ -185,7 +213,8 @@ def read(files: Sequence[Path]) -> dict[str, Any]:
 FIGURES: dict[str, tuple[str, Callable[[Axes, dict[str, Any]], None]]] = {
     "throughput-adapters": ("traffic*.json", draw_throughput),
     "latency-adapters": ("traffic*.json", draw_latency),
-    "throughput-presets": ("throughput.json", draw_presets),
+    "throughput-presets": ("methods.json", draw_methods),
+    "throughput-loaded": ("crowds.json", draw_crowds),
     "load-time": ("loads.json", draw_loads),
     "memory": ("loads.json", draw_memory),
 }

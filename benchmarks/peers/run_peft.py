@@ -1,14 +1,14 @@
-"""PEFT: 32 LoRA adapters by `adapter_names`, the only method for which it takes several adapters in one batch."""
+"""PEFT: 32 LoRA adapters by `adapter_names`, the only one of these methods for which it takes several in one batch."""
 
 import sys
 
 import torch
 from answering import answer
+from batches import ROWS, WIDTHS
 from peft import LoraConfig, get_peft_model
 from transformers import BertModel
 
 DTYPE, CHECKPOINT = getattr(torch, sys.argv[1]), sys.argv[2]
-ROWS, SHAPES = 32, (64, 16)
 CONFIG = LoraConfig(r=8, lora_alpha=16, target_modules=["query", "value"], init_lora_weights=False)
 
 torch.set_num_threads(1)
@@ -25,4 +25,4 @@ def run(width: int) -> None:
     model(input_ids=torch.full((ROWS, width), 1000), attention_mask=torch.ones(ROWS, width), adapter_names=names)
 
 
-answer({f"{width} lora": lambda w=width: run(w) for width in SHAPES})
+answer({f"{width} lora": lambda w=width: run(w) for width in WIDTHS})

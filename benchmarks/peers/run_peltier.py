@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 from answering import answer
+from batches import ALONE, METHODS, MIXES, ROWS, WIDTHS, most_rows, shares
 from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks
+from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
 from peltier_backbone.heap import keep_freed_memory
@@ -19,20 +20,18 @@ from adapters import make_bytes
 from stock import variant
 
 DTYPE, CHECKPOINT = sys.argv[1], sys.argv[2]
-ROWS, SHAPES = 32, (64, 16)
-METHODS = {"bottleneck": "pfeiffer", "lora": "lora", "compacter": "compacter", "unipelt": "unipelt-apl"}
+PRESETS = {"bottleneck": "pfeiffer", "unipelt": "unipelt-apl"}
 
 keep_freed_memory()
 torch.set_num_threads(1)
 exact = load_backbone(CHECKPOINT)
 backbone = load_backbone(CHECKPOINT, dtype=DTYPE)
 banks = Banks(backbone)
-originals = {method: make_bytes(exact, preset, 0) for method, preset in METHODS.items()}
+originals = {method: make_bytes(exact, PRESETS.get(method, method), 0) for method in METHODS}
 residents = {
-    method: [banks.add(read_artifact(variant(data, number), backbone)) for number in range(ROWS)]
+    method: [banks.add(read_artifact(variant(data, number), backbone)) for number in range(most_rows(method))]
     for method, data in originals.items()
 }
-residents["four"] = [resident for method in METHODS for resident in residents[method][: ROWS // len(METHODS)]]
 plain = BertModel.from_pretrained(CHECKPOINT).eval()
 
 
@@ -53,12 +52,18 @@ def transformers(width: int) -> None:
     plain(input_ids=torch.full((ROWS, width), 1000), attention_mask=torch.ones(ROWS, width))
 
 
-def mixed(method: str, width: int) -> None:
-    """The rows of `method`, or of all four."""
-    forward(backbone, [Row(text(width), resident) for resident in residents[method]])
+def run(chosen: list[Resident], width: int) -> None:
+    """One forward with a row for each."""
+    forward(backbone, [Row(text(width), resident) for resident in chosen])
 
 
-cases = {f"{width} {method}": lambda m=method, w=width: mixed(m, w) for width in SHAPES for method in residents}
-cases |= {f"{width} bare": lambda w=width: bare(w) for width in SHAPES}
-cases |= {f"{width} transformers": lambda w=width: transformers(w) for width in SHAPES}
+def mixed(num_methods: int) -> list[Resident]:
+    """As many of each method."""
+    return [resident for method, rows in shares(num_methods).items() for resident in residents[method][:rows]]
+
+
+chosen = {method: residents[method] for method in ALONE} | {f"{count} methods": mixed(count) for count in MIXES}
+cases = {f"{width} {name}": lambda c=some, w=width: run(c, w) for width in WIDTHS for name, some in chosen.items()}
+cases |= {f"{width} bare": lambda w=width: bare(w) for width in WIDTHS}
+cases |= {f"{width} transformers": lambda w=width: transformers(w) for width in WIDTHS}
 answer(cases)

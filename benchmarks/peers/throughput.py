@@ -1,57 +1,66 @@
 """Peltier beside AdapterHub and PEFT: 32 rows without padding, each with an adapter of its own, on one thread.
 
-    .venv/bin/python benchmarks/peers/throughput.py [--dtype bfloat16] [--rounds 4]
+    .venv/bin/python benchmarks/peers/throughput.py [--dtype bfloat16] [--rounds 4] [--json FILE]
 
 Every library runs in a process of its own (AdapterHub pins an older transformers) and computes when it is asked to, so
 that contenders take turns within a run. Times are CPU seconds of the process that computes; the yardstick is plain
-transformers without adapters in float32, of the same round. AdapterHub takes one method a batch, so that four methods
-are four forwards of eight rows; PEFT takes several adapters in one batch for LoRA alone.
+transformers without adapters in float32, just before. A batch has one method, or its rows are divided among the first
+two to eight of LoRA, a bottleneck, Compacter, UniPELT, Houlsby's adapters, prefixes, AdaMix and BitFit. AdapterHub
+takes one method a batch, so that four methods are four forwards of eight rows, and has neither AdaMix nor BitFit; of
+these methods PEFT takes several adapters in one batch for LoRA alone.
 """
 
 import argparse
+import json
 import statistics
 from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
 
+from batches import ALONE, MIXES, ROWS, WIDTHS
 from contender import Contender
 from peltier_backbone.checkpoint import find_checkpoint
 from rich.console import Console
 from rich.table import Table
 
-METHODS = ("bottleneck", "lora", "compacter", "unipelt", "four")
-WIDTHS = (64, 16)
-Seconds = dict[tuple[str, str], list[float]]
+CASES = {
+    "bare": "none",
+    **{method: f"{ROWS} {method}" for method in ALONE},
+    **{f"{count} methods": f"of {count} methods" for count in MIXES},
+}
+Ratios = dict[str, dict[str, list[float]]]
 
 
-def measure(contenders: list[Contender], rounds: int) -> Seconds:
-    """CPU seconds of each (contender, case), round by round, after one warm-up."""
-    seconds: Seconds = defaultdict(list)
+def measure(contenders: list[Contender], rounds: int) -> Ratios:
+    """How many times as fast as plain transformers, which run just before: of each contender those of each case, round
+    by round, after one warm-up."""
+    ratios: Ratios = {one.name: defaultdict(list) for one in contenders}
     for number in range(rounds + 1):
-        for case in sorted({case for one in contenders for case in one.cases}):
-            for contender in contenders:
-                if case in contender.cases:
-                    found = contender.seconds(case)
+        for case in (f"{width} {name}" for width in WIDTHS for name in CASES):
+            plain = contenders[0].seconds(f"{case.split()[0]} transformers")
+            for one in contenders:
+                if case in one.cases:
+                    found = plain / one.seconds(case)
                     if number:
-                        seconds[contender.name, case].append(found)
-    return seconds
+                        ratios[one.name][case].append(found)
+    return ratios
 
 
-def ratio(seconds: Seconds, contender: str, case: str, base: str) -> str:
-    """How many times as fast as Peltier's process ran `base`, in the median of the rounds."""
-    own, other = seconds.get((contender, case)), seconds["peltier", base]
-    return "" if own is None else f"{statistics.median(b / a for a, b in zip(own, other, strict=True)):.2f}"
+def middle(rounds: Iterable[float]) -> str:
+    """Their median, if there are any."""
+    found = list(rounds)
+    return f"{statistics.median(found):.2f}" if found else ""
 
 
-def report(seconds: Seconds, contenders: list[Contender], dtype: str) -> None:
+def report(ratios: Ratios, dtype: str) -> None:
     """A row for each shape and method."""
-    table = Table("rows x tokens", "adapters", *(f"{one.name}" for one in contenders), "peltier / bare")
+    table = Table("rows x tokens", "adapters", *ratios, "peltier / bare")
     for width in WIDTHS:
-        plain = f"{width} transformers"
-        table.add_row(f"32 x {width}", "none", ratio(seconds, "peltier", f"{width} bare", plain), "", "", "1.00")
-        for method in METHODS:
-            case = f"{width} {method}"
-            cells = [ratio(seconds, one.name, case, plain) for one in contenders]
-            what = "8 each of four methods" if method == "four" else f"32 {method}"
-            table.add_row(f"32 x {width}", what, *cells, ratio(seconds, "peltier", case, f"{width} bare"))
+        bare = ratios["peltier"][f"{width} bare"]
+        for name, what in CASES.items():
+            cells = [cases.get(f"{width} {name}", []) for cases in ratios.values()]
+            beside = (own / other for own, other in zip(cells[0], bare, strict=True))
+            table.add_row(f"{ROWS} x {width}", what, *map(middle, cells), middle(beside))
     console = Console(width=100)
     console.print(f"{dtype}; times as fast as plain transformers without adapters in float32")
     console.print(table)
@@ -61,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
     options = parser.parse_args()
     arguments = options.dtype, str(find_checkpoint("minilm"))
     contenders = [
@@ -69,10 +79,13 @@ def main() -> None:
         Contender("peft", "run_peft.py", "peft", *arguments),
     ]
     try:
-        report(measure(contenders, options.rounds), contenders, options.dtype)
+        ratios = measure(contenders, options.rounds)
     finally:
         for one in contenders:
             one.close()
+    report(ratios, options.dtype)
+    if options.json:
+        options.json.write_text(json.dumps(ratios))
 
 
 if __name__ == "__main__":

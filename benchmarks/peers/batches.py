@@ -1,0 +1,35 @@
+"""What every library is asked to compute, the same for all.
+
+Only the standard library, for AdapterHub's and PEFT's interpreters see nothing else of this project.
+"""
+
+import random
+from collections import Counter
+from itertools import accumulate
+
+ROWS, WIDTHS = 32, (64, 16)
+METHODS = ("lora", "bottleneck", "compacter", "unipelt", "houlsby", "prefix", "adamix", "bitfit")
+# Those of which every library that has them also runs 32 of one method.
+ALONE = METHODS[:4]
+MIXES = (2, 3, 4, 6, 8)
+
+
+def shares(num_methods: int) -> dict[str, int]:
+    """A batch's rows divided among the first so many methods, as evenly as it goes."""
+    return {
+        method: ROWS // num_methods + (place < ROWS % num_methods) for place, method in enumerate(METHODS[:num_methods])
+    }
+
+
+def most_rows(method: str) -> int:
+    """How many adapters of `method` the batches need at most."""
+    mixes = [count for count in MIXES if method in METHODS[:count]]
+    return ROWS if method in ALONE else max(shares(count)[method] for count in mixes)
+
+
+def draw_batch(num_adapters: int, turn: int) -> dict[int, int]:
+    """Rows of each adapter in a batch that asks the one of rank r 1 / r times as often as the first; neighbours have
+    the same adapter, as it suits every library."""
+    weights = list(accumulate(1 / rank for rank in range(1, num_adapters + 1)))
+    drawn = random.Random(turn).choices(range(num_adapters), cum_weights=weights, k=ROWS)
+    return dict(sorted(Counter(drawn).items()))

@@ -1,0 +1,115 @@
+"""Batches of 32 rows while ever more adapters are loaded: Peltier beside AdapterHub and PEFT, on one thread.
+
+    .venv/bin/python benchmarks/peers/crowds.py [--adapters 1 10 100] [--rounds 8] [--json FILE]
+
+Every library and method in a process of its own; they take turns. A batch asks the adapter of rank r 1 / r times as
+often as the first, the same batches in every process; its rows need no padding. Ratios are of CPU seconds, to those of
+plain transformers without adapters just before. Nobody reads a file or answers over HTTP here. AdapterHub stops at
+1,000 adapters and PEFT at 300, for what one more takes grows with those that are loaded: the table has the CPU seconds
+of all loads. Most of the time goes into theirs, which run beside each other.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batches import ROWS, WIDTHS
+from contender import Contender
+from peltier_backbone.checkpoint import find_checkpoint
+from rich.console import Console
+from rich.table import Table
+
+# The method, the library that it needs, and how many adapters it loads at most.
+SCRIPTS = (
+    ("peltier", "lora", None, 10_000),
+    ("peltier", "compacter", None, 10_000),
+    ("adapterhub", "lora", "adapterhub", 1_000),
+    ("adapterhub", "compacter", "adapterhub", 1_000),
+    ("peft", "lora", "peft", 300),
+)
+
+
+@dataclass
+class Crowd:
+    """Adapters of one method in one library. `loading` is the CPU seconds of all loads up to each number of adapters,
+    `ratios` how many times as fast as plain transformers batches of a width were with so many, round by round."""
+
+    contender: Contender
+    most: int
+    num_loaded: int = 0
+    loading: dict[int, float] = field(default_factory=dict)
+    ratios: dict[int, dict[int, list[float]]] = field(default_factory=dict)
+
+    def grow(self, count: int) -> None:
+        """As many adapters as `count`."""
+        before = max(self.loading.values(), default=0.0)
+        self.loading[count] = before + sum(self.contender.seconds("add") for _ in range(count - self.num_loaded))
+        self.num_loaded = count
+
+    def race(self, width: int, yardstick: Contender) -> None:
+        """One batch, after one of plain transformers."""
+        rounds = self.ratios.setdefault(self.num_loaded, {}).setdefault(width, [])
+        rounds.append(yardstick.seconds(f"{width} transformers") / self.contender.seconds(str(width)))
+
+    def warm(self) -> None:
+        """The code of each width."""
+        for width in WIDTHS:
+            self.contender.seconds(str(width))
+
+
+def measure(crowds: Sequence[Crowd], counts: Sequence[int], rounds: int) -> None:
+    """For each number of adapters those who can, all in turn in every round."""
+    for count in counts:
+        able = [one for one in crowds if count <= one.most]
+        with ThreadPoolExecutor(len(able)) as loading:
+            list(loading.map(lambda one, count=count: one.grow(count), able))
+        for one in able:
+            one.warm()
+        for _ in range(rounds):
+            for width in WIDTHS:
+                for one in able:
+                    one.race(width, crowds[0].contender)
+
+
+def report(crowds: Sequence[Crowd], counts: Sequence[int]) -> None:
+    """A line for each process and shape, a column for each number of adapters; then what the loads took."""
+    table = Table("rows x tokens", "", *(f"{count:,}" for count in counts))
+    for width in WIDTHS:
+        for one in crowds:
+            middles = [f"{statistics.median(found[width]):.2f}" for found in one.ratios.values()]
+            table.add_row(f"{ROWS} x {width}", one.contender.name, *middles)
+    for one in crowds:
+        table.add_row("all loads, CPU s", one.contender.name, *(f"{seconds:.1f}" for seconds in one.loading.values()))
+    console = Console(width=100)
+    console.print("adapters loaded; times as fast as plain transformers without adapters")
+    console.print(table)
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--adapters", type=int, nargs="+", default=[1, 10, 100, 300, 1_000, 10_000])
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    given = parser.parse_args()
+    counts, checkpoint = sorted(given.adapters), str(find_checkpoint("minilm"))
+    crowds: list[Crowd] = []
+    try:
+        for library, method, origin, most in SCRIPTS:
+            arguments = f"{library}, {method}", f"crowd_{library}.py", origin, method, checkpoint
+            crowds.append(Crowd(Contender(*arguments), most))
+        measure(crowds, counts, given.rounds)
+    finally:
+        for one in crowds:
+            one.contender.close()
+    report(crowds, counts)
+    if given.json:
+        given.json.write_text(json.dumps({one.contender.name: one.ratios for one in crowds}))
+
+
+if __name__ == "__main__":
+    main()
