@@ -4,7 +4,6 @@
 so they stay in this file, with `PlainLinear` as the fallback that works everywhere.
 """
 
-import math
 import time
 from typing import Any, Protocol
 
@@ -133,19 +132,28 @@ def choose_linear(device: torch.device, dtype: torch.dtype) -> type[PlainLinear]
     """The faster kernel on this machine for `dtype`, by a trial of some milliseconds; `PlainLinear` off the CPU."""
     if device.type != "cpu":
         return PlainLinear
+    seconds = _try(dtype)
+    return min(seconds, key=seconds.__getitem__)
+
+
+def slowdown(dtype: torch.dtype) -> float:
+    """How many times as long products take in `dtype` as in float32 on this CPU, each by its faster kernel."""
+    return min(_try(dtype).values()) / min(_try(torch.float32).values())
+
+
+def _try(dtype: torch.dtype) -> dict[type[PlainLinear] | type[PackedLinear], float]:
+    """Seconds that each kernel takes which works here."""
     weight, x = _example(dtype)
     plain = PlainLinear(weight, weight[:, 0])
+    made: dict[type[PlainLinear] | type[PackedLinear], Linear] = {PlainLinear: plain}
     try:
-        packed = PackedLinear(weight, weight[:, 0])
+        made[PackedLinear] = packed = PackedLinear(weight, weight[:, 0])
         _check(packed, plain, x)
     except (RuntimeError, AttributeError, NotImplementedError):  # this torch or this CPU has no such operator
-        return PlainLinear
-    seconds: dict[Linear, float] = {packed: math.inf, plain: math.inf}
+        made.pop(PackedLinear, None)
     # In turn and in CPU time, so that whatever else the machine does decides nothing.
-    for _ in range(_ROUNDS):
-        for linear, best in seconds.items():
-            seconds[linear] = min(best, _seconds(linear, x))
-    return PackedLinear if seconds[packed] < seconds[plain] else PlainLinear
+    rounds = [[_seconds(linear, x) for linear in made.values()] for _ in range(_ROUNDS)]
+    return dict(zip(made, map(min, *rounds), strict=True))
 
 
 def _example(dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """From a backbone's name to a frozen model ready to serve."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from peltier_backbone.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.config import BackboneConfig, BertConfig, T5Config, load_config
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
-from peltier_backbone.linear import LinearKernel, choose_linear
+from peltier_backbone.linear import LinearKernel, choose_linear, slowdown
 from peltier_backbone.packing import Encoded, Packed, pack
 from peltier_backbone.t5 import T5
 from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
@@ -20,7 +21,11 @@ from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
 from peltier_backbone.varlen import kernel_name
 from peltier_backbone.weights import Weights
 
+logger = logging.getLogger(__name__)
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# By which a trial of some milliseconds may be wrong.
+_NOISE = 1.1
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     tensors = _canonical(config, directory)
     identity = fingerprint(config, tensors)
     kernel = choose_linear(target, compute)
+    _warn_of_slow_products(target, compute)
     ready = {key: tensor.to(target, compute) for key, tensor in tensors.items()}
     return Backbone(
         name=name,
@@ -93,6 +99,14 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
             "attention": "matmul" if config.generates else kernel_name(target, compute, config.head_size),
         },
     )
+
+
+def _warn_of_slow_products(device: torch.device, dtype: torch.dtype) -> None:
+    if device.type != "cpu" or dtype == torch.float32:
+        return
+    times = slowdown(dtype)
+    if times > _NOISE:
+        logger.warning("on this processor products in %s take %.1f times as long as in float32", dtype, times)
 
 
 def _canonical(config: BertConfig | T5Config, directory: Path) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from peltier_backbone import load
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.load import Backbone, load_backbone, resolve_device
@@ -174,3 +175,21 @@ def test_the_chosen_kernels_are_visible(bert: Backbone):
     """/info shows which kernels run."""
     assert bert.kernels["linear"] in ("torch", "onednn-prepacked")
     assert bert.kernels["attention"] in ("by-row", "native-avx512", "native-avx2", "native-plain")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "times", "said"), [("bfloat16", 1.5, True), ("bfloat16", 1.05, False), ("float32", 1.5, False)]
+)
+def test_a_dtype_that_is_slow_here_is_told(
+    dtype: str,
+    times: float,
+    said: bool,
+    bert_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    """Processors differ: on some products in bfloat16 take longer than in float32, by more than a trial may err."""
+    monkeypatch.setattr(load, "slowdown", lambda asked: times)
+    load_backbone(str(bert_directory), dtype=dtype)
+    words = "products in torch.bfloat16 take 1.5 times as long as in float32"
+    assert any(words in line for line in caplog.messages) == said
