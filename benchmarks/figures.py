@@ -61,7 +61,7 @@ def draw_throughput(axes: Axes, found: dict[str, Any]) -> None:
     for count, middle in zip(counts, middles, strict=True):
         axes.annotate(f"{middle:.2f}", (count, middle), (0, -19), textcoords="offset points", ha="center")
     adapters_axis(axes, counts, "adapters, asked by a power law; median and range of the rounds")
-    axes.set_ylim(0, 1.15)
+    axes.set_ylim(0, 1.05 * max(map(max, rounds)))
     axes.set_ylabel("requests a CPU second / one adapter's")
     axes.set_title(f"{counts[-1]:,} adapters: {middles[-1]:.0%} of one adapter's throughput on a core")
 
