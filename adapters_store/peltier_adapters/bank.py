@@ -48,11 +48,12 @@ class Bank:
         return self._layout.length
 
     def gather(self, slots: Sequence["Slot"]) -> Tensors:
-        """The tensors of `slots` with a leading dimension of `len(slots)`; on a GPU by one copy a batch."""
+        """The tensors of `slots` with a leading dimension of `len(slots)`; on a GPU by one copy a batch, none for one
+        slot."""
         flats = [slot.read() for slot in slots]
         if flats[0].device.type == "cpu":
             return Gathered(self._layout, flats, Offsets.between(flats))
-        return Tensors(self._layout.views(torch.stack(flats)))
+        return Tensors(self._layout.views(flats[0][None] if len(flats) == 1 else torch.stack(flats)))
 
     def gather_into(self, stack: Tensor, slots: Sequence["Slot"]) -> None:
         """Copy the numbers of `slots` to the first rows of `stack` [rows, length]."""

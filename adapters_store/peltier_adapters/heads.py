@@ -46,7 +46,7 @@ def _kind(row: Row, together: bool) -> _Kind:
     if row.resident is None:
         return None
     bank = row.resident.head
-    # A hidden layer's weights are too many to be laid side by side for every row.
+    # A hidden layer's weights are too many to be laid side by side for every row, and a chain of products has no tanh.
     return bank, None if together and not head_spec(bank).hidden else row.resident.head_slot
 
 

@@ -33,8 +33,8 @@ class Tensors(Mapping[str, Tensor]):
 
 
 class Gathered(Tensors):
-    """Tensors of several adapters, each [length] of one layout. They are copied side by side when they are read, which
-    few are: whatever is large, kernels read apart."""
+    """Tensors of several adapters, each [length] of one layout. They are copied side by side each time they are read,
+    which few are: whatever is large, kernels read apart."""
 
     def __init__(self, layout: Layout, flats: Sequence[Tensor], offsets: Offsets, prefix: str = "") -> None:
         super().__init__({})

@@ -24,8 +24,8 @@ from peltier_backbone.weights import Weights
 logger = logging.getLogger(__name__)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-# By which a trial of some milliseconds may be wrong.
-_NOISE = 1.1
+# A trial of some milliseconds may be wrong by less than this factor.
+_NOISE_FACTOR = 1.1
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _warn_of_slow_products(device: torch.device, dtype: torch.dtype) -> None:
     if device.type != "cpu" or dtype == torch.float32:
         return
     times = slowdown(dtype)
-    if times > _NOISE:
+    if times > _NOISE_FACTOR:
         logger.warning("on this processor products in %s take %.1f times as long as in float32", dtype, times)
 
 

@@ -55,6 +55,13 @@ def test_gathered_tensors_outlive_their_adapters(count: int, bank: Bank):
     assert len({slot.number for slot in others}) == 50
 
 
+def test_a_single_adapter_is_not_copied_off_the_cpu_either(bank: Bank):
+    """A device reads it where it is."""
+    flat = torch.empty(bank.length, device="meta")
+    gathered = bank.gather([bank.slot(Sent(flat, None), 0)])
+    assert gathered["lora.up"].untyped_storage()._cdata == flat.untyped_storage()._cdata
+
+
 def _artifacts(backbone: Backbone, make_artifact: MakeArtifact, count: int, **options: object) -> Iterator[Artifact]:
     for seed in range(count):
         yield read_artifact(make_artifact(backbone, "compacter", seed=seed, **options), backbone)

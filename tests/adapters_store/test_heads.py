@@ -10,6 +10,7 @@ from peltier_adapters.bank import Banks
 from peltier_adapters.heads import read_heads
 from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.library import load_library
 from torch import Tensor
 
 CPU = torch.device("cpu")
@@ -44,6 +45,24 @@ def test_heads_together_answer_as_each_alone(
             monkeypatch.setattr(heads, "_compute_together", lambda device, answer=together: answer)
             for own, expected in zip(read_heads(rows, pooled, CPU), alone, strict=True):
                 torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(load_library() is None, reason="no native kernels were built here")
+@torch.inference_mode()
+def test_heads_of_equal_parts_are_one_product(
+    bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+):
+    """Where native kernels serve, however many tasks they are of."""
+    banks, drawn = Banks(bert), [(seed, labels) for seed in range(3) for labels in (("a", "b"), ("a", "b", "c"))]
+    residents = [
+        banks.add(read_artifact(make_artifact(bert, "lora", seed=seed, labels=labels), bert)) for seed, labels in drawn
+    ]
+    sizes: list[int] = []
+    apply_each = heads.head.apply_each
+    monkeypatch.setattr(heads.head, "apply_each", lambda own, x: sizes.append(len(x)) or apply_each(own, x))
+    rows = [Row(bert.tokenizer.encode("bad"), one) for one in residents]
+    read_heads(rows, lambda kind: torch.zeros(len(rows), bert.config.hidden_size), CPU)
+    assert sizes == [3, 3]
 
 
 def test_the_host_waits_for_a_gpu_once(

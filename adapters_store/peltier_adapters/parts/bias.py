@@ -39,7 +39,7 @@ class Bias(Part):
         self._context = context
         backbone = context.backbone
         deltas: dict[str, Tensor] = {
-            site: tensors[site] - backbone_bias(site, backbone, shape).to(tensors[site].device)
+            site: tensors[site] - backbone_bias(site, backbone, shape).to(backbone.device)
             for site, shape in spec.shapes(backbone.config).items()
         }
         self.pooler = deltas.pop("pooler", None)

@@ -41,14 +41,14 @@ class Bottleneck(Part):
         self._sites: dict[str, int] = {site: index for index, site in enumerate(spec.sites)}
         self.sublayers = frozenset(self._sites)
         self._places = {block: place for place, block in enumerate(spec.blocks(context.backbone.config))}
-        self._down, self._up = (self._map(side, tensors) for side in ("down", "up"))
+        rule = tensors.get("rule")
+        self._down, self._up = (self._map(tensors.under(f"{side}."), rule) for side in ("down", "up"))
         self._gate = gate.Gate("bottleneck", tensors, context) if spec.gated else None
         self._fused = self._fuse()
         self._chains = [self._chain(index) for index in range(len(spec.sites))]
 
-    def _map(self, side: str, tensors: Tensors) -> maps.Map:
-        own, context = tensors.under(f"{side}."), self._context
-        return maps.prepare(self._spec.map, own, tensors.get("rule"), context.segments, context.dtype)
+    def _map(self, tensors: Tensors, rule: Tensor | None) -> maps.Map:
+        return maps.prepare(self._spec.map, tensors, rule, self._context.segments, self._context.dtype)
 
     def _fuse(self) -> "Fused | None":
         """All of it as one kernel, on a GPU and where there is one for these maps."""

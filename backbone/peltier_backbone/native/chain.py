@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from ctypes import Structure, addressof, c_double, c_int64, c_void_p
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from peltier_backbone.native.library import ACTIVATIONS, Activation, Library, Runs
@@ -56,6 +57,7 @@ def _step(product: Product) -> _Step:
     weight, bias = product.weight, product.bias
     layer, row, column = weight.first.stride()
     assert column == 1 or weight.first.shape[-1] == 1, "what a row of a weight holds lies side by side"
+    assert all(one is None or one.first.dtype == torch.float32 for one in (weight, bias)), "kernels read float32"
     data, bias_layer, bias_groups = (None, 0, None)
     if bias is not None:
         data, bias_layer, bias_groups = bias.first.data_ptr(), bias.first.stride(0), bias.offsets.address

@@ -100,7 +100,7 @@ class Library:
         _, inner, outer = weight.shape
         group, row, _ = weight.stride()
         failed = self._linear(
-            *_rows(y), *_rows(side_by_side(x)), weight.data_ptr(), row, group, *vectors(bias),
+            *_rows(y), *_rows(side_by_side(x)), weight.data_ptr(), row, group, *_vectors(bias),
             None if scale is None else scale.data_ptr(), runs.address, runs.count, fold, inner, outer,
             ACTIVATIONS[activation], add,
         )  # fmt: skip
@@ -118,14 +118,14 @@ class Library:
 
     def add(self, y: Tensor, bias: Tensor, runs: Runs) -> None:
         """y [rows, width] += bias [groups, width], in place."""
-        self._add(*_rows(y), *vectors(bias), runs.address, runs.count, y.shape[1])
+        self._add(*_rows(y), *_vectors(bias), runs.address, runs.count, y.shape[1])
 
     def gate(self, x: Tensor, weight: Tensor, bias: Tensor, rows: Runs, groups: Tensor) -> Tensor:
         """The mean over each row's tokens of sigmoid(x w + b), [rows, 1] in float32: x [tokens, in], `weight`
         [groups, in], `bias` [groups], `groups` [rows] in int64."""
         gates = torch.empty(rows.count, 1)
         self._gate(
-            gates.data_ptr(), *_rows(x), *vectors(side_by_side(weight)), *vectors(bias), rows.address, rows.count,
+            gates.data_ptr(), *_rows(x), *_vectors(side_by_side(weight)), *_vectors(bias), rows.address, rows.count,
             groups.data_ptr(), x.shape[1],
         )  # fmt: skip
         return gates
@@ -140,7 +140,7 @@ class Library:
             y, more, stride = x, residual.data_ptr(), residual.stride(0)
         failed = self._norm(
             y.data_ptr(), x.data_ptr(), more, y.stride(0), x.stride(0), stride, _is_half(x),
-            *vectors(weight), *vectors(bias), _is_half(weight), runs.address, runs.count, x.shape[1], kind.eps,
+            *_vectors(weight), *_vectors(bias), _is_half(weight), runs.address, runs.count, x.shape[1], kind.eps,
             kind.centered,
         )  # fmt: skip
         if failed:
@@ -173,7 +173,7 @@ def _rows(tensor: Tensor) -> tuple[int, int, bool]:
     return tensor.data_ptr(), tensor.stride(0), _is_half(tensor)
 
 
-def vectors(tensor: Tensor | None) -> tuple[int | None, int]:
+def _vectors(tensor: Tensor | None) -> tuple[int | None, int]:
     return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
 
 

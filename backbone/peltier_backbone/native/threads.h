@@ -1,4 +1,5 @@
-/* The threads of torch, whose OpenMP these kernels share: as many as `torch.set_num_threads` says. */
+/* The threads of torch, whose OpenMP these kernels share: as many as `torch.set_num_threads` has said in the thread that
+ * calls them. As with torch's own, a process that is forked afterwards must not call them. */
 
 #ifndef PELTIER_THREADS_H
 #define PELTIER_THREADS_H

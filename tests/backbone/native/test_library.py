@@ -1,6 +1,7 @@
 """The native kernels against torch in float64, each library that this processor can run."""
 
 import math
+import platform
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,6 +135,15 @@ def test_threads_change_no_bit(native: Library, threads: Callable[[int], None], 
     for count in (2, 5):
         threads(count)
         assert all(torch.equal(one, own) for one, own in zip(compute(), alone, strict=True))
+
+
+@pytest.mark.skipif(platform.system() != "Linux" or platform.machine() != "x86_64", reason="as CI builds and runs it")
+def test_threads_are_those_of_torch(native: Library) -> None:
+    """The kernels were compiled for threads, and there are not two crowds of them in the process."""
+    assert b"GOMP_parallel" in (FOLDER / f"{native.name}.so").read_bytes()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    # Other packages bring theirs under names of their own.
+    assert len({line.split()[-1] for line in maps if "/libgomp.so" in line}) == 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
