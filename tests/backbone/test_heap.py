@@ -78,7 +78,8 @@ def test_what_is_kept_can_be_given_back():
     command = [sys.executable, "-c", _GIVING_BACK]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     kept, left = map(int, done.stdout.split())
-    assert kept >= 64_000_000
+    # glibc takes 128 KiB more than it is asked for, and a part of that may have been there before.
+    assert kept >= 64_000_000 - 2 * 128 * 1024
     assert left < 1_000_000
 
 
