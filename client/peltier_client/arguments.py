@@ -1,12 +1,14 @@
 """The words that several commands share, and what they print for machines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 from pydantic import BaseModel
 
-from peltier_client.errors import InvalidInput
+from peltier_client.client import Client
+from peltier_client.errors import InvalidInput, Unauthorized
 from peltier_client.protocol import TaskReference, check_name
 from peltier_client.transport import check_api_key, check_url
 
@@ -42,3 +44,20 @@ OwnAdapter = Annotated[
 def print_json(document: BaseModel) -> None:
     """One document on stdout."""
     typer.echo(document.model_dump_json(exclude_none=True))
+
+
+@contextmanager
+def connect(url: str, api_key: str | None) -> Iterator[Client]:
+    """A client for one command; where the server refuses the key, the message says what to do next."""
+    with explained_refusal(api_key), Client(url, api_key) as client:
+        yield client
+
+
+@contextmanager
+def explained_refusal(api_key: str | None) -> Iterator[None]:
+    """Adds the next step to the server's message where it refuses the key, or that none was sent."""
+    try:
+        yield
+    except Unauthorized as error:
+        step = "set PELTIER_API_KEY" if api_key is None else "check PELTIER_API_KEY or --api-key"
+        raise Unauthorized(f"{error.message}; {step}", error.details) from error

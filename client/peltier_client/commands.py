@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from peltier_client.arguments import ApiKey, Json, Task, Url, checked, print_json
+from peltier_client.arguments import ApiKey, Json, Task, Url, checked, connect, print_json
 from peltier_client.client import Client
 from peltier_client.protocol import (
     MAX_BEAMS,
@@ -76,7 +76,7 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
     json: Json = False,
 ) -> None:
     """Publish an artifact."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         version = client.upload(file, name, alias)
     if json:
         print_json(version)
@@ -86,7 +86,7 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
 
 def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """List the published adapters."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         adapters = list(client.adapters())
     if json:
         print_json(AdapterList(adapters=adapters))
@@ -122,7 +122,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
         "top_p": top_p,
         "seed": seed,
     }
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         if stream:
             _print_streams(client, task, inputs, options, json=json)
             return
@@ -137,7 +137,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
 
 def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Delete an adapter, or one version of it (TASK@3)."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         client.delete(task)
     if json:
         print_json(Deleted(deleted=task))

@@ -7,8 +7,7 @@ from typing import Annotated, get_args
 import typer
 from pydantic import BaseModel
 
-from peltier_client.arguments import ApiKey, Json, Url, checked, print_json
-from peltier_client.client import Client
+from peltier_client.arguments import ApiKey, Json, Url, checked, connect, print_json
 from peltier_client.protocol import KeyInfo, Scope, check_name
 from peltier_client.tables import print_keys
 from peltier_client.transport import DEFAULT_URL
@@ -61,7 +60,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
 ) -> None:
     """Make a key and print it, this once."""
     expires_at = None if expires_in is None else datetime.now(UTC) + _read_time(expires_in)
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         key = client.create_key(*scope, tenant=tenant, note=note, expires_at=expires_at)
     if json:
         print_json(key)
@@ -74,7 +73,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
 @app.command("list")
 def list_keys(tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """List every key without its secret, revoked and expired ones too."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         keys = client.keys(tenant)
     if json:
         print_json(Keys(keys=keys))
@@ -87,7 +86,7 @@ def list_keys(tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey =
 @app.command("revoke")
 def revoke(prefix: Prefix, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Take a key's rights for good, everywhere within a second."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         client.revoke_key(prefix)
     if json:
         print_json(Revoked(revoked=prefix))

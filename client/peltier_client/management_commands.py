@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from peltier_client.arguments import ApiKey, Json, OwnAdapter, Task, Url, checked, print_json
-from peltier_client.client import Client
+from peltier_client.arguments import ApiKey, Json, OwnAdapter, Task, Url, checked, connect, print_json
 from peltier_client.protocol import Alias, AliasChange, AliasHistory, AuditRecord, check_alias, check_name
 from peltier_client.tables import print_alias_history, print_audit, shown_split
 from peltier_client.transport import DEFAULT_URL
@@ -44,7 +43,7 @@ def alias(  # noqa: PLR0913 - each is a word of the command line
     if history == (version is not None):
         raise typer.BadParameter("either a VERSION or --history is wanted")
     split = _read_split(version) if version is not None else None
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         if split is not None:
             _show(task, client.set_alias(task, alias, split), json=json)
         else:
@@ -55,7 +54,7 @@ def rollback(
     task: OwnAdapter, alias: AliasName, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
 ) -> None:
     """Let an alias mean what it meant before."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         _show(task, client.rollback_alias(task, alias), json=json)
 
 
@@ -70,7 +69,7 @@ def deprecate(  # noqa: PLR0913 - each is a word of the command line
     """Advise against a version (TASK@3)."""
     if undo == bool(reason):
         raise typer.BadParameter("either a REASON or --undo is wanted")
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         version = client.deprecate(task, reason)
     if json:
         print_json(version)
@@ -80,7 +79,7 @@ def deprecate(  # noqa: PLR0913 - each is a word of the command line
 
 def undelete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Bring a deleted version (TASK@3) back."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         version = client.undelete(task)
     if json:
         print_json(version)
@@ -92,7 +91,7 @@ def audit(
     limit: Limit = 50, tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
 ) -> None:
     """Show who did what, newest first."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         records = list(islice(client.audit(tenant), limit))
     if json:
         print_json(AuditList(records=records))

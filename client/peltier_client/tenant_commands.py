@@ -7,8 +7,7 @@ import typer
 from pydantic import BaseModel
 
 from peltier_client.administration import QuotaOptions
-from peltier_client.arguments import ApiKey, Json, Url, checked, print_json
-from peltier_client.client import Client
+from peltier_client.arguments import ApiKey, Json, Url, checked, connect, print_json
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange import to_json
 from peltier_client.protocol import TenantInfo, TenantQuotas, check_name
@@ -49,7 +48,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
 ) -> None:
     """Make a tenant; what is not given is not limited."""
     quotas = _read_quotas(locals())
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         _show([client.create_tenant(name, **quotas)], json=json)
 
 
@@ -68,7 +67,7 @@ def set_quotas(  # noqa: PLR0913 - each is a word of the command line
 ) -> None:
     """Change what a tenant may use; what is not given stays, `none` takes a limit away."""
     quotas = _read_quotas(locals())
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
         wanted: QuotaOptions = {**kept, **quotas}
         _show([client.set_tenant(name, **wanted)], json=json)
@@ -77,7 +76,7 @@ def set_quotas(  # noqa: PLR0913 - each is a word of the command line
 @app.command("list")
 def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """List every tenant with what it may use."""
-    with Client(url, api_key) as client:
+    with connect(url, api_key) as client:
         tenants = client.tenants()
     if json:
         print_json(Tenants(tenants=tenants))

@@ -179,6 +179,20 @@ def test_a_failure_is_one_line(peltier: Peltier, server: Any, refuse: Refuse) ->
     assert peltier("predict", "sst2", "text", "--json") == Outcome(1, "", "error: the artifact is refused: reason\n")
 
 
+def test_a_refused_key_says_what_to_do(
+    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, server: Any, refuse: Refuse
+) -> None:
+    """A wrong key and no key are told apart, each with the next step."""
+    server.planned.append(refuse(401, "unauthorized", "the API key is not one of this server's, for this reason"))
+    assert peltier("list").err == (
+        "error: the API key is not one of this server's, for this reason; check PELTIER_API_KEY or --api-key\n"
+    )
+    monkeypatch.delenv("PELTIER_API_KEY")
+    server.planned.append(refuse(401, "unauthorized", "no key was sent, for this reason"))
+    outcome = peltier("list")
+    assert (outcome.status, outcome.err) == (1, "error: no key was sent, for this reason; set PELTIER_API_KEY\n")
+
+
 def test_retries_are_silent(server: Any, refuse: Refuse) -> None:
     """Waiting for a full queue writes nothing but the answer."""
     server.planned.append(refuse(503, "queue_full", retry_after="0"))

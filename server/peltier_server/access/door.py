@@ -60,14 +60,13 @@ class Door:
 
     async def caller(self, headers: Headers) -> Caller:
         """Who calls; raises `Unauthorized` for strangers, and `NotReady` where it is too early to tell."""
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        text = given.strip() if scheme.lower() == "bearer" else ""
+        scheme, text = _read_authorization(headers)
         # As bytes, because text that is not ASCII cannot be compared. A request without a key equals an empty one.
         if self._admin_key and hmac.compare_digest(text.encode(), self._admin_key):
             return OPERATOR
         is_open = self._may_be_open and self.keyring.is_empty
         if not is_open and not self._may_be_right(text):
-            raise Unauthorized("this server wants its API key in the header 'authorization: Bearer <key>'")
+            raise _refusal(scheme, text)
         if not self.keyring.is_known:
             raise NotReady("the server is still loading", retry_after=_RETRY_AFTER_SECONDS)
         if is_open:
@@ -86,6 +85,21 @@ class Door:
         if self.keyring.has_tenant(caller.tenant):
             return caller
         raise Forbidden(f"the token's tenant {caller.tenant!r} is not one of this server's")
+
+
+def _read_authorization(headers: Headers) -> tuple[str, str]:
+    """The scheme in lower case and what a bearer shows, empty where the header is missing or has another scheme."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return scheme.lower(), given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _refusal(scheme: str, text: str) -> Unauthorized:
+    """Tells a missing key, another scheme and text that has not the form of a key apart."""
+    if text:
+        return Unauthorized("the API key is not one of this server's")
+    # The scheme is not shown: it may be a key that was sent without one.
+    found = "no key" if scheme in ("", "bearer") else "another scheme"
+    return Unauthorized(f"this server needs an API key in the header 'authorization: Bearer <key>'; {found} was sent")
 
 
 def create_door(settings: Settings, keyring: Keyring) -> Door:

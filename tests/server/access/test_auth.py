@@ -120,16 +120,25 @@ def shown(app: FastAPI) -> set[str]:
     return {f"{method.upper()} {path}" for path, item in app.openapi()["paths"].items() for method in item}
 
 
-STRANGERS = [None, "plt_wrong", f"plt_zzzzzzzz_{'x' * 43}", "expired", "revoked"]
+STRANGERS = [
+    (None, "this server needs an API key in the header 'authorization: Bearer <key>'; no key was sent"),
+    ("plt_wrong", "the API key is not one of this server's"),
+    (f"plt_zzzzzzzz_{'x' * 43}", "the API key is not one of this server's"),
+    ("expired", "expired"),
+    ("revoked", "was revoked"),
+]
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
-async def test_no_route_answers_a_stranger(house: House, stranger: str | None) -> None:
-    """No key, no key's form, an unknown, an expired and a revoked key: 401 everywhere, also where nothing is."""
+@pytest.mark.parametrize(("stranger", "sentence"), STRANGERS)
+async def test_no_route_answers_a_stranger(house: House, stranger: str | None, sentence: str) -> None:
+    """No key, no key's form, an unknown, an expired and a revoked key: 401 everywhere, also where nothing is.
+
+    The sentence tells a missing key from a wrong one, and whether a wrong one has a key's form is not told."""
     for route in [*SCOPES, *(f"GET {path}" for path in PAGES), "GET /v1/nothing", "PUT /info"]:
         answer = await house.call(route, stranger)
         assert answer.status_code == 401, (route, answer.text)
         assert answer.headers["www-authenticate"] == "Bearer"
+        assert sentence in answer.text
         assert "unauthorized" in answer.text or "invalid_api_key" in answer.text or "authentication" in answer.text
 
 

@@ -114,7 +114,7 @@ async def test_the_first_key_shuts_it_at_once() -> None:
     door, issued = make_door(), CREDENTIALS.issue()
     door.apply(snapshot_of())
     door.apply(snapshot_of(key_of(issued), revision=2))
-    with pytest.raises(Unauthorized, match="wants its API key"):
+    with pytest.raises(Unauthorized, match="no key was sent"):
         await who(door, None)
     assert await who(door, issued.text) == Caller("a", frozenset({"predict"}), f"key:{issued.prefix}")
 
@@ -136,6 +136,27 @@ async def test_an_older_snapshot_brings_no_revoked_key_back() -> None:
     door.apply(snapshot_of(key_of(issued), revision=4))
     with pytest.raises(Unauthorized, match="was revoked"):
         await who(door, issued.text)
+
+
+@pytest.mark.parametrize(
+    ("header", "sentence"),
+    [
+        (None, "no key was sent"),
+        ("", "no key was sent"),
+        ("Bearer ", "no key was sent"),
+        ("Basic dTpw", "another scheme was sent"),
+        ("plt_abcdefgh_secret", "another scheme was sent"),
+        ("Bearer plt_wrong", "the API key is not one of this server's"),
+        (f"Bearer plt_zzzzzzzz_{'x' * 43}", "the API key is not one of this server's"),
+    ],
+)
+async def test_a_missing_key_is_told_from_a_wrong_one(header: str | None, sentence: str) -> None:
+    """What was sent is in no message: it may be a key."""
+    door = make_door()
+    door.apply(snapshot_of(key_of(CREDENTIALS.issue())))
+    with pytest.raises(Unauthorized, match=sentence) as caught:
+        await door.caller(Headers({} if header is None else {"authorization": header}))
+    assert "secret" not in str(caught.value)
 
 
 async def test_a_key_expires() -> None:
