@@ -3,12 +3,12 @@
 Exit status: 0 done, 1 failed with one line on stderr, 2 wrong usage, 130 interrupted.
 """
 
-import logging
 import sys
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
+from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
 from peltier_client import commands, key_commands, management_commands, tenant_commands
@@ -53,8 +53,8 @@ def create_command() -> TyperGroup:
 
 def main() -> None:
     """Run the command line. Errors that users can mend are one line; anything else is a bug and keeps its traceback."""
-    # Without a handler of its own stamina would write of each retry to stderr.
-    logging.getLogger("stamina").addHandler(logging.NullHandler())
+    # Without hooks stamina writes of no retry, with structlog installed or without.
+    set_on_retry_hooks([])
     try:
         create_command()(prog_name="peltier")
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """What both clients share below the API: how to connect, what to send, when to try again."""
 
+import logging
 import re
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -9,6 +10,10 @@ import httpx2
 
 from peltier_client.errors import ConnectionFailed, InvalidInput, PeltierError, QuotaExceeded, TimedOut, Unavailable
 from peltier_client.exchange import Request
+
+logger = logging.getLogger(__name__)
+# stamina logs each retry as a warning, which Python writes to stderr where a program has configured no logging.
+logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -86,10 +91,18 @@ def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]
 
 
 def is_worth_retrying(error: Exception) -> bool | float:
-    """Whether `error` may go away by itself: False, True, or True after so many seconds, as stamina's hooks say it."""
-    if isinstance(error, QuotaExceeded | Unavailable):
-        return _pause(error)
-    # Nothing was sent yet; a connection that broke later may have done its work.
+    """Whether `error` may go away by itself: False, True, or True after so many seconds, as stamina's hooks say it.
+
+    Logs at INFO what is worth another attempt.
+    """
+    # Nothing was sent where there is no connection; one that broke later may have done its work.
+    worth = _pause(error) if isinstance(error, QuotaExceeded | Unavailable) else _is_unconnected(error)
+    if worth is not False:
+        logger.info("worth another attempt: %s", error)
+    return worth
+
+
+def _is_unconnected(error: Exception) -> bool:
     return isinstance(error.__cause__, _NOT_CONNECTED)
 
 

@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from peltier_client import cli, plugins
+from stamina.instrumentation import set_on_retry_hooks
 
 from tests.client.conftest import PIECES
 
@@ -47,12 +48,13 @@ class Peltier:
 
 
 @pytest.fixture
-def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: Any) -> Peltier:
+def peltier(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], server: Any) -> Iterator[Peltier]:
     """The command, with the little server as its default and a wide terminal."""
     monkeypatch.setenv("PELTIER_URL", server.url)
     monkeypatch.setenv("PELTIER_API_KEY", "plt_env")
     monkeypatch.setenv("COLUMNS", "160")
-    return Peltier(monkeypatch, capsys)
+    yield Peltier(monkeypatch, capsys)
+    set_on_retry_hooks(None)
 
 
 def test_predict_for_people(peltier: Peltier, server: Any) -> None:
@@ -193,11 +195,22 @@ def test_a_refused_key_says_what_to_do(
     assert (outcome.status, outcome.err) == (1, "error: no key was sent, for this reason; set PELTIER_API_KEY\n")
 
 
-def test_retries_are_silent(server: Any, refuse: Refuse) -> None:
-    """Waiting for a full queue writes nothing but the answer."""
+@pytest.mark.parametrize("has_structlog", [False, True])
+def test_retries_are_silent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: Any, refuse: Refuse, has_structlog: bool
+) -> None:
+    """Waiting for a full queue writes nothing but the answer, whichever way of logging stamina finds installed."""
+    if has_structlog:
+        (tmp_path / "structlog.py").write_text(
+            "class Logger:\n"
+            "    def warning(self, *_, **__):\n        print('retry')\n"
+            "def get_logger(name):\n    return Logger()\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     server.planned.append(refuse(503, "queue_full", retry_after="0"))
-    done = run_in_a_process("list", "--url", server.url)
+    done = run_in_a_process("list", "--json", "--url", server.url)
     assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["adapters"]
 
 
 def test_no_server(server: Any) -> None:

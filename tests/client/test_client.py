@@ -1,5 +1,7 @@
 import logging
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -315,3 +317,14 @@ def test_retries_can_be_switched_off(server: Any, refuse: Refuse) -> None:
             client.predict("sst2", "text")
     finally:
         stamina.set_active(True)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_program_decides_whether_retries_are_written(server: Any, refuse: Refuse, configured: bool) -> None:
+    """A program that configures no logging writes nothing of them; one that does sees the reason of each."""
+    server.planned.append(refuse(503, "queue_full", "the queue is full", retry_after="0"))
+    setting = "logging.basicConfig(level='INFO');" if configured else ""
+    program = f"import logging; {setting} from peltier_client import Client; Client({server.url!r}).info()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ("worth another attempt: the queue is full" in done.stderr) == configured
+    assert bool(done.stderr) == configured
