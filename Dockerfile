@@ -11,10 +11,10 @@ WORKDIR /src
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
-RUN python3 -m venv /opt/peltier \
-    && /opt/peltier/bin/python -m pip install "pip==26.3"
-# torch has a layer of its own: it is most of the image and changes least.
 COPY constraints.txt ./
+RUN python3 -m venv /opt/peltier \
+    && /opt/peltier/bin/python -m pip install --constraint constraints.txt pip
+# torch has a layer of its own: it is most of the image and changes least.
 RUN /opt/peltier/bin/python -m pip install --index-url "${TORCH_INDEX}" --constraint constraints.txt torch
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY backbone ./backbone
@@ -22,7 +22,8 @@ COPY adapters_store ./adapters_store
 COPY server ./server
 COPY training ./training
 COPY client ./client
-RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt ".[server,minilm,oidc,postgres,redis]"
+RUN /opt/peltier/bin/python -m pip install --constraint constraints.txt --build-constraint constraints.txt \
+    ".[server,minilm,oidc,postgres,redis]"
 
 FROM ${BASE_IMAGE}
 RUN groupadd --gid 10001 peltier \
