@@ -39,6 +39,7 @@ from peltier_client.protocol import (
     NewKey,
     TaskReference,
     TenantInfo,
+    UploadedVersion,
 )
 from peltier_client.results import Prediction, Predictions
 from peltier_client.streams import AsyncTextStream, TextStream
@@ -83,5 +84,6 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "UnexpectedAnswer",
+    "UploadedVersion",
     "VersionNotFound",
 ]

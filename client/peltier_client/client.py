@@ -26,6 +26,7 @@ from peltier_client.protocol import (
     NewKey,
     TenantInfo,
     TextTuple,
+    UploadedVersion,
 )
 from peltier_client.requests import PredictOptions
 from peltier_client.results import Predictions
@@ -86,10 +87,11 @@ class Client:
 
     def upload(
         self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
-    ) -> AdapterVersion:
+    ) -> UploadedVersion:
         """Publish an artifact file, or its bytes; the same bytes again give the version that they already are.
 
-        With `alias` that alias means the version from then on.
+        With `alias` that alias means the version from then on. `.created` says whether it is new, `.live` which
+        versions answer the bare name.
         """
         return self._send(requests.upload(artifact, name, alias))
 

@@ -15,11 +15,12 @@ from peltier_client.protocol import (
     MAX_TEMPERATURE,
     Adapter,
     TextTuple,
+    UploadedVersion,
     check_alias,
     check_name,
 )
 from peltier_client.requests import PredictOptions
-from peltier_client.tables import print_adapters, print_predictions, print_texts
+from peltier_client.tables import print_adapters, print_predictions, print_texts, shown_live
 from peltier_client.transport import DEFAULT_URL
 
 Artifact = Annotated[
@@ -75,13 +76,13 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Publish an artifact."""
+    """Publish an artifact; bytes that are a version already make none, and are named with the version that is live."""
     with connect(url, api_key) as client:
         version = client.upload(file, name, alias)
     if json:
         print_json(version)
     else:
-        typer.echo(f"published {version.name} version {version.version} ({version.preset}, {version.digest})")
+        typer.echo(_uploaded(version))
 
 
 def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
@@ -143,6 +144,15 @@ def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Jso
         print_json(Deleted(deleted=task))
     else:
         typer.echo(f"deleted {task}")
+
+
+def _uploaded(version: UploadedVersion) -> str:
+    done = f"{version.name}@{version.version} already holds these bytes; nothing was published"
+    if version.created:
+        done = f"published {version.name} version {version.version} ({version.preset}, {version.digest})"
+    is_new_live = version.created and set(version.live) == {version.version}
+    # A server of before does not say what is live.
+    return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
 
 
 def _together(

@@ -32,6 +32,7 @@ from peltier_client.protocol import (
     ReadyResponse,
     TaskReference,
     TextTuple,
+    UploadedVersion,
     VersionList,
     check_alias,
     check_name,
@@ -114,12 +115,18 @@ def predict_many(
 
 def upload(
     artifact: str | PathLike[str] | bytes, name: str | None, alias: str | None = None
-) -> Request[AdapterVersion]:
+) -> Request[UploadedVersion]:
     """An artifact, from a path or its bytes, under `name` or its manifest's name; `alias` is to mean it at once."""
+
+    def read(response: httpx2.Response) -> UploadedVersion:
+        version = read_body(response, UploadedVersion)
+        # The status says so too, for servers that do not have it in the body.
+        return version.model_copy(update={"created": response.status_code == httpx2.codes.CREATED})
+
     form = {"name": check_name(name)} if name is not None else {}
     form |= {"alias": check_alias(alias)} if alias is not None else {}
     file = ("artifact.safetensors", artifact) if isinstance(artifact, bytes) else _named_file(Path(artifact))
-    return Request("POST", "/v1/adapters", reader(AdapterVersion), form=form, file=file)
+    return Request("POST", "/v1/adapters", read, form=form, file=file)
 
 
 def adapters(cursor: str | None) -> Request[AdapterPage]:

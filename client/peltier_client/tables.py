@@ -6,7 +6,16 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from peltier_client.protocol import Adapter, AliasChange, AuditRecord, KeyInfo, Split, TenantInfo, TenantQuotas
+from peltier_client.protocol import (
+    Adapter,
+    AliasChange,
+    AuditRecord,
+    KeyInfo,
+    Split,
+    TenantInfo,
+    TenantQuotas,
+    UploadedVersion,
+)
 from peltier_client.results import Prediction, Predictions
 
 
@@ -26,6 +35,12 @@ def shown_split(split: Split) -> str:
     if len(split) == 1:
         return f"version {next(iter(split))}"
     return ", ".join(f"version {number} ({share:.4g})" for number, share in split.items()) or "nothing"
+
+
+def shown_live(version: UploadedVersion) -> str:
+    """Which versions answer the bare name, and what the aliases mean."""
+    aliases = ", ".join(f"{name}: {shown_split(split)}" for name, split in version.aliases.items())
+    return "; ".join(filter(None, [shown_split(version.live), aliases]))
 
 
 def print_alias_history(changes: Iterable[AliasChange]) -> None:

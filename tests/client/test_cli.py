@@ -14,7 +14,7 @@ import pytest
 from peltier_client import cli, plugins
 from stamina.instrumentation import set_on_retry_hooks
 
-from tests.client.conftest import PIECES
+from tests.client.conftest import PIECES, VERSION
 
 Refuse = Callable[..., Any]
 
@@ -125,6 +125,25 @@ def test_upload_list_delete(peltier: Peltier, tmp_path: Path) -> None:
     listed = peltier("list").out
     assert all(name in listed for name in ("nli", "sst2", "stsb", "compacter", "classification"))
     assert peltier("delete", "sst2@1").out == "deleted sst2@1\n"
+
+
+def test_an_upload_of_known_bytes_names_the_version_that_is_live(
+    peltier: Peltier, server: Any, answer: Any, tmp_path: Path
+) -> None:
+    """Nothing was published, and which version answers is said; so it is where a new version does not answer yet."""
+    path = tmp_path / "film.safetensors"
+    path.write_bytes(b"artifact")
+    live = {"live": {"2": 1.0}, "aliases": {"canary": {"3": 1.0}, "production": {"2": 1.0}}}
+    shown = "(live: version 2; canary: version 3, production: version 2)\n"
+    server.planned.append(answer(200, {**VERSION, **live}))
+    known = "sst2@1 already holds these bytes; nothing was published"
+    assert peltier("upload", str(path)).out == f"{known} {shown}"
+    server.planned.append(answer(201, {**VERSION, "version": 3, **live}))
+    assert peltier("upload", str(path)).out == f"published sst2 version 3 (compacter, {VERSION['digest']}) {shown}"
+    server.planned.append(answer(200, VERSION))
+    assert peltier("upload", str(path)).out == f"{known}\n"
+    server.planned.append(answer(200, VERSION))
+    assert json.loads(peltier("upload", str(path), "--json").out)["created"] is False
 
 
 def test_every_command_speaks_json(peltier: Peltier, tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ async def test_an_alias_names_a_version(shelf: Running) -> None:
     assert await answering(shelf, "a@3") == 3
     assert (await put(shelf, "production", {"version": 3})).status_code == 200
     assert await answering(shelf, "a") == 3
-    assert (await shelf.client.get("/v1/adapters/a")).json()["aliases"] == {"production": {"3": 1.0}}
+    adapter = (await shelf.client.get("/v1/adapters/a")).json()
+    assert (adapter["aliases"], adapter["live"]) == ({"production": {"3": 1.0}}, {"3": 1.0})
 
 
 async def test_a_split_is_sticky_by_request_id(shelf: Running) -> None:
@@ -181,6 +182,20 @@ async def test_aliases_of_an_unknown_adapter(shelf: Running) -> None:
     assert (await put(shelf, "x", {"version": 1}, name="nope")).status_code == 404
     assert (await shelf.client.get("/v1/adapters/nope/aliases")).status_code == 404
     assert (await shelf.client.delete("/v1/adapters/nope/aliases/x")).status_code == 404
+
+
+async def test_an_upload_says_what_is_live(shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """New or known, the answer has the versions that the bare name means then, and the aliases."""
+
+    async def upload(seed: int) -> tuple[int, bool, object, object]:
+        file = {"file": make_artifact(bert, "bitfit", name="any", seed=seed)}
+        answer = (await shelf.client.post("/v1/adapters", files=file, data={"name": "a"})).json()
+        return answer["version"], answer["created"], answer["live"], answer["aliases"]
+
+    assert await upload(0) == (1, False, {"3": 1.0}, {})
+    assert await upload(9) == (4, True, {"4": 1.0}, {})
+    await put(shelf, "production", {"versions": {"1": 0.9, "4": 0.1}})
+    assert await upload(9) == (4, False, {"1": 0.9, "4": 0.1}, {"production": {"1": 0.9, "4": 0.1}})
 
 
 async def test_an_upload_may_be_given_an_alias_at_once(

@@ -9,6 +9,7 @@ from peltier_client.protocol.adapters import (
     DeprecationRequest,
     Digest,
     TaskSummary,
+    UploadedVersion,
     VersionList,
 )
 from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, Split
@@ -122,6 +123,7 @@ __all__ = [
     "TextTuple",
     "Timings",
     "TopP",
+    "UploadedVersion",
     "Usage",
     "VersionList",
     "check_alias",

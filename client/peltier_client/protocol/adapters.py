@@ -43,10 +43,22 @@ class AdapterVersion(ResponseModel):
     metrics: dict[str, float] = Field(default_factory=dict)
 
 
+class UploadedVersion(AdapterVersion):
+    """The version that an upload's bytes are; `created` is false where they were a version already.
+
+    `live` is which versions answer the bare name now, each with its share of the requests; `aliases` are the adapter's.
+    """
+
+    created: bool = True
+    live: Split = Field(default_factory=dict)
+    aliases: dict[str, Split] = Field(default_factory=dict)
+
+
 class Adapter(ResponseModel):
     """An adapter by name, with the newest of its versions and what its aliases mean.
 
-    A `public` one can be used by other tenants, as `tenant:name`.
+    A `public` one can be used by other tenants, as `tenant:name`. `live` is which versions answer the bare name, each
+    with its share of the requests.
     """
 
     tenant: str
@@ -54,6 +66,7 @@ class Adapter(ResponseModel):
     public: bool = False
     num_versions: int
     latest: AdapterVersion
+    live: Split = Field(default_factory=dict)
     aliases: dict[str, Split] = Field(default_factory=dict)
 
 

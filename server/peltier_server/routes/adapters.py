@@ -26,6 +26,7 @@ from peltier_client.protocol import (
     AdapterPage,
     AdapterVersion,
     DeprecationRequest,
+    UploadedVersion,
     VersionList,
 )
 from pydantic import BaseModel, ConfigDict
@@ -90,7 +91,7 @@ class UploadForm(BaseModel):
     "",
     status_code=201,
     responses={
-        200: {"model": AdapterVersion, "description": "These bytes already are a version of this adapter."},
+        200: {"model": UploadedVersion, "description": "These bytes already are a version of this adapter."},
         **describe_errors(*_SHARED, ArtifactRefused, QueueFull, Unavailable, StorageFull),
     },
 )
@@ -100,14 +101,20 @@ async def upload(
     caller: Asking,
     service: Accepted,
     intake: Uploads,
-) -> AdapterVersion:
-    """Publish an artifact as the next version; it goes live only if this server reproduces its golden examples."""
+) -> UploadedVersion:
+    """Publish an artifact as the next version; it goes live only if this server reproduces its golden examples.
+
+    The answer says which version the bare name means then.
+    """
     place = Place(caller, form.name, form.alias)
     async with intake.read(form.file.size or 0):
         entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
-    return entry.on_the_wire
+    # None where it has been deleted since.
+    published = service.catalog.find(caller.tenant, entry.version.name)
+    live, aliases = ({}, {}) if published is None else (dict(published.live), published.meanings)
+    return UploadedVersion(**entry.on_the_wire.model_dump(), created=created, live=live, aliases=aliases)
 
 
 @router.get("", response_model=AdapterPage, responses=describe_errors(*_SHARED))

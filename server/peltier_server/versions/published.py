@@ -84,6 +84,17 @@ class Published:
         """Every live version, newest first."""
         return [self.entries[number] for number in sorted(self.entries, reverse=True)]
 
+    @property
+    def live(self) -> Mapping[int, float]:
+        """Which versions answer the bare name, each with its share of the requests."""
+        production = self.aliases.get(PRODUCTION)
+        return {self.preferred.number: 1.0} if production is None else production.split
+
+    @property
+    def meanings(self) -> dict[str, dict[int, float]]:
+        """What each alias means, in order of name."""
+        return {name: dict(alias.split) for name, alias in sorted(self.aliases.items())}
+
     @cached_property
     def on_the_wire(self) -> Adapter:
         """The adapter with its newest version and its aliases."""
@@ -93,7 +104,8 @@ class Published:
             public=self.is_public,
             num_versions=len(self.entries),
             latest=self.newest.on_the_wire,
-            aliases={name: dict(alias.split) for name, alias in sorted(self.aliases.items())},
+            live=dict(self.live),
+            aliases=self.meanings,
         )
 
 
