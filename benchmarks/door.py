@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
+from peltier_server.access.caller import OPERATOR
 from peltier_server.access.credentials import Credentials
 from peltier_server.access.door import Door
 from peltier_server.access.keyring import Keyring
@@ -92,7 +93,7 @@ async def main(redis: str | None, num_keys: int) -> None:
     """Each part alone."""
     keyring, key = make_keyring(num_keys)
     tokens, token = make_tokens()
-    door = Door(keyring, admin_key="the operator's", tokens=tokens, may_be_open=False)
+    door = Door(keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False)
     for name, text in (("admin key", "the operator's"), (f"key, one of {num_keys}", key), ("token, RS256", token)):
         headers = Headers({"authorization": f"Bearer {text}"})
         await measure(name, lambda headers=headers: door.caller(headers))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from peltier_server.access.caller import MONITOR
+from peltier_server.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -52,7 +54,18 @@ def test_prometheus_scrapes_the_server_with_its_key() -> None:
     assert scrape["authorization"]["credentials_file"] == f"/run/secrets/{services['prometheus']['secrets'][0]}"
 
 
-def test_the_stack_does_not_start_without_a_key() -> None:
-    """Compose itself refuses an absent PELTIER_ADMIN_KEY, with a sentence."""
+@pytest.mark.parametrize("name", ["PELTIER_ADMIN_KEY", "PELTIER_METRICS_KEY"])
+def test_the_stack_does_not_start_without_its_keys(name: str) -> None:
+    """Compose itself refuses an absent key, with a sentence; the server has a setting of that name."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
-    assert services["server"]["environment"]["PELTIER_ADMIN_KEY"].startswith("${PELTIER_ADMIN_KEY:?set ")
+    assert services["server"]["environment"][name].startswith(f"${{{name}:?set ")
+    assert name.removeprefix("PELTIER_").lower() in Settings.model_fields
+
+
+def test_prometheus_holds_no_key_to_the_server() -> None:
+    """The one that it is given opens /metrics and nothing else."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    variables = {compose["secrets"][secret]["environment"] for secret in compose["services"]["prometheus"]["secrets"]}
+    assert variables == {"PELTIER_METRICS_KEY"}
+    assert "environment" not in compose["services"]["prometheus"]
+    assert MONITOR.scopes == {"metrics"}

@@ -25,7 +25,9 @@ def _check_scopes(scopes: list[str]) -> list[str]:
 
 Scopes = Annotated[
     list[str],
-    typer.Option("--scope", help="predict, publish or admin; may be given several times.", callback=_check_scopes),
+    typer.Option(
+        "--scope", help="predict, publish, admin or metrics; may be given several times.", callback=_check_scopes
+    ),
 ]
 Tenant = Annotated[str, typer.Option(help="Whose key it is.", callback=checked(check_name))]
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.", callback=checked(check_name))]

@@ -28,7 +28,7 @@ _YEAR_SECONDS = 366 * 24 * 3600
 _MIN_SECRET_LEN = 32
 _MIN_KEY_LEN = 16
 # The URLs may hold a password, and one that is no URL has it anywhere.
-_SECRETS = frozenset({"admin_key", "secret", "registry", "rate_store"})
+_SECRETS = frozenset({"admin_key", "metrics_key", "secret", "registry", "rate_store"})
 
 Count = Annotated[int, Field(ge=1)]
 
@@ -40,7 +40,7 @@ def _check_sendable(key: SecretStr) -> SecretStr:
     return key
 
 
-AdminKey = Annotated[SecretStr, Field(min_length=_MIN_KEY_LEN), AfterValidator(_check_sendable)]
+FixedKey = Annotated[SecretStr, Field(min_length=_MIN_KEY_LEN), AfterValidator(_check_sendable)]
 
 
 class SettingsError(Exception):
@@ -65,7 +65,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     insecure: bool = False
-    admin_key: AdminKey | None = None
+    admin_key: FixedKey | None = None
+    metrics_key: FixedKey | None = None
     secret: Annotated[SecretStr, Field(min_length=_MIN_SECRET_LEN)] | None = None
     oidc_issuer: str | None = None
     oidc_audience: str | None = None
@@ -124,6 +125,12 @@ class Settings(BaseSettings):
         missing = [name for name, value in given.items() if value is None]
         if missing and len(missing) < len(given):
             raise ValueError(f"an identity provider needs {', '.join(given)}; there is no {' and no '.join(missing)}")
+        return self
+
+    @model_validator(mode="after")
+    def _tell_keys_apart(self) -> Self:
+        if self.metrics_key is not None and self.metrics_key == self.admin_key:
+            raise ValueError("metrics_key equals admin_key, so who reads metrics could do everything: choose another")
         return self
 
     @model_validator(mode="after")

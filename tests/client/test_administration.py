@@ -92,7 +92,7 @@ def test_a_new_key_is_alone_on_stdout(peltier: Peltier, server: Any) -> None:
     assert timedelta(days=89) < left <= timedelta(days=90)
 
 
-def test_keys_for_people_and_machines(peltier: Peltier) -> None:
+def test_keys_for_people_and_machines(peltier: Peltier, server: Any) -> None:
     """A table, or one document; notes are text."""
     shown = peltier("keys", "list").out
     assert "abcdefgh" in shown
@@ -102,6 +102,8 @@ def test_keys_for_people_and_machines(peltier: Peltier) -> None:
     assert peltier("keys", "revoke", "abcdefgh").out == "revoked abcdefgh\n"
     assert peltier("keys", "revoke", "zzzzzzzz").status == 1
     assert json.loads(peltier("keys", "create", "--scope", "admin", "--json").out)["key"] == KEY_TEXT
+    assert peltier("keys", "create", "--scope", "metrics").status == 0
+    assert json.loads(server.received[-1].body)["scopes"] == ["metrics"]
 
 
 def test_tenants_for_people_and_machines(peltier: Peltier, server: Any) -> None:

@@ -106,6 +106,7 @@ async def test_requests_over_the_rate_are_refused(shelf: Running) -> None:
     assert third.headers["ratelimit-remaining"] == "0"
     assert (await shelf.client.get("/v1/models")).json()["error"]["code"] == "quota_exceeded"
     assert (await shelf.client.get("/v1/tenants")).status_code == 200
+    assert (await shelf.client.get("/metrics")).status_code == 200
     await limit(shelf)
     assert "ratelimit-limit" not in (await shelf.predict("demo", "good")).headers
 

@@ -132,6 +132,14 @@ def test_a_key_opens_the_network_and_stays_secret(monkeypatch: pytest.MonkeyPatc
     assert "plt_of_the_operator" not in repr(settings)
 
 
+def test_the_metrics_key_is_another_than_the_admin_key() -> None:
+    """Who reads metrics would else be the operator; the message shows neither."""
+    with pytest.raises(SettingsError, match=r"^metrics_key equals admin_key") as caught:
+        load_settings({"admin_key": "plt_of_the_operator", "metrics_key": "plt_of_the_operator"})
+    assert "plt_of" not in str(caught.value)
+    assert "plt_of" not in repr(load_settings({"metrics_key": "plt_of_the_monitor"}))
+
+
 def test_an_empty_key_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compose files pass an unset variable on as an empty one."""
     monkeypatch.setenv("PELTIER_ADMIN_KEY", "")
@@ -146,11 +154,12 @@ def test_passwords_in_urls_stay_secret() -> None:
         load_settings({"rate_store": "redis//:hunter2@h:6379"})
 
 
+@pytest.mark.parametrize("name", ["admin_key", "metrics_key"])
 @pytest.mark.parametrize("key", ["", "plt_secret", "plt_of_the_operator\n", "plt of operator", "plt_schlüsselgewalt"])
-def test_an_admin_key_that_cannot_guard_is_refused(tmp_path: Path, key: str) -> None:
+def test_a_key_that_cannot_guard_is_refused(tmp_path: Path, key: str, name: str) -> None:
     """One that is guessed, that every request without a key has, or that no header can carry; it is not shown."""
     config = tmp_path / "peltier.toml"
-    config.write_text(f"admin_key = {json.dumps(key)}", encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"^setting 'admin_key': (Value|it must)") as caught:
+    config.write_text(f"{name} = {json.dumps(key)}", encoding="utf-8")
+    with pytest.raises(SettingsError, match=rf"^setting '{name}': (Value|it must)") as caught:
         load_settings({"config": config, "host": EVERYWHERE})
     assert not key or key not in str(caught.value)

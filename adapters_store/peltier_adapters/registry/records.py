@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 # Independent of each other: a key has one or more.
-SCOPES = frozenset({"predict", "publish", "admin"})
+SCOPES = frozenset({"predict", "publish", "admin", "metrics"})
 # Of tenants' weights.
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 

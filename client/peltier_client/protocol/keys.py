@@ -8,8 +8,9 @@ from pydantic import AwareDatetime, Field, field_serializer
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
-# Independent of each other: predict asks adapters and looks at them, publish changes them, admin runs the server.
-Scope = Literal["predict", "publish", "admin"]
+# predict asks adapters and looks at them, publish changes them, admin runs the server, metrics reads /metrics alone.
+# Each is independent of the others, but for one thing: admin reads /metrics too.
+Scope = Literal["predict", "publish", "admin", "metrics"]
 
 MAX_NOTE_LEN = 200
 # Later moments may have no counterpart in UTC that can be written.

@@ -9,6 +9,9 @@ from peltier_client.protocol import Scope
 # The tenant that is there from the beginning.
 TENANT = "default"
 ALL_SCOPES: frozenset[Scope] = frozenset(get_args(Scope))
+# Who has the second scope may do what the first one allows. An admin can make any key, and read metrics before they
+# had a scope of their own.
+_INCLUDED: dict[Scope, Scope] = {"metrics": "admin"}
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Caller:
 
     def require(self, scope: Scope) -> None:
         """Raises `Forbidden` where the caller lacks `scope`."""
-        if scope not in self.scopes:
+        if scope not in self.scopes and _INCLUDED.get(scope) not in self.scopes:
             held = ", ".join(sorted(self.scopes)) or "none"
             raise Forbidden(f"this needs the scope {scope!r}; the key's scopes are: {held}")
 
@@ -30,3 +33,5 @@ class Caller:
 LOCAL = Caller(TENANT, ALL_SCOPES, "local")
 # The bearer of the admin key of the settings, which is in no registry.
 OPERATOR = Caller(TENANT, ALL_SCOPES, "operator")
+# The bearer of the metrics key of the settings.
+MONITOR = Caller(TENANT, frozenset({"metrics"}), "monitor")

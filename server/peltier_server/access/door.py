@@ -1,13 +1,14 @@
 """Who calls: the operator, the bearer of a key or of a token, or on an open server anyone."""
 
 import hmac
+from collections.abc import Mapping
 from typing import Protocol
 
 from peltier_adapters.registry import Snapshot
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
 from starlette.datastructures import Headers
 
-from peltier_server.access.caller import LOCAL, OPERATOR, Caller
+from peltier_server.access.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.access.credentials import prefix_of
 from peltier_server.access.keyring import Keyring
 from peltier_server.access.neighbours import check_host, check_origin
@@ -27,25 +28,28 @@ class TokenReader(Protocol):
 
 
 class Door:
-    """Shut, but for the admin key, until the registry has been read.
+    """Shut, but for the keys of the settings, until the registry has been read.
 
-    It is open to anyone only where `may_be_open`, without an admin key and an identity provider, as long as nobody has
-    made a key; then not to pages of other sites, and without `any_host` not by names that others have given it.
+    `fixed_keys` are those of the settings, each with the caller that it lets in. It is open to anyone only where
+    `may_be_open`, without an admin key and an identity provider, as long as nobody has made a key; then not to pages of
+    other sites, and without `any_host` not by names that others have given it.
     """
 
     def __init__(
         self,
         keyring: Keyring,
         *,
-        admin_key: str | None = None,
+        fixed_keys: Mapping[str, Caller] | None = None,
         tokens: TokenReader | None = None,
         may_be_open: bool = False,
         any_host: bool = False,
     ) -> None:
         self.keyring = keyring
-        self._admin_key = None if admin_key is None else admin_key.encode()
+        fixed_keys = fixed_keys or {}
+        # A request without a key equals an empty one.
+        self._fixed_keys = [(key.encode(), caller) for key, caller in fixed_keys.items() if key]
         self._tokens = tokens
-        self._needs_keys = admin_key is not None or tokens is not None
+        self._needs_keys = OPERATOR in fixed_keys.values() or tokens is not None
         self._any_host = any_host
         self._may_be_open = may_be_open and not self._needs_keys
 
@@ -61,9 +65,10 @@ class Door:
     async def caller(self, headers: Headers) -> Caller:
         """Who calls; raises `Unauthorized` for strangers, and `NotReady` where it is too early to tell."""
         scheme, text = _read_authorization(headers)
-        # As bytes, because text that is not ASCII cannot be compared. A request without a key equals an empty one.
-        if self._admin_key and hmac.compare_digest(text.encode(), self._admin_key):
-            return OPERATOR
+        # As bytes, because text that is not ASCII cannot be compared.
+        for key, caller in self._fixed_keys:
+            if hmac.compare_digest(text.encode(), key):
+                return caller
         is_open = self._may_be_open and self.keyring.is_empty
         if not is_open and not self._may_be_right(text):
             raise _refusal(scheme, text)
@@ -104,9 +109,10 @@ def _refusal(scheme: str, text: str) -> Unauthorized:
 
 def create_door(settings: Settings, keyring: Keyring) -> Door:
     """The door that the settings ask for. Raises `SettingsError` where the extra `oidc` is wanted and missing."""
+    given = ((settings.admin_key, OPERATOR), (settings.metrics_key, MONITOR))
     return Door(
         keyring,
-        admin_key=None if settings.admin_key is None else settings.admin_key.get_secret_value(),
+        fixed_keys={key.get_secret_value(): caller for key, caller in given if key is not None},
         tokens=_create_tokens(settings),
         may_be_open=settings.is_private or settings.insecure,
         any_host=settings.insecure,

@@ -18,6 +18,8 @@ from peltier_server.errors import error_response
 from peltier_server.routes.bodies import Handler, counted
 from peltier_server.turnstile import Turnstile
 
+# Routes of these scopes run and watch the server; a tenant's quotas never shut them.
+_UNCOUNTED: frozenset[Scope] = frozenset({"admin", "metrics"})
 # The guard has checked the key by then; this is how OpenAPI shows that there is one.
 _BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
 
@@ -46,7 +48,7 @@ class Closed(APIRoute):
         if scope["method"] in (self.methods or ()):
             caller: Caller = scope["state"]["caller"]
             self._check(caller)
-            if "admin" not in self.scopes:
+            if self.scopes.isdisjoint(_UNCOUNTED):
                 await within_quotas(super().handle, scope, receive, send)
                 return
         await super().handle(scope, receive, send)

@@ -33,8 +33,8 @@ _LIMITS = (
 )
 
 router = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("predict")])
-# Metrics name every tenant.
-measures = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("admin")])
+# Metrics name every tenant and the adapters in use.
+measures = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("metrics")])
 # What orchestrators ask, who have no key.
 probes = APIRouter(tags=["operations"])
 

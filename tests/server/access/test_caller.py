@@ -2,13 +2,28 @@
 
 import pytest
 from peltier_client.errors import Forbidden
-from peltier_server.access.caller import LOCAL, Caller
+from peltier_client.protocol import Scope
+from peltier_server.access.caller import ALL_SCOPES, LOCAL, Caller
 
 
 def test_a_scope_that_is_held_is_enough() -> None:
-    """Scopes do not imply each other, so the one that is asked for must be there."""
-    for scope in ("predict", "publish", "admin"):
+    """Who has them all is let in everywhere."""
+    for scope in ALL_SCOPES:
         LOCAL.require(scope)
+
+
+def test_no_scope_implies_another_but_that_an_admin_reads_metrics() -> None:
+    """Every pair of a scope that is held and one that is asked for."""
+    enough = {(held, asked) for held in ALL_SCOPES for asked in ALL_SCOPES if _may(held, asked)}
+    assert enough == {(scope, scope) for scope in ALL_SCOPES} | {("admin", "metrics")}
+
+
+def _may(held: Scope, asked: Scope) -> bool:
+    try:
+        Caller("a", frozenset({held}), "key:12345678").require(asked)
+    except Forbidden:
+        return False
+    return True
 
 
 def test_a_missing_scope_is_refused_by_name() -> None:

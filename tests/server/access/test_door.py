@@ -3,11 +3,12 @@
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
-from peltier_server.access.caller import LOCAL, OPERATOR, Caller
+from peltier_server.access.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.access.credentials import Credentials, Issued
 from peltier_server.access.door import Door
 from peltier_server.access.keyring import Keyring
@@ -16,6 +17,7 @@ from starlette.datastructures import Headers
 
 NOW = datetime.now(UTC)
 ADMIN = "the operator's own"
+MONITORING = "the monitor's own"
 CREDENTIALS = Credentials(b"a secret")
 
 MakeDoor = Callable[..., Door]
@@ -44,11 +46,11 @@ def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: da
     return Key(issued.prefix, "a", issued.digest, scopes, "", NOW, "operator", expires_at, revoked_at)
 
 
-def make_door(*, admin_key: str | None = None, tokens: EveryToken | None = None, may_be_open: bool = True) -> Door:
+def make_door(*, may_be_open: bool = True, **given: Any) -> Door:
     """A door whose keyring is unlocked and has not seen the registry yet."""
     keyring = Keyring()
     keyring.unlock(CREDENTIALS)
-    return Door(keyring, admin_key=admin_key, tokens=tokens, may_be_open=may_be_open)
+    return Door(keyring, may_be_open=may_be_open, **given)
 
 
 async def who(door: Door, text: str | None) -> Caller:
@@ -187,7 +189,7 @@ async def test_a_wrong_key_is_a_stranger() -> None:
 
 async def test_the_admin_key_is_in_no_registry() -> None:
     """It also works while the registry is being read; without it nobody is let in, keys or not."""
-    door = make_door(admin_key=ADMIN)
+    door = make_door(fixed_keys={ADMIN: OPERATOR})
     assert await who(door, ADMIN) == OPERATOR
     with pytest.raises(Unauthorized):
         await who(door, None)
@@ -199,9 +201,23 @@ async def test_the_admin_key_is_in_no_registry() -> None:
             await who(door, text)
 
 
-async def test_an_empty_admin_key_opens_nothing() -> None:
+async def test_the_metrics_key_is_in_no_registry() -> None:
+    """It lets in who watches, before the registry is read too, and does not shut a server that has no other key."""
+    door = make_door(fixed_keys={ADMIN: OPERATOR, MONITORING: MONITOR})
+    assert await who(door, MONITORING) == MONITOR
+    assert await who(door, ADMIN) == OPERATOR
+    alone = make_door(fixed_keys={MONITORING: MONITOR})
+    alone.apply(snapshot_of())
+    assert await who(alone, MONITORING) == MONITOR
+    assert await who(alone, None) == LOCAL
+    with pytest.raises(SettingsError, match="the server would be open to the network and has no key"):
+        make_door(fixed_keys={MONITORING: MONITOR}, may_be_open=False).apply(snapshot_of())
+
+
+@pytest.mark.parametrize("empty", [{"": OPERATOR}, {ADMIN: OPERATOR, "": MONITOR}])
+async def test_an_empty_key_opens_nothing(empty: dict[str, Caller]) -> None:
     """A request without any key does not have it."""
-    door = make_door(admin_key="")
+    door = make_door(fixed_keys=empty)
     door.apply(snapshot_of())
     for text in (None, "", " "):
         with pytest.raises(Unauthorized):
@@ -229,7 +245,11 @@ def test_a_server_that_would_let_nobody_in_does_not_start() -> None:
     """Nor one that would let everybody in from the network, unless that is asked for."""
     with pytest.raises(SettingsError, match="open to the network and has no key"):
         make_door(may_be_open=False).apply(snapshot_of())
-    for door in (make_door(), make_door(admin_key=ADMIN, may_be_open=False), make_door(tokens=EveryToken())):
+    for door in (
+        make_door(),
+        make_door(fixed_keys={ADMIN: OPERATOR}, may_be_open=False),
+        make_door(tokens=EveryToken()),
+    ):
         door.apply(snapshot_of())
     make_door(may_be_open=False).apply(snapshot_of(key_of(CREDENTIALS.issue())))
 

@@ -90,8 +90,8 @@ async def test_a_good_token_says_who_calls(idp: IdentityProvider, key: Any, kid:
 async def test_claims_have_the_names_that_the_settings_give(idp: IdentityProvider) -> None:
     """Providers differ; scopes may also be a list."""
     provider = Provider(idp.url, "peltier", f"{idp.url}/keys", tenant_claim="org", scope_claim="roles")
-    caller = await Tokens(provider).caller(idp.token(org="b", roles=["admin", 7]))
-    assert (caller.tenant, caller.scopes) == ("b", {"admin"})
+    caller = await Tokens(provider).caller(idp.token(org="b", roles=["admin", "metrics", 7]))
+    assert (caller.tenant, caller.scopes) == ("b", {"admin", "metrics"})
 
 
 def none_token(idp: IdentityProvider) -> str:
