@@ -12,6 +12,7 @@ from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
 from peltier_client import commands, key_commands, management_commands, tenant_commands
+from peltier_client.help_texts import show_literally
 from peltier_client.plugins import plugin_commands
 
 
@@ -48,6 +49,7 @@ def create_command() -> TyperGroup:
     for command in plugin_commands():
         if command.name not in group.commands:
             group.add_command(command)
+    show_literally(group)
     return group
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from peltier_client.help_texts import Command, show_literally
+
 GROUP = "peltier.commands"
 PANEL = "Models and servers"
 
@@ -53,17 +55,20 @@ class PluginCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which is then the one that is invoked."""
-        return self._load().make_context(info_name, args, parent=parent, **extra)
+        return self.load().make_context(info_name, args, parent=parent, **extra)
 
-    def _load(self) -> Any:
+    def load(self) -> Command:
+        """The real command; its module is imported now."""
         name = self._entry_point.name
         with _explained(name, self._extra):
-            loaded = self._entry_point.load()
-        if isinstance(loaded, typer.Typer):
-            return typer.main.get_command(loaded)
-        app = typer.Typer(add_completion=False)
-        app.command(name)(_explained(name, self._extra)(loaded))
-        return typer.main.get_command(app)
+            app = self._entry_point.load()
+        if not isinstance(app, typer.Typer):
+            function, app = app, typer.Typer(add_completion=False)
+            app.command(name)(_explained(name, self._extra)(function))
+        command = typer.main.get_command(app)
+        assert isinstance(command, Command), "Typer makes its own commands"
+        show_literally(command)
+        return command
 
 
 @contextmanager
