@@ -33,7 +33,7 @@ def encode_input(backbone: Reader, task: TaskSpec, value: Input, *, truncate: bo
         _check_text(text)
     encoded = backbone.tokenizer.encode(*task.render(*texts), max_tokens=task.max_length if truncate else None)
     if len(encoded) > task.max_length:
-        raise InputError(f"the input has {len(encoded)} tokens; this task takes {task.max_length} (or set truncate)")
+        raise InputError(f"the input has {len(encoded)} tokens; this task takes at most {task.max_length}")
     return _padded(encoded, backbone, task) if task.padded else encoded
 
 

@@ -14,12 +14,14 @@ from peltier_backbone.shape import BackboneConfig
 @dataclass(frozen=True)
 class Encoded:
     """One tokenised row: ids and token types of equal length. Its last `pads` tokens see the others and are seen by
-    none, as padding is in an encoder. Its positions begin `offset` after an encoder's first."""
+    none, as padding is in an encoder. Its positions begin `offset` after an encoder's first. Truncation dropped
+    `num_dropped` tokens of its texts."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
     pads: int = 0
     offset: int = 0
+    num_dropped: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)

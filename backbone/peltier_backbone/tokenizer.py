@@ -29,17 +29,18 @@ class Tokenizer:
         return max(self._fast.get_vocab(with_added_tokens=True).values()) + 1
 
     def encode(self, text: str, pair: str | None = None, *, max_tokens: int | None = None) -> Encoded:
-        """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first."""
+        """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first.
+
+        The row says how many tokens were dropped.
+        """
         first = self._read(text)
         second = None if pair is None else self._read(pair)
+        num_dropped = 0
         if max_tokens is not None:
             room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
-            lengths = _longest_first(len(first), len(second) if second else 0, room)
-            first.truncate(lengths[0])
-            if second:
-                second.truncate(lengths[1])
+            num_dropped = _truncate(first, second, room)
         encoding = self._fast.post_process(first, second)
-        return Encoded(tuple(encoding.ids), tuple(encoding.type_ids))
+        return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), num_dropped=num_dropped)
 
     @property
     def pad_id(self) -> int | None:
@@ -62,10 +63,20 @@ class Tokenizer:
         return str(self._fast.decode(list(ids), skip_special_tokens=True))
 
 
+def _truncate(first: Encoding, second: Encoding | None, room: int) -> int:
+    """Leaves `room` tokens of both texts together; returns how many that drops."""
+    num_tokens = len(first) + (len(second) if second else 0)
+    if num_tokens <= room:
+        return 0
+    lengths = _longest_first(len(first), len(second) if second else 0, room)
+    first.truncate(lengths[0])
+    if second:
+        second.truncate(lengths[1])
+    return num_tokens - sum(lengths)
+
+
 def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """Lengths of both texts when one token after the other is taken from the longer text until `room` is kept."""
-    if first + second <= room:
-        return first, second
     half = room // 2
     if first <= second:
         shorter = min(first, half)

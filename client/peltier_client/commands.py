@@ -20,7 +20,7 @@ from peltier_client.protocol import (
     check_name,
 )
 from peltier_client.requests import PredictOptions
-from peltier_client.tables import print_adapters, print_predictions, print_texts, shown_live
+from peltier_client.tables import print_adapters, print_predictions, print_texts, print_truncation, shown_live
 from peltier_client.transport import DEFAULT_URL
 
 Artifact = Annotated[
@@ -128,6 +128,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
             _print_streams(client, task, inputs, options, json=json)
             return
         predictions = client.predict(task, inputs, **options)
+    print_truncation(task, predictions.usage.truncated_inputs, len(inputs))
     if json:
         print_json(predictions.body)
     elif any(prediction.text is not None for prediction in predictions):
@@ -175,7 +176,12 @@ def _print_streams(
 ) -> None:
     if json:
         raise typer.BadParameter("--stream shows texts as they are written and --json prints whole answers: choose one")
+    num_truncated = 0
     for one in inputs:
-        for piece in client.stream(task, one, **options):
+        stream = client.stream(task, one, **options)
+        for piece in stream:
             typer.echo(piece, nl=False)
         typer.echo()
+        assert stream.predictions is not None, "the whole answer follows the last piece"
+        num_truncated += stream.predictions.usage.truncated_inputs
+    print_truncation(task, num_truncated, len(inputs))

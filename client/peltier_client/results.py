@@ -57,7 +57,10 @@ class Predictions(Sequence[Prediction]):
 
     @property
     def usage(self) -> Usage:
-        """What the request is accounted for, in tokens; `completion_tokens` are those of generated texts."""
+        """What the request is accounted for, in tokens; `completion_tokens` are those of generated texts.
+
+        `truncated_inputs` is how many inputs were longer than the task takes.
+        """
         return self.body.usage
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import typer
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
@@ -100,6 +101,14 @@ def print_texts(predictions: Predictions) -> None:
     for prediction in predictions:
         print(prediction.text)
     Console(stderr=True).print(_provenance(predictions), highlight=False)
+
+
+def print_truncation(task: str, num_truncated: int, num_inputs: int) -> None:
+    """A warning on stderr where inputs were longer than the task takes."""
+    if num_truncated:
+        typer.echo(
+            f"warning: truncated to the length that {task} takes: {num_truncated} of {num_inputs} inputs", err=True
+        )
 
 
 def _provenance(predictions: Predictions) -> str:

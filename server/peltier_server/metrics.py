@@ -30,6 +30,9 @@ class Metrics:
         self.batch_rows = _histogram("batch_rows", "Rows of a batch", _ROWS, registry)
         self.batch_tokens = _histogram("batch_tokens", "Tokens of a batch", _TOKENS, registry)
         self.batch_adapters = _histogram("batch_adapters", "Distinct adapters of a batch", _ROWS, registry)
+        self._truncated = Counter(
+            "peltier_truncated_inputs", "Inputs longer than their task takes", ("tenant",), registry=registry
+        )
         self.generated_tokens = Counter("peltier_generated_tokens", "Tokens of generated texts", registry=registry)
         self.decode_step_seconds = _histogram("decode_step_seconds", "One step of all texts", _SECONDS, registry)
         self.decode_rows = Gauge("peltier_decode_rows", "Rows that are being decoded", registry=registry)
@@ -65,6 +68,11 @@ class Metrics:
         """A request of `tenant` has been answered; None for someone without a key."""
         self._requests_of(self._tenants.of(tenant), code).inc()
         self.request_seconds.observe(seconds)
+
+    def observe_truncation(self, tenant: str, num_inputs: int) -> None:
+        """So many inputs of one request of `tenant` are longer than their task takes and are computed truncated."""
+        if num_inputs:
+            self._truncated.labels(self._tenants.of(tenant)).inc(num_inputs)
 
     def observe_batch(self, batch: Batch, seconds: float) -> None:
         """A batch has been computed."""

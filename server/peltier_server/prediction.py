@@ -17,8 +17,9 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Opening:
-    """Who answers, and how many tokens the input has."""
+    """Who answers, how many tokens the inputs have, and how many of the inputs were truncated."""
 
     adapter: AdapterRef
     tier: Tier
     num_tokens: int
+    num_truncated: int

@@ -23,6 +23,7 @@ from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
+from peltier_server.metrics import Metrics
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
@@ -49,12 +50,14 @@ _NUM_WORKERS = 2
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request: inputs, and new tokens for each of them; of its tenant; and of its version."""
+    """Of one request: inputs, and new tokens for each of them; of its tenant; and of its version. `metrics` counts the
+    inputs that a limit truncates."""
 
     max_inputs: int
     max_new_tokens: int
     turnstile: Turnstile
     quarantine: Quarantine
+    metrics: Metrics
 
 
 @dataclass(frozen=True)
@@ -160,12 +163,13 @@ class Predictor:
         self._slots.prefetch(entry.owned)
         encoded = await self._encode(task, request.inputs, truncate=parameters.truncate)
         num_tokens = sum(map(len, encoded))
-        spending = self._limits.turnstile.spend(
-            request.target.origin.tenant, num_tokens + _max_written(decoding, len(encoded))
-        )
+        tenant = request.target.origin.tenant
+        spending = self._limits.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
         async with spending, self._slots.lease(entry.owned) as lease:
+            opening = Opening(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
+            self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
             if request.stream is not None:
-                request.stream.open(Opening(entry.reference, lease.tier, num_tokens))
+                request.stream.open(opening)
             rows = [Row(one, lease.resident) for one in encoded]
             outcomes = await self._compute(rows, decoding, request)
         last = max(outcomes, key=lambda outcome: outcome.queue_seconds)
@@ -173,7 +177,7 @@ class Predictor:
             task=entry.version.name,
             adapter=entry.reference,
             predictions=await self._read(task, outcomes, parameters),
-            usage=create_usage(num_tokens, outcomes),
+            usage=create_usage(opening, outcomes),
             timings_ms=create_timings(lease, last, time.monotonic() - started),
             batch=BatchInfo(rows=last.batch_rows, adapters=last.batch_adapters),
         )
@@ -214,6 +218,10 @@ def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], tru
         more = f" (and {len(reasons) - 1} more inputs)" if len(reasons) > 1 else ""
         raise InvalidInput(f"{reasons[0]}{more}", reasons)
     return encoded
+
+
+def _num_truncated(encoded: Sequence[Encoded]) -> int:
+    return sum(one.num_dropped > 0 for one in encoded)
 
 
 def _max_written(decoding: Decoding | None, num_inputs: int) -> int:

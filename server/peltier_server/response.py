@@ -20,6 +20,7 @@ from peltier_client.protocol import (
     Usage,
 )
 
+from peltier_server.prediction import Opening
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency.slots import Lease
 
@@ -61,10 +62,14 @@ def read_answers(
     ]
 
 
-def create_usage(num_tokens: int, outcomes: Sequence[Outcome[Any]]) -> Usage:
+def create_usage(opening: Opening, outcomes: Sequence[Outcome[Any]]) -> Usage:
     """What the inputs have in tokens, and the texts where there are any."""
     drafts = [outcome.output for outcome in outcomes if isinstance(outcome.output, Draft)]
-    return Usage(tokens=num_tokens, completion_tokens=sum(len(draft.ids) for draft in drafts) if drafts else None)
+    return Usage(
+        tokens=opening.num_tokens,
+        truncated_inputs=opening.num_truncated,
+        completion_tokens=sum(len(draft.ids) for draft in drafts) if drafts else None,
+    )
 
 
 def create_timings(lease: Lease[Resident], last: Outcome[Any], total_seconds: float) -> Timings:

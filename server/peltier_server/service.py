@@ -67,7 +67,7 @@ class Service:
         loader = StoreLoader(backbone, store.blobs, self._workers)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
         self.quarantine = Quarantine(metrics)
-        limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile, self.quarantine)
+        limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile, self.quarantine, metrics)
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.curator = Curator(store)

@@ -12,7 +12,7 @@ from peltier_adapters.errors import InputError
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.manifest import Input
 from peltier_adapters.row import Row
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 
 SINGLE = TaskSpec(type="classification", labels=("a", "b"), inputs="single", max_length=8)
@@ -37,6 +37,51 @@ def test_long_inputs_are_truncated(bert: Backbone):
     assert len(encode_input(bert, PAIR, ("a " * 50, "b"))) == 8
 
 
+TRIPLE = TaskSpec(
+    type="text2text",
+    labels=(),
+    inputs="triple",
+    max_length=8,
+    template="good: {text} film: {pair} plot: {third}",
+    decoding=DecodingSpec(answer="generate"),
+)
+PADDED = SINGLE.model_copy(update={"padded": True})
+
+
+@pytest.mark.parametrize(
+    ("family", "task", "value", "special"),
+    [
+        ("bert", SINGLE, ("a " * 50,), 2),
+        ("bert", PADDED, ("a " * 50,), 2),
+        ("bert", PAIR, ("a " * 50, "b " * 7), 3),
+        ("bert", PAIR, ("a", "b " * 70), 3),
+        ("roberta", PAIR, ("ab", "b" * 70), 4),
+        ("t5", TRIPLE, ("a", "b", "c " * 20), 1),
+        ("t5", TRIPLE, ("a", "b", "c"), 1),
+    ],
+    ids=str,
+)
+def test_a_long_input_is_counted_alike_whether_truncated_or_refused(
+    family: str, task: TaskSpec, value: tuple[str, ...], special: int, request: pytest.FixtureRequest
+):
+    """What is kept and what is dropped are what a refusal names: every text, the template and the special tokens."""
+    backbone: Backbone = request.getfixturevalue(family)
+    given = value if len(value) > 1 else value[0]
+    num_tokens = special + sum(len(backbone.tokenizer.ids(text)) for text in task.render(*value))
+    found = encode_input(backbone, task, given)
+    assert (len(found), found.num_dropped) == (8, num_tokens - 8)
+    with pytest.raises(InputError, match=f"the input has {num_tokens} tokens; this task takes at most 8$"):
+        encode_input(backbone, task, given, truncate=False)
+
+
+@pytest.mark.parametrize("task", [SINGLE, PADDED], ids=["plain", "padded"])
+def test_an_input_that_just_fits_is_not_truncated(task: TaskSpec, bert: Backbone):
+    """With or without leave to truncate."""
+    for truncate in (True, False):
+        assert encode_input(bert, task, "a " * 6, truncate=truncate).num_dropped == 0
+    assert encode_input(bert, task, "a " * 7).num_dropped == 1
+
+
 @pytest.mark.parametrize(
     ("task", "value", "truncate", "sentence"),
     [
@@ -46,7 +91,7 @@ def test_long_inputs_are_truncated(bert: Backbone):
         (SINGLE, "", True, "an input text is empty; every text must have at least one visible character"),
         (SINGLE, " \n\t", True, "an input text is empty"),
         (PAIR, ("a", ""), True, "an input text is empty"),
-        (SINGLE, "a " * 50, False, "the input has 52 tokens; this task takes 8 (or set truncate)"),
+        (SINGLE, "a " * 50, False, "the input has 52 tokens; this task takes at most 8"),
         (SINGLE, "ab\ud800", True, "an input text has a lone surrogate '\\ud800' at character 2"),
     ],
     ids=str,

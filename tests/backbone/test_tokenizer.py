@@ -24,14 +24,16 @@ def _reference(directory: Path, text: str, pair: str | None, max_tokens: int) ->
     fast.no_padding()
     fast.enable_truncation(max_tokens, strategy="longest_first")
     encoding = fast.encode(text, pair)
-    return Encoded(tuple(encoding.ids), tuple(encoding.type_ids))
+    fast.no_truncation()
+    num_dropped = len(fast.encode(text, pair)) - len(encoding)
+    return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), num_dropped=num_dropped)
 
 
 @given(text=TEXTS, pair=st.none() | TEXTS, max_tokens=st.integers(5, 24))
 def test_truncation_is_longest_first(
     text: str, pair: str | None, max_tokens: int, bert: Backbone, bert_directory: Path
 ):
-    """The cut of a WordPiece text or pair is the fast tokenizer's."""
+    """The cut of a WordPiece text or pair is the fast tokenizer's, and what it drops is counted."""
     assert bert.tokenizer.encode(text, pair, max_tokens=max_tokens) == _reference(
         bert_directory, text, pair, max_tokens
     )
@@ -48,8 +50,11 @@ def test_truncation_of_roberta(
 
 
 def test_no_limit_means_all_tokens(bert: Backbone):
-    """Without a limit nothing is cut."""
+    """Without a limit nothing is cut, and the count of what is cut does not depend on the way of reading."""
     assert len(bert.tokenizer.encode("a " * 500)) == 502
+    for num_words in (500, 5000):
+        assert bert.tokenizer.encode("a " * num_words, max_tokens=10).num_dropped == num_words - 8
+        assert bert.tokenizer.encode("a " * num_words).num_dropped == 0
 
 
 def test_pairs_have_types(bert: Backbone):

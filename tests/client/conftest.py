@@ -47,11 +47,15 @@ def answer_for(task: str, num_inputs: int) -> dict[str, Any]:
         prediction = {"labels": ["a", "b"], "scores": {"a": 0.9, "b": 0.8, "c": 0.1}}
     if task.startswith("e2e"):
         prediction = {"text": "".join(PIECES), "score": 0.7, "finish_reason": "stop"}
+    usage = {"tokens": 12} | ({"completion_tokens": 4} if task.startswith("e2e") else {})
+    if task.endswith("-short"):
+        # A server that knows of truncation, with a task that takes less than whatever it is given.
+        usage["truncated_inputs"] = num_inputs
     return {
         "task": task,
         "adapter": {key: VERSION[key] for key in ("tenant", "version", "digest", "preset")} | {"name": task},
         "predictions": [prediction] * num_inputs,
-        "usage": {"tokens": 12, "completion_tokens": 4} if task.startswith("e2e") else {"tokens": 12},
+        "usage": usage,
         "timings_ms": {"queue": 0.4, "load": 0.0, "compute": 7.9, "total": 8.8},
         "batch": {"rows": 32, "adapters": 17},
     }

@@ -94,6 +94,16 @@ def test_streams_for_people(peltier: Peltier, server: Any, refuse: Refuse) -> No
     assert peltier("predict", "e2e", "one", "--stream", "--json").status == 2
 
 
+@pytest.mark.parametrize("words", [(), ("--json",), ("--stream",)], ids=["people", "machines", "stream"])
+def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]) -> None:
+    """One line on stderr, whatever stdout is for; none where every input was read whole."""
+    truncated = peltier("predict", "e2e-short", "one", "two", *words)
+    assert truncated.status == 0
+    assert "warning: truncated to the length that e2e-short takes: 2 of 2 inputs\n" in truncated.err
+    assert "warning" not in truncated.out
+    assert "warning" not in peltier("predict", "e2e", "one", "two", *words).err
+
+
 def test_predict_for_machines(peltier: Peltier) -> None:
     """--json prints the answer's body as one document."""
     document = json.loads(peltier("predict", "sst2", "text", "--json").out)

@@ -26,7 +26,7 @@ ANSWER: dict[str, Any] = {
     "task": "sst2",
     "adapter": {"tenant": "default", "name": "sst2", "version": 3, "digest": "sha256:0", "preset": "compacter"},
     "predictions": [{"label": "positive", "score": 0.98, "scores": {"negative": 0.02, "positive": 0.98}}],
-    "usage": {"tokens": 12},
+    "usage": {"tokens": 12, "truncated_inputs": 1},
     "timings_ms": {"queue": 0.4, "load": 0.0, "compute": 7.9, "total": 8.8},
     "batch": {"rows": 32, "adapters": 17},
 }
@@ -153,8 +153,10 @@ def test_a_text_says_only_what_it_has() -> None:
     """A text that is no label has no such key, and texts alone have completion tokens."""
     plain = TextPrediction(text="a", score=0.5, finish_reason="stop")
     assert plain.model_dump_json() == '{"text":"a","score":0.5,"finish_reason":"stop"}'
-    assert Usage(tokens=3).model_dump() == {"tokens": 3}
-    assert Usage(tokens=3, completion_tokens=0).model_dump() == {"tokens": 3, "completion_tokens": 0}
+    assert Usage(tokens=3).model_dump() == {"tokens": 3, "truncated_inputs": 0}
+    assert Usage(tokens=3, completion_tokens=0).model_dump() == {
+        "tokens": 3, "truncated_inputs": 0, "completion_tokens": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("known", [{}, {"label": "positive"}, {"value": 2.5}])

@@ -52,6 +52,17 @@ async def test_the_same_for_asynchronous_code(async_client: AsyncClient) -> None
     assert stream.predictions.adapter.name == "e2e"
 
 
+async def test_a_stream_says_what_was_truncated(client: Client, async_client: AsyncClient) -> None:
+    """With the whole answer; a server that says nothing of it truncated nothing."""
+    for task, num_truncated in (("e2e-short", 1), ("e2e", 0)):
+        stream, async_stream = client.stream(task, "text"), async_client.stream(task, "text")
+        assert [*stream] == [piece async for piece in async_stream] == PIECES
+        assert stream.predictions is not None
+        assert async_stream.predictions is not None
+        assert stream.predictions.usage.truncated_inputs == num_truncated
+        assert async_stream.predictions.usage.truncated_inputs == num_truncated
+
+
 async def test_errors_before_the_first_piece(
     client: Client, async_client: AsyncClient, server: Any, refuse: Callable[..., Any]
 ) -> None:

@@ -28,6 +28,7 @@ CONTRACT = {
     "peltier_tenant_served_tokens_total",
     "peltier_tenant_queue_seconds_total",
     "peltier_tenant_rows_total",
+    "peltier_truncated_inputs_total",
 }
 
 
@@ -56,6 +57,7 @@ async def test_every_name_of_the_contract_is_there(
     async with serve(device_bytes=room_for_one, host_bytes=room_for_one) as running:
         for data in artifacts:
             await running.upload(data)
+        await running.predict("a0", "good " * 200)
         names = {name.partition("[")[0] for name in await scrape(running)}
     assert names >= CONTRACT
 
@@ -67,6 +69,15 @@ async def test_requests_and_uploads_are_counted(busy: Running) -> None:
     assert values["peltier_requests_total['404', 'default']"] == 1
     assert values["peltier_uploads_total['created']"] == 1
     assert values["peltier_uploads_total['refused']"] == 1
+
+
+async def test_truncated_inputs_are_counted(busy: Running) -> None:
+    """By tenant, whichever way they came; what was refused or fits is not."""
+    long = "good " * 200
+    await busy.predict("a", [long, "bad", long])
+    await busy.predict_mixed({"task": "a", "input": long}, {"task": "a", "input": "bad"})
+    await busy.predict("a", long, truncate=False)
+    assert (await scrape(busy))["peltier_truncated_inputs_total['default']"] == 3
 
 
 async def test_batches_and_tiers_are_measured(busy: Running) -> None:

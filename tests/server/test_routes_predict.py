@@ -48,7 +48,7 @@ async def test_the_body_is_the_contracts(loaded: Running) -> None:
     assert {**adapter, "digest": adapter["digest"][:7]} == {
         "tenant": "default", "name": "sst2", "version": 1, "digest": "sha256:", "preset": "compacter",
     }  # fmt: skip
-    assert body["usage"] == {"tokens": 5}
+    assert body["usage"] == {"tokens": 5, "truncated_inputs": 0}
     assert body["batch"] == {"rows": 1, "adapters": 1}
     assert 0 <= timings["queue"] + timings["load"] + timings["compute"] <= timings["total"] + 0.01
     prediction = body["predictions"][0]
@@ -100,7 +100,21 @@ async def test_long_texts_are_cut_unless_told_otherwise(loaded: Running) -> None
     assert (await loaded.predict("sst2", text)).json()["usage"]["tokens"] == 64
     refused = await loaded.predict("sst2", text, truncate=False)
     assert refused.status_code == 422
-    assert "202 tokens" in refused.json()["error"]["message"]
+    assert refused.json()["error"]["message"] == "the input has 202 tokens; this task takes at most 64"
+
+
+async def test_a_mixed_answer_says_which_inputs_were_truncated(loaded: Running) -> None:
+    """Each result its own, and a header how many in all; one that must not be truncated is an error of its part."""
+    long = "good " * 200
+    items = [{"task": "sst2", "input": long}, {"task": "nli", "input": [long, "bad"]}, {"task": "sst2", "input": "bad"}]
+    answer = await loaded.predict_mixed(
+        *items, {"task": "nli", "input": ["a", long], "parameters": {"truncate": False}}
+    )
+    *answered, refused = answer.json()["results"]
+    assert [one["usage"]["truncated_inputs"] for one in answered] == [1, 1, 0]
+    assert answer.headers["x-truncated-inputs"] == "2"
+    assert refused["error"]["message"] == "the input has 204 tokens; this task takes at most 64"
+    assert "x-truncated-inputs" not in (await loaded.predict_mixed(items[2])).headers
 
 
 @pytest.mark.parametrize(

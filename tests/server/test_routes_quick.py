@@ -36,6 +36,23 @@ async def test_both_ways_give_one_answer(loaded: Running) -> None:
     assert quick.headers["content-type"] == QUICK
 
 
+async def test_both_ways_say_what_was_truncated(loaded: Running) -> None:
+    """In the body and in a header, which is absent where nothing was; a refusal is worded alike."""
+    for long, said in ((("good " * 200, "bad", "film " * 63), "2"), (("bad", "film " * 62), None)):
+        body = json.dumps({"inputs": long}).encode()
+        quick, usual = [await ask(loaded, body, kind) for kind in (QUICK, USUAL)]
+        assert quick.json()["usage"] == usual.json()["usage"]
+        assert quick.json()["usage"]["truncated_inputs"] == int(said or 0)
+        assert quick.headers.get("x-truncated-inputs") == usual.headers.get("x-truncated-inputs") == said
+    body = json.dumps({"inputs": ["bad", "good " * 200, "film " * 63], "parameters": {"truncate": False}}).encode()
+    quick, usual = [await ask(loaded, body, kind) for kind in (QUICK, USUAL)]
+    assert (quick.status_code, quick.json()) == (usual.status_code, usual.json())
+    assert quick.json()["error"]["details"] == [
+        "input 1: the input has 202 tokens; this task takes at most 64",
+        "input 2: the input has 65 tokens; this task takes at most 64",
+    ]
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff", b"[" * 2000, b"null", b'{"inputs": 5}', b'{"inputs": ["a"], "more": 1}', b"[1]"]
 )

@@ -155,7 +155,7 @@ async def test_parameters(loaded: Running) -> None:
         ("say", {"num_beams": 2, "temperature": 1}, "num_beams 2 and temperature 1 exclude each other"),
         ("say", {"top_k": 1}, "top_k is for scored labels"),
         ("film", {"num_beams": 2}, "num_beams is for generated texts"),
-        ("say", {"truncate": False, "inputs": "good " * 80}, "tokens; this task takes 64"),
+        ("say", {"truncate": False, "inputs": "good " * 80}, "tokens; this task takes at most 64"),
         ("say", {"inputs": " "}, "an input text is empty"),
         ("pairs", {"inputs": "a"}, "the input is one text; this task takes a pair"),
         (
@@ -229,6 +229,23 @@ async def test_a_stream_is_the_text_in_pieces(loaded: Running) -> None:
     assert "".join(piece["text"] for piece in pieces) == whole["predictions"][0]["text"]
     assert {piece["index"] for piece in pieces} == {0}
     assert len(pieces) > 10
+
+
+async def test_texts_say_what_was_truncated(loaded: Running) -> None:
+    """Whole, in pieces and scored; the template counts, and so does every text of a pair or of three."""
+    long = "good " * 80
+    for task, inputs in (
+        ("say", long), ("pairs", [["bad", long]]), ("triples", [["bad", "bad", long]]), ("film", long), ("stars", long),
+    ):  # fmt: skip
+        whole = await loaded.predict(task, inputs)
+        assert (whole.json()["usage"]["truncated_inputs"], whole.headers["x-truncated-inputs"]) == (1, "1")
+    stream = await loaded.client.post("/v1/tasks/say/predict", json={"inputs": long, "stream": True})
+    assert stream.headers["x-truncated-inputs"] == "1"
+    assert events_of(stream.text)[-2]["usage"]["truncated_inputs"] == 1
+    page = (await loaded.client.get("/metrics")).text
+    assert 'peltier_truncated_inputs_total{tenant="default"} 6.0' in page
+    short = await loaded.client.post("/v1/tasks/say/predict", json={"inputs": "bad", "stream": True})
+    assert "x-truncated-inputs" not in short.headers
 
 
 async def test_an_error_in_the_middle_of_a_stream_is_an_event(loaded: Running) -> None:

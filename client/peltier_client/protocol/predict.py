@@ -58,6 +58,7 @@ Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 class Parameters(RequestModel):
     """How to answer. The defaults are what an absent key means; the last six are for tasks that generate text.
 
+    An input longer than the task takes is truncated, which `usage` says; without `truncate` it is refused.
     `answer` chooses for a T5 task with labels whether they are scored or a text is generated and read as a label.
     A row of a higher `priority` comes before its own tenant's others, and before no other tenant's.
     Temperature 0 is greedy; above it tokens are drawn, from the likeliest with `top_p` together, repeatably by `seed`.
@@ -151,9 +152,13 @@ class AdapterRef(ResponseModel):
 
 
 class Usage(ResponseModel):
-    """What the request is accounted for: the tokens of its inputs, and of the texts generated where there are any."""
+    """What the request is accounted for: the tokens of its inputs, and of the texts generated where there are any.
+
+    `truncated_inputs` counts the inputs that were longer than the task takes, of which only the beginning was read.
+    """
 
     tokens: int
+    truncated_inputs: int = 0
     completion_tokens: Annotated[int | None, Field(exclude_if=_is_none)] = None
 
 

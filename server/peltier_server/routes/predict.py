@@ -47,12 +47,18 @@ logger = logging.getLogger(__name__)
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
 
+_TRUNCATED = "x-truncated-inputs"
+_HEADERS = {
+    _TRUNCATED: {"description": "How many inputs were truncated; absent if none.", "schema": {"type": "integer"}}
+}
 _STREAMED: dict[str, Any] = {
     "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+    "headers": _HEADERS,
 }
 
 _RESPONSES = {200: _STREAMED, **describe_errors(*_OF_ONE_TASK)}
+_MIXED_RESPONSES = {200: {"headers": _HEADERS}, **describe_errors(*_SHARED)}
 
 router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
 
@@ -74,13 +80,18 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     return EventResponse(until_error(_events(stream), _error_event), _early_provenance(opening, stream), stream.close)
 
 
-@router.post("/predict", responses=describe_errors(*_SHARED))
-async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> MixedPredictResponse:
+@router.post("/predict", responses=_MIXED_RESPONSES)
+async def predict_mixed(
+    body: MixedPredictRequest, request: Request, response: Response, service: Accepted
+) -> MixedPredictResponse:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
     origin = get_origin(request)
     work = asyncio.gather(*(_result(service.predictor, origin, item) for item in body.requests))
-    return MixedPredictResponse(results=await unless_gone(request, work))
+    results = await unless_gone(request, work)
+    truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
+    response.headers.update(_truncation(truncated))
+    return MixedPredictResponse(results=results)
 
 
 async def _result(predictor: Predictor, origin: Origin, item: MixedItem) -> PredictResponse | ErrorBody:
@@ -106,7 +117,7 @@ def _error_event(error: PeltierError) -> bytes:
 
 def _provenance(prediction: Prediction) -> dict[str, str]:
     answer = prediction.response
-    who = Opening(answer.adapter, prediction.tier, answer.usage.tokens)
+    who = Opening(answer.adapter, prediction.tier, answer.usage.tokens, answer.usage.truncated_inputs)
     return _headers(who, answer.timings_ms.queue, answer.timings_ms.compute)
 
 
@@ -123,4 +134,9 @@ def _headers(opening: Opening, queue_ms: float, compute_ms: float) -> dict[str, 
         "x-adapter-tier": opening.tier,
         "x-queue-time-ms": f"{queue_ms:.3f}",
         "x-compute-time-ms": f"{compute_ms:.3f}",
+        **_truncation(opening.num_truncated),
     }
+
+
+def _truncation(num_inputs: int) -> dict[str, str]:
+    return {_TRUNCATED: str(num_inputs)} if num_inputs else {}

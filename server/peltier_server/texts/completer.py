@@ -35,8 +35,8 @@ async def complete(predictor: Predictor, target: Target, asked: CompletionReques
 
 
 def completion_parameters(predictor: Predictor, target: Target, asked: CompletionRequest) -> Parameters:
-    """What is asked in a prediction's words. Texts are never cut, and greedy ones are written without beams, so that
-    they come out the same in a stream."""
+    """What is asked in a prediction's words. Prompts are never truncated, because OpenAI's answers have no place that
+    says so, and greedy texts are written without beams, so that they come out the same in a stream."""
     limit = predictor.max_new_tokens(target)
     if asked.max_tokens is not None and asked.max_tokens > limit:
         raise InvalidInput(f"max_tokens is {asked.max_tokens}: {asked.model} allows at most {limit}")
@@ -67,7 +67,10 @@ async def _complete_with_stops(
     # Each is followed token by token, because what comes after its stop shall not be written.
     texts = [CutText(predictor.stream(target, prompt, parameters), asked.stops) for prompt in asked.prompts]
     try:
-        whole = await asyncio.gather(*(text.whole() for text in texts))
+        if len(texts) == 1:
+            whole = [await texts[0].whole()]
+        else:
+            whole = await asyncio.gather(*(_whole(text, number) for number, text in enumerate(texts)))
     finally:
         for text in texts:
             text.close()
@@ -77,3 +80,11 @@ async def _complete_with_stops(
     ]
     prompt, completion = (sum(column) for column in zip(*(text.num_tokens for text in texts), strict=True))
     return Completed(choices, CompletionUsage.of(prompt, completion))
+
+
+async def _whole(text: CutText, number: int) -> str:
+    try:
+        return await text.whole()
+    except InvalidInput as error:
+        # Each prompt is a prediction of its own, which does not know its number.
+        raise InvalidInput(f"input {number}: {error.message}") from error

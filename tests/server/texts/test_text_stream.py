@@ -23,7 +23,7 @@ def answer(text: str, num_tokens: int) -> Prediction:
 async def write(stream: TextStream, ids: list[int], result: Prediction | Exception) -> Prediction:
     """Says `ids` one by one, then gives or raises `result`."""
     adapter: Any = None
-    stream.open(Opening(adapter, "device", 3))
+    stream.open(Opening(adapter, "device", 3, 0))
     for one in ids:
         await asyncio.sleep(0)
         stream.hear(Progress((one,), 0.0, 0.0))
