@@ -10,6 +10,7 @@ import typer
 from peltier_backbone.config import BackboneConfig
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from peltier_adapters.baselines import BASELINES, Baseline, find_method
 from peltier_adapters.composition import Settings, parse_overrides
@@ -18,6 +19,9 @@ from peltier_adapters.manifest import Manifest, read_file_header
 from peltier_adapters.preset import Preset
 from peltier_adapters.presets import PRESETS, presets_for
 from peltier_adapters.spec import count_parameters
+
+# Wider than any table: a pipe has no width.
+_UNBOUNDED = 1_000_000
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -41,12 +45,14 @@ def presets(
     if json_output:
         print(json.dumps({"backbone": backbone, "backbone_parameters": total, "presets": rows}))
         return
-    table = Table("preset", "parameters", "%", "source", title=f"{backbone}: {total:,} parameters")
+    table = Table(
+        "preset", "parameters", "%", "source", title=Text(f"{backbone}: {total:,} parameters"), title_justify="left"
+    )
     for row in rows:
         count, percent = row["parameters"], row["percent"]
         shown = ("-", "-") if count is None else (f"{count:,}", f"{percent:.3f}")
-        table.add_row(str(row["preset"]), *shown, _remark(row))
-    Console().print(table)
+        table.add_row(str(row["preset"]), *shown, Text(_remark(row)))
+    _print(table)
 
 
 def _check_names(overrides: Mapping[str, str], methods: Sequence[Preset | Baseline], config: BackboneConfig) -> None:
@@ -115,15 +121,24 @@ def inspect(
 def _print_manifest(path: Path, manifest: Manifest, facts: dict[str, Any]) -> None:
     task, backbone = manifest.task, manifest.backbone
     shown = ", ".join(task.labels[:8]) + (", …" if len(task.labels) > 8 else "")
-    table = Table(show_header=False, title=str(path))
+    table = Table(show_header=False, title=Text(str(path)), title_justify="left")
     table.add_row("name", manifest.name)
     table.add_row("preset", f"{manifest.preset} ({', '.join(part.kind for part in manifest.parts)})")
-    table.add_row("backbone", f"{backbone.name} ({backbone.fingerprint[:19]}…)")
+    table.add_row("backbone", Text(f"{backbone.name} ({backbone.fingerprint[:19]}…)"))
     table.add_row("task", f"{task.type}, {task.inputs} input, at most {task.max_length} tokens")
-    table.add_row("labels", f"{len(task.labels)}: {shown}")
+    # Text, because labels are what people write, not rich's markup.
+    table.add_row("labels", Text(f"{len(task.labels)}: {shown}"))
     table.add_row("parameters", f"{facts['parameters']:,} ({facts['percent']:.3f} % of the backbone)")
     table.add_row("head", f"{facts['head_parameters']:,} parameters")
     table.add_row("file", f"{facts['bytes']:,} bytes, {len(manifest.golden)} golden examples")
     for name, value in manifest.training.metrics.items():
         table.add_row(name, f"{value:.4f}")
-    Console().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    """One line a row in a pipe, however long; wrapped to the width of a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        console.width = _UNBOUNDED
+    console.print(table)

@@ -1,12 +1,12 @@
 """What the commands show to people."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
+from peltier_client.layout import Heading, show
 from peltier_client.protocol import (
     Adapter,
     AliasChange,
@@ -19,16 +19,27 @@ from peltier_client.protocol import (
 )
 from peltier_client.results import Prediction, Predictions
 
+# A moment is wrapped between its date and its time.
+_DATE = len("2026-11-21")
+
 
 def print_adapters(adapters: Iterable[Adapter]) -> None:
     """One line per adapter, from its newest version."""
-    table = Table("name", "version", "preset", "task", "labels", "size", "published")
-    for adapter in adapters:
-        latest = adapter.latest
-        published = f"{latest.created_at.astimezone():%Y-%m-%d %H:%M}"
-        columns = (adapter.name, str(latest.version), latest.preset, latest.task.type, str(len(latest.task.labels)))
-        table.add_row(*columns, _size(latest.size_bytes), published)
-    Console().print(table)
+    headings = ("version", "preset", "task", "labels", "size", "published")
+    rows = [
+        (
+            adapter.name,
+            str(adapter.latest.version),
+            adapter.latest.preset,
+            adapter.latest.task.type,
+            str(len(adapter.latest.task.labels)),
+            _size(adapter.latest.size_bytes),
+            _minute(adapter.latest.created_at),
+        )
+        for adapter in adapters
+    ]
+    floors = (None, 12, None, None, None, _DATE)
+    show([Heading("name", 12), *map(Heading, headings, floors)], rows)
 
 
 def shown_split(split: Split) -> str:
@@ -46,61 +57,57 @@ def shown_live(version: UploadedVersion) -> str:
 
 def print_alias_history(changes: Iterable[AliasChange]) -> None:
     """One line per change."""
-    table = Table("at", "who", "means")
-    for change in changes:
-        at = f"{change.created_at.astimezone():%Y-%m-%d %H:%M:%S}"
-        table.add_row(at, change.created_by, shown_split(change.versions))
-    Console().print(table)
+    rows = [(_second(one.created_at), one.created_by, shown_split(one.versions)) for one in changes]
+    show([Heading("at"), Heading("who", 12), Heading("means", 24)], rows)
 
 
 def print_audit(records: Iterable[AuditRecord]) -> None:
     """One line per record."""
-    # Folded, because in a narrow terminal nothing of what was done may be cut off.
-    table = Table(*(Column(name, overflow="fold") for name in ("at", "tenant", "who", "did", "to", "detail")))
-    for record in records:
-        detail = ", ".join(f"{key}: {value}" for key, value in record.detail.items())
-        at = f"{record.at.astimezone():%Y-%m-%d %H:%M:%S}"
-        # Text, because reasons are what people write, not rich's markup.
-        table.add_row(at, record.tenant, record.actor, record.action, record.subject, Text(detail))
-    Console().print(table)
+    rows = [
+        (
+            _second(record.at),
+            record.tenant,
+            record.actor,
+            f"{record.action} {record.subject}",
+            ", ".join(f"{key}: {value}" for key, value in record.detail.items()),
+        )
+        for record in records
+    ]
+    headings = [Heading("at", _DATE), Heading("tenant", 12), Heading("who", 12), Heading("did", 16)]
+    show([*headings, Heading("detail", 20)], rows)
 
 
 def print_keys(keys: Iterable[KeyInfo]) -> None:
     """One line per key."""
-    table = Table("prefix", "tenant", "scopes", "note", "made", "ends")
-    for key in keys:
-        made = f"{key.created_at.astimezone():%Y-%m-%d %H:%M}"
-        ends = f"{key.expires_at.astimezone():%Y-%m-%d %H:%M}" if key.expires_at is not None else ""
-        if key.revoked_at is not None:
-            ends = f"revoked {key.revoked_at.astimezone():%Y-%m-%d %H:%M}"
-        table.add_row(key.prefix, key.tenant, ", ".join(key.scopes), Text(key.note), made, ends)
-    Console().print(table)
+    rows = [
+        (key.prefix, key.tenant, ", ".join(key.scopes), key.note, _minute(key.created_at), _shown_end(key))
+        for key in keys
+    ]
+    headings = [Heading("prefix"), Heading("tenant", 12), Heading("scopes", 8), Heading("note", 16)]
+    show([*headings, Heading("made", _DATE), Heading("ends", _DATE)], rows)
 
 
 def print_tenants(tenants: Iterable[TenantInfo]) -> None:
     """One line per tenant; what is not limited stays empty."""
-    table = Table("tenant", *(name.replace("_", " ") for name in TenantQuotas.model_fields))
-    for tenant in tenants:
-        table.add_row(tenant.name, *("" if value is None else f"{value:,.15g}" for _, value in tenant.quotas))
-    Console().print(table)
+    rows = [
+        (tenant.name, *("" if value is None else f"{value:,.15g}" for _, value in tenant.quotas)) for tenant in tenants
+    ]
+    quotas = (Heading(name.replace("_", " ")) for name in TenantQuotas.model_fields)
+    show([Heading("tenant", 12), *quotas], rows)
 
 
 def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
     """One line per text, and who answered."""
-    table = Table("text", "answer", "score")
-    for text, prediction in zip(texts, predictions, strict=True):
-        # Text, because what users write is not rich's markup.
-        table.add_row(Text(text), Text(_answer(prediction)), _score(prediction))
-    console = Console()
-    console.print(table)
-    console.print(_provenance(predictions), highlight=False)
+    rows = [(text, _answer(found), _score(found)) for text, found in zip(texts, predictions, strict=True)]
+    show([Heading("text", 24), Heading("answer", 16), Heading("score", 12)], rows)
+    Console(soft_wrap=True).print(_provenance(predictions), highlight=False)
 
 
 def print_texts(predictions: Predictions) -> None:
     """Each generated text as it is, for pipes; who wrote them on stderr."""
     for prediction in predictions:
         print(prediction.text)
-    Console(stderr=True).print(_provenance(predictions), highlight=False)
+    Console(stderr=True, soft_wrap=True).print(_provenance(predictions), highlight=False)
 
 
 def print_truncation(task: str, num_truncated: int, num_inputs: int) -> None:
@@ -132,3 +139,17 @@ def _score(prediction: Prediction) -> str:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.0f} KiB"
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _second(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _shown_end(key: KeyInfo) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {_minute(key.revoked_at)}"
+    return _minute(key.expires_at) if key.expires_at is not None else ""

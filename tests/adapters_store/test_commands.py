@@ -92,3 +92,18 @@ def test_a_method_that_does_not_fit_says_why(presets: Presets):
     assert (dropped["parameters"], dropped["servable"]) == (None, False)
     assert "skip = 5 leaves no block of 3 with an adapter" in dropped["reason"]
     assert found["compacter"]["parameters"] == 13_920
+
+
+def test_a_pipe_gets_whole_rows_and_a_terminal_wrapped_ones(presets: Presets, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources are sentences: a pipe has each on one line, a terminal of 80 columns wraps them by words."""
+    piped = presets().splitlines()
+    for preset in PRESETS.values():
+        assert any(preset.name in line and preset.source in line for line in piped if "not defined" not in line) or any(
+            preset.name in line and "is not defined on" in line for line in piped
+        )
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", "80")
+    wrapped = presets().splitlines()
+    assert len(wrapped) > len(piped)
+    assert max(map(len, wrapped)) <= 80

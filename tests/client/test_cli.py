@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from peltier_client import cli, plugins
 from stamina.instrumentation import set_on_retry_hooks
 
-from tests.client.conftest import PIECES, VERSION
+from tests.client.conftest import KEY, PIECES, QUOTAS, TENANT, VERSION, adapter, alias
 
 Refuse = Callable[..., Any]
 
@@ -202,6 +203,86 @@ def test_an_empty_server_says_what_next(peltier: Peltier, server: Any, answer: A
     """An empty list is a sentence, not an empty table."""
     server.planned.append(answer(200, {"adapters": [], "next_cursor": None}))
     assert "peltier upload" in peltier("list").out
+
+
+LONG = "intents-of-customers.of-the-bank_in-every-language.with-slang-2"
+WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
+    "list": (
+        ("list",),
+        {"adapters": [{**adapter(LONG), "latest": {**VERSION, "name": LONG, "preset": "unipelt-apl-central"}}]},
+        [LONG, "unipelt-apl-central", "classification"],
+    ),
+    "keys": (
+        ("keys", "list"),
+        {
+            "keys": [
+                {
+                    **KEY,
+                    "tenant": LONG,
+                    "scopes": ["admin", "predict", "publish"],
+                    "note": "nightly scoring of the [data] warehouse, asked for by the team of risk",
+                    "revoked_at": KEY["created_at"],
+                }
+            ]
+        },
+        [LONG, "nightly scoring of the [data] warehouse, asked for by the team of risk", "abcdefgh"],
+    ),
+    "tenants": (
+        ("tenants", "list"),
+        {"tenants": [{**TENANT, "name": LONG, "quotas": {**QUOTAS, "max_stored_bytes": 2**40}}]},
+        [LONG, "1,099,511,627,776"],
+    ),
+    "audit": (
+        ("audit",),
+        {
+            "records": [
+                {
+                    "id": 1,
+                    "at": VERSION["created_at"],
+                    "tenant": LONG,
+                    "actor": "key:abcdefgh",
+                    "action": "deprecate",
+                    "subject": f"{LONG}@12",
+                    "detail": {"reason": "slower than the version before it, and no better on any set"},
+                }
+            ]
+        },
+        [LONG, f"deprecate {LONG}@12", "reason: slower than the version before it, and no better on any set"],
+    ),
+    "alias": (
+        ("alias", "sst2", "live", "--history"),
+        {"changes": [{**alias({str(number): 0.2 for number in range(1001, 1006)}), "created_by": f"oidc:{LONG}"}]},
+        [f"oidc:{LONG}", "version 1005 (0.2)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
+    """Every row of every table is one line, with every value in one piece."""
+    words, body, values = WIDE[name]
+    server.planned.append(answer(200, body))
+    lines = peltier(*words).out.splitlines()
+    assert len(lines) == 2
+    assert all(value in lines[1] for value in values)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("name", WIDE)
+def test_a_terminal_can_be_narrow(
+    peltier: Peltier, monkeypatch: pytest.MonkeyPatch, server: Any, answer: Any, name: str, columns: int
+) -> None:
+    """No line is longer than it, and no value is cut to a few letters: every word of ordinary length is whole."""
+    words, body, values = WIDE[name]
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    server.planned.append(answer(200, body))
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", peltier(*words).out)
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= columns
+    pieces = set(shown.split())
+    assert all(word in pieces for value in values for word in value.split() if len(word) <= 10)
+    assert min(len(piece) for line in shown.splitlines()[1:] for piece in [line.strip()] if piece) >= 2
 
 
 def test_a_failure_is_one_line(peltier: Peltier, server: Any, refuse: Refuse) -> None:

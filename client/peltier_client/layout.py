@@ -1,0 +1,104 @@
+"""How a table fits a terminal: as it is, in narrower columns, or as a list. In a pipe every value is whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Column, Table
+from rich.text import Text
+
+_GAP = 2
+# More than any table needs: a pipe has no width.
+_UNBOUNDED = 1_000_000
+
+_LONGEST_WORD = 24
+
+Row = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column. `floor` is the least width that its values may be wrapped to; None keeps each on one line.
+
+    With `cut` they are cut off with an ellipsis in place of being wrapped.
+    """
+
+    name: str
+    floor: int | None = None
+    cut: bool = False
+
+
+def show(headings: Sequence[Heading], rows: Sequence[Row], console: Console | None = None) -> None:
+    """Print rows of plain text, which is not read as rich's markup."""
+    console = console or Console()
+    if not console.is_terminal:
+        console.width = _UNBOUNDED
+    widths = fit(headings, rows, console.width)
+    console.print(_list(headings, rows) if widths is None else _table(headings, rows, widths), highlight=False)
+
+
+def fit(headings: Sequence[Heading], rows: Sequence[Row], width: int) -> list[int] | None:
+    """The width of each column so that all fit into `width`; None where values would be cut up too small."""
+    columns = [[row[number] for row in rows] for number in range(len(headings))]
+    wanted = [_widest([heading.name, *values]) for heading, values in zip(headings, columns, strict=True)]
+    room = width - _GAP * (len(headings) - 1)
+    if sum(wanted) <= room:
+        return wanted
+    # Words in one piece where there is room for that.
+    for longest_word in (_LONGEST_WORD, 0):
+        floors = [_floor(*column, longest_word) for column in zip(headings, columns, strict=True)]
+        if sum(floors) <= room:
+            return _share(floors, wanted, room - sum(floors))
+    return None
+
+
+def _floor(heading: Heading, values: Sequence[str], longest_word: int) -> int:
+    least = _widest(values)
+    if heading.floor is not None:
+        words = 0 if heading.cut else _widest([word for value in values for word in value.split()])
+        least = min(least, max(heading.floor, min(words, longest_word)))
+    return max(least, _widest(heading.name.split()))
+
+
+def _widest(texts: Sequence[str]) -> int:
+    return max(map(cell_len, texts), default=0)
+
+
+def _share(floors: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:
+    """Gives the room above the floors away, in equal parts as far as columns want them."""
+    widths = list(floors)
+    by_need = sorted(range(len(floors)), key=lambda number: wanted[number] - floors[number])
+    for place, number in enumerate(by_need):
+        given = min(wanted[number] - floors[number], room // (len(floors) - place))
+        widths[number] += given
+        room -= given
+    return widths
+
+
+def _table(headings: Sequence[Heading], rows: Sequence[Row], widths: Sequence[int]) -> Table:
+    columns = [
+        Column(heading.name, width=width, no_wrap=heading.cut, overflow="ellipsis" if heading.cut else "fold")
+        for heading, width in zip(headings, widths, strict=True)
+    ]
+    for column in columns:
+        # Words of a heading are wrapped where their values are cut.
+        column.header = Text(str(column.header), no_wrap=False, overflow="fold")
+    table = Table(*columns, box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _list(headings: Sequence[Heading], rows: Sequence[Row]) -> RenderableType:
+    """Each row as lines of its own, a name and a value; what is empty is left out."""
+    blocks: list[RenderableType] = []
+    width = max(cell_len(heading.name) for heading in headings)
+    for row in rows:
+        grid = Table.grid(Column(width=width), Column(overflow="fold"), padding=(0, _GAP, 0, 0))
+        for heading, value in zip(headings, row, strict=True):
+            if value:
+                grid.add_row(Text(heading.name, style="bold"), Text(value))
+        blocks += [Text(), grid]
+    return Group(*islice(blocks, 1, None))
