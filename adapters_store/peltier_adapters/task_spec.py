@@ -11,6 +11,7 @@ from peltier_adapters.map_spec import Spec
 
 MAX_NEW_TOKENS = 4096
 MAX_BEAMS = 16
+MAX_TEMPERATURE = 2.0
 Inputs = Literal["single", "pair", "triple"]
 _FIELDS: Mapping[Inputs, tuple[str, ...]] = {
     "single": ("{text}",),
@@ -23,11 +24,13 @@ _FIELD = re.compile(r"\{(?:text|pair|third)\}")
 class DecodingSpec(Spec):
     """How a T5 answers: by the likelihood of each label string, or by generating text.
 
-    A caller may ask for fewer new tokens than `max_new_tokens` or for other beams."""
+    A caller may ask for fewer new tokens than `max_new_tokens` or for other beams. `completion_temperature` is that of
+    completions in OpenAI's shape whose caller names none; 1 is OpenAI's own default, 0 is greedy."""
 
     answer: Literal["score", "generate"]
     max_new_tokens: Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)] = 64
     num_beams: Annotated[int, Field(ge=1, le=MAX_BEAMS)] = 1
+    completion_temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)] = 1.0
 
 
 class TaskSpec(Spec):

@@ -65,6 +65,8 @@ def test_a_golden_example_has_a_value_a_target():
         ({"type": "regression", "labels": ("value",), "targets": ("0", "nan")}, "target 'nan' is not a number"),
         ({"decoding": {"answer": "generate", "max_new_tokens": 0}}, "greater than or equal to 1"),
         ({"decoding": {"answer": "generate", "num_beams": 17}}, "less than or equal to 16"),
+        ({"decoding": {"answer": "generate", "completion_temperature": 2.5}}, "less than or equal to 2"),
+        ({"decoding": {"answer": "generate", "completion_temperature": -0.1}}, "greater than or equal to 0"),
         ({"padded": True}, "padded inputs are for encoders"),
         ({"decoding": {"answer": "guess"}}, "'score' or 'generate'"),
     ],

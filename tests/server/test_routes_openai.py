@@ -13,7 +13,7 @@ from peltier_backbone.load import Backbone
 from peltier_server.queue.ticket import Ticket
 
 from tests.server.conftest import Listen, Listening, Running, Serve
-from tests.server.test_routes_texts import longer
+from tests.server.test_routes_texts import longer, with_decoding
 
 MakeArtifact = Callable[..., bytes]
 
@@ -24,6 +24,9 @@ def artifacts(t5: Backbone, make_artifact: MakeArtifact) -> list[bytes]:
     return [
         make_artifact(t5, "compacter", task_type="text2text", name="say"),
         longer(make_artifact(t5, "bitfit", task_type="text2text", name="long", seed=3), t5, 200),
+        with_decoding(
+            make_artifact(t5, "bitfit", task_type="text2text", name="greedy", seed=3), t5, completion_temperature=0.0
+        ),
         make_artifact(t5, "lora", name="film"),
         make_artifact(t5, "lora", task_type="text2text", name="pairs", inputs="pair"),
     ]
@@ -89,6 +92,17 @@ def test_the_default_is_to_sample(client: openai.OpenAI) -> None:
     assert seeded[0] == seeded[1]
     greedy = [client.completions.create(model="say", prompt="bad", temperature=0, seed=n) for n in (1, 2)]
     assert greedy[0].choices[0].text == greedy[1].choices[0].text
+
+
+def test_a_task_may_have_another_default(client: openai.OpenAI, listening: Listening) -> None:
+    """A greedy one is what it is on the native route, whole and streamed; a caller's own temperature goes before it."""
+    native = predicted(listening, "greedy", "bad")["predictions"][0]["text"]
+    assert client.completions.create(model="greedy", prompt="bad", top_p=0.5).choices[0].text == native
+    chunks = client.completions.create(model="greedy", prompt="bad", stream=True)
+    assert "".join(chunk.choices[0].text for chunk in chunks) == native
+    asked = {"model": "greedy", "prompt": "bad", "temperature": 2}
+    drawn = {client.completions.create(**asked, seed=seed).choices[0].text for seed in range(3)}
+    assert len(drawn) == 3
 
 
 def test_a_stream_is_the_text_in_chunks(client: openai.OpenAI) -> None:
@@ -196,7 +210,7 @@ def test_a_model_that_is_not_there(client: openai.OpenAI) -> None:
 def test_models_are_all_adapters(client: openai.OpenAI) -> None:
     """Closed-label ones too; a version is a model of its own to those who name it."""
     models = client.models.list().data
-    assert [model.id for model in models] == ["film", "long", "pairs", "say"]
+    assert [model.id for model in models] == ["film", "greedy", "long", "pairs", "say"]
     assert {(model.object, model.owned_by) for model in models} == {("model", "default")}
     assert client.models.retrieve("say@1").id == "say@1"
 

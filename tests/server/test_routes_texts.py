@@ -22,8 +22,13 @@ TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is du
 
 def longer(data: bytes, backbone: Backbone, max_new_tokens: int) -> bytes:
     """The artifact with another limit on its texts."""
+    return with_decoding(data, backbone, max_new_tokens=max_new_tokens)
+
+
+def with_decoding(data: bytes, backbone: Backbone, **changes: float) -> bytes:
+    """The artifact with another way of writing."""
     artifact = read_artifact(data, backbone)
-    decoding = artifact.manifest.task.decoding.model_copy(update={"max_new_tokens": max_new_tokens})
+    decoding = artifact.manifest.task.decoding.model_copy(update=changes)
     task = artifact.manifest.task.model_copy(update={"decoding": decoding})
     return to_bytes(artifact.manifest.model_copy(update={"task": task}), artifact.tensors)
 

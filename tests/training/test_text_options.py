@@ -13,6 +13,8 @@ from peltier_training.text_options import TextOptions
     [
         ({"max_new_tokens": 0}, "text2text", "max_new_tokens is 0; it must be from 1 to 4096"),
         ({"num_beams": 17}, "text2text", "num_beams is 17; it must be from 1 to 16"),
+        ({"completion_temperature": 2.1}, "text2text", "completion_temperature is 2.1; it must be from 0 to 2"),
+        ({"completion_temperature": math.nan}, "text2text", "completion_temperature is nan; it must be from 0 to 2"),
         ({"regression_step": 0.0}, "regression", "regression_step is 0.0; it must be a number above 0"),
         ({"regression_step": math.nan}, "regression", "regression_step is nan; it must be a number above 0"),
         ({"answer": "sing"}, "classification", "answer is 'sing'; it must be 'score' or 'generate'"),

@@ -104,11 +104,13 @@ def test_texts_are_learnt(make_t5_run: MakeRun, t5: Backbone):
 def test_the_task_says_how_it_is_asked_and_answered(make_t5_run: MakeRun):
     """Everything that the flags chose is in the artifact."""
     text = {"template": "sst2", "task_prefix": True, "targets": "words", "answer": "generate", "num_beams": 2}
+    text["completion_temperature"] = 0.0
     task = train(make_t5_run(epochs=1, text=text)).task
     assert task.template == "toy sentence: {text}"
     assert task.targets == task.labels == ("negative", "positive")
     assert task.decoding is not None
     assert (task.decoding.answer, task.decoding.num_beams) == ("generate", 2)
+    assert task.decoding.completion_temperature == 0
 
 
 def test_defaults_are_the_papers(make_t5_run: MakeRun, t5: Backbone):
@@ -117,6 +119,7 @@ def test_defaults_are_the_papers(make_t5_run: MakeRun, t5: Backbone):
     assert (task.template, task.targets) == ("{text}", ("0", "1"))
     assert task.decoding is not None
     assert task.decoding.max_new_tokens == max(len(t5.tokenizer.ids(target)) for target in task.targets) + 1
+    assert task.decoding.completion_temperature == 1
     numbers = train(make_t5_run("regression", epochs=1, text={"regression_step": 0.2})).task
     assert numbers.targets == ("-0.8", "-0.6", "-0.4", "-0.2", "0.0", "0.2", "0.4", "0.6", "0.8", "1.0", "1.2")
 

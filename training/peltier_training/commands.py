@@ -88,6 +88,10 @@ def train(  # noqa: PLR0913 - one parameter a flag
         typer.Option(help="Longest answer; default: the longest target in training.", rich_help_panel=_T5),
     ] = None,
     num_beams: Annotated[int | None, typer.Option(help="Beams of a generated answer.", rich_help_panel=_T5)] = None,
+    completion_temperature: Annotated[
+        float | None,
+        typer.Option(help="Of /v1/completions without temperature; default 1, 0 is greedy.", rich_help_panel=_T5),
+    ] = None,
     set_: Overrides = None,
     directory: Annotated[
         Path | None, typer.Option(help="Checkpoints and TensorBoard; default runs/TASK-PRESET-SEED.")
@@ -149,6 +153,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
             answer=answer,  # type: ignore[arg-type]
             max_new_tokens=max_new_tokens,
             num_beams=num_beams,
+            completion_temperature=completion_temperature,
         ),
         overrides={**choice.recipe.settings, **parse_overrides(set_ or [])},
         device=device,

@@ -55,6 +55,7 @@ def _text_fields(
 ) -> dict[str, Any]:
     template = find_template(run.text.template, inputs)
     targets = _targets(run, labels, examples)
+    temperature = run.text.completion_temperature
     return {
         "template": f"{run.task} {template}" if run.text.task_prefix else template,
         "targets": targets,
@@ -62,6 +63,7 @@ def _text_fields(
             answer=run.text.answer or "score",
             max_new_tokens=run.text.max_new_tokens or _longest(backbone, targets, labels, examples),
             num_beams=run.text.num_beams or 1,
+            completion_temperature=1.0 if temperature is None else temperature,
         ),
     }
 

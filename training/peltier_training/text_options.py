@@ -4,11 +4,16 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from peltier_adapters.task_spec import MAX_BEAMS, MAX_NEW_TOKENS
+from peltier_adapters.task_spec import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE
 
 from peltier_training.errors import TrainingError
 from peltier_training.labels import TaskType
 
+_BOUNDS = (
+    ("max_new_tokens", 1, MAX_NEW_TOKENS),
+    ("num_beams", 1, MAX_BEAMS),
+    ("completion_temperature", 0, MAX_TEMPERATURE),
+)
 _CLOSED: tuple[TaskType, ...] = ("classification", "regression")
 
 
@@ -16,7 +21,7 @@ _CLOSED: tuple[TaskType, ...] = ("classification", "regression")
 class TextOptions:
     """None is the default of each: `template` by the number of texts, `task_prefix` by the preset, `targets` digits,
     `regression_step` 0.2, `answer` "score" for a closed task and "generate" for text2text, `max_new_tokens` the longest
-    target of the training data with its end, `num_beams` 1.
+    target of the training data with its end, `num_beams` 1, `completion_temperature` 1.
     """
 
     template: str | None = None
@@ -26,6 +31,7 @@ class TextOptions:
     answer: Literal["score", "generate"] | None = None
     max_new_tokens: int | None = None
     num_beams: int | None = None
+    completion_temperature: float | None = None
 
     @property
     def given(self) -> list[str]:
@@ -34,10 +40,10 @@ class TextOptions:
 
     def check(self, task_type: TaskType) -> None:
         """Raise a `TrainingError` for a value that cannot be, or that this type of task has no use for."""
-        for name, most in (("max_new_tokens", MAX_NEW_TOKENS), ("num_beams", MAX_BEAMS)):
+        for name, least, most in _BOUNDS:
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                raise TrainingError(f"{name} is {value}; it must be from 1 to {most}")
+            if value is not None and not least <= value <= most:
+                raise TrainingError(f"{name} is {value}; it must be from {least} to {most:g}")
         if self.regression_step is not None and not 0 < self.regression_step < math.inf:
             raise TrainingError(f"regression_step is {self.regression_step}; it must be a number above 0")
         if self.answer not in (None, "score", "generate"):

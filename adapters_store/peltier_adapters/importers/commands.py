@@ -39,6 +39,9 @@ def import_(  # noqa: PLR0913 - one parameter a flag
         str | None, typer.Option(help="What is written for each label; default 0,1,….", rich_help_panel=_T5)
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer.", rich_help_panel=_T5)] = 64,
+    completion_temperature: Annotated[
+        float, typer.Option(help="Of /v1/completions without temperature; 0 is greedy.", rich_help_panel=_T5)
+    ] = 1.0,
     json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
 ) -> None:
     """Turn an adapter of AdapterHub, PEFT or the methods' authors into an artifact, or refuse it with the reason."""
@@ -60,6 +63,7 @@ def import_(  # noqa: PLR0913 - one parameter a flag
         targets=parse_names("targets", targets) if targets is not None else None,
         max_length=max_length,
         max_new_tokens=max_new_tokens,
+        completion_temperature=completion_temperature,
     )
     artifact = import_adapter(Import(origin, path, chosen, head, examples, options), load_backbone(backbone))
     write_artifact(output, artifact.manifest, artifact.tensors)

@@ -41,6 +41,7 @@ class TaskOptions:
     targets: tuple[str, ...] | None = None
     max_length: int = 128
     max_new_tokens: int = 64
+    completion_temperature: float = 1.0
 
     def task(self, foreign: Foreign, backbone: Backbone) -> TaskSpec:
         """The task of an imported adapter; an `AdapterError` says what of it cannot be."""
@@ -85,6 +86,7 @@ class TaskOptions:
             "decoding": {
                 "answer": "generate" if kind == "text2text" else "score",
                 "max_new_tokens": self.max_new_tokens,
+                "completion_temperature": self.completion_temperature,
             },
         }
 

@@ -11,8 +11,6 @@ from peltier_server.target import Target
 from peltier_server.texts.cut_text import CutText
 from peltier_server.texts.openai_protocol import Choice, CompletionRequest, CompletionUsage
 
-_DEFAULT_TEMPERATURE = 1.0
-
 
 @dataclass(frozen=True)
 class Completed:
@@ -40,7 +38,9 @@ def completion_parameters(predictor: Predictor, target: Target, asked: Completio
     limit = predictor.max_new_tokens(target)
     if asked.max_tokens is not None and asked.max_tokens > limit:
         raise InvalidInput(f"max_tokens is {asked.max_tokens}: {asked.model} allows at most {limit}")
-    temperature = _DEFAULT_TEMPERATURE if asked.temperature is None else asked.temperature
+    decoding = target.entry.task.decoding
+    assert decoding is not None, "a task that generates no texts has no limit of their tokens"
+    temperature = decoding.completion_temperature if asked.temperature is None else asked.temperature
     return Parameters(
         answer="generate",
         truncate=False,

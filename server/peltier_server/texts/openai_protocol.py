@@ -30,7 +30,8 @@ class StreamOptions(RequestModel):
 class CompletionRequest(RequestModel):
     """`model` is a task reference, the prompt its input. Without `max_tokens` the task's own limit holds.
 
-    Temperature 1 is OpenAI's default; 0 is greedy. `user` is taken and not used. `priority` is a prediction's
+    Without `temperature` the task's own holds: 1, OpenAI's default, unless its artifact says another; 0 is greedy.
+    `user` is taken and not used. `priority` is a prediction's
     and not OpenAI's.
     """
 
