@@ -7,11 +7,19 @@ import typer
 from pydantic import BaseModel
 
 from peltier_client.arguments import ApiKey, Json, OwnAdapter, Task, Url, checked, connect, print_json
-from peltier_client.protocol import Alias, AliasChange, AliasHistory, AuditRecord, check_alias, check_name
-from peltier_client.tables import print_alias_history, print_audit, shown_split
+from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AuditRecord, check_alias, check_name
+from peltier_client.tables import print_alias_history, print_aliases, print_audit, shown_split
 from peltier_client.transport import DEFAULT_URL
 
 AliasName = Annotated[str, typer.Argument(metavar="ALIAS", help="Such as production.", callback=checked(check_alias))]
+OptionalAlias = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ALIAS",
+        help="Such as production. Without it the adapter's aliases are listed.",
+        callback=checked(check_alias),
+    ),
+]
 Versions = Annotated[
     str | None, typer.Argument(metavar="VERSION", help="A version, 3, or shares of several, 3=0.9,4=0.1.")
 ]
@@ -32,14 +40,19 @@ class AuditList(BaseModel):
 
 def alias(  # noqa: PLR0913 - each is a word of the command line
     task: OwnAdapter,
-    alias: AliasName,
+    alias: OptionalAlias = None,
     version: Versions = None,
     history: History = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Let an alias mean a version, or split its requests over several; or show what it has meant."""
+    """Let an alias mean a version, or split its requests over several; or list the aliases, or what one has meant."""
+    if alias is None:
+        if history:
+            raise typer.BadParameter("--history is of one alias: name it")
+        _list_aliases(task, url, api_key, json=json)
+        return
     if history == (version is not None):
         raise typer.BadParameter("either a VERSION or --history is wanted")
     split = _read_split(version) if version is not None else None
@@ -97,6 +110,17 @@ def audit(
         print_json(AuditList(records=records))
     else:
         print_audit(records)
+
+
+def _list_aliases(task: str, url: str, api_key: str | None, *, json: bool) -> None:
+    with connect(url, api_key) as client:
+        aliases = client.aliases(task)
+    if json:
+        print_json(AliasList(aliases=aliases))
+    elif aliases:
+        print_aliases(aliases)
+    else:
+        typer.echo(f"{task} has no aliases yet; make one with: peltier alias {task} production VERSION")
 
 
 def _read_split(text: str) -> int | dict[int, float]:

@@ -9,6 +9,8 @@ from rich.console import Console
 from peltier_client.layout import Heading, show
 from peltier_client.protocol import (
     Adapter,
+    AdapterVersion,
+    Alias,
     AliasChange,
     AuditRecord,
     KeyInfo,
@@ -40,6 +42,32 @@ def print_adapters(adapters: Iterable[Adapter]) -> None:
     ]
     floors = (None, 12, None, None, None, _DATE)
     show([Heading("name", 12), *map(Heading, headings, floors)], rows)
+
+
+def print_versions(adapter: Adapter, versions: Iterable[AdapterVersion]) -> None:
+    """One line per version, with what means it; a share that is not all of the requests is shown."""
+    rows = [
+        (
+            str(version.version),
+            _minute(version.created_at),
+            version.preset,
+            _size(version.size_bytes),
+            version.digest.removeprefix("sha256:"),
+            _state(version, adapter.live),
+            ", ".join(
+                _with_share(name, split, version) for name, split in adapter.aliases.items() if version.version in split
+            ),
+        )
+        for version in versions
+    ]
+    headings = [Heading("version"), Heading("created", _DATE), Heading("preset", 9), Heading("size")]
+    show([*headings, Heading("sha256", 10, cut=True), Heading("state", 12), Heading("aliases", 12)], rows)
+
+
+def print_aliases(aliases: Iterable[Alias]) -> None:
+    """One line per alias."""
+    rows = [(one.alias, shown_split(one.versions), _minute(one.created_at), one.created_by) for one in aliases]
+    show([Heading("alias", 12), Heading("means", 16), Heading("since", _DATE), Heading("by", 12)], rows)
 
 
 def shown_split(split: Split) -> str:
@@ -139,6 +167,17 @@ def _score(prediction: Prediction) -> str:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.0f} KiB"
+
+
+def _state(version: AdapterVersion, live: Split) -> str:
+    states = [_with_share("live", live, version)] if version.version in live else []
+    if version.deprecation is not None:
+        states.append(f"deprecated: {version.deprecation}")
+    return ", ".join(states)
+
+
+def _with_share(name: str, split: Split, version: AdapterVersion) -> str:
+    return name if len(split) == 1 else f"{name} ({split[version.version]:.4g})"
 
 
 def _minute(moment: datetime) -> str:

@@ -190,6 +190,38 @@ def test_what_an_alias_has_meant(peltier: Peltier) -> None:
     assert [change["versions"] for change in changes] == [{}, {"1": 0.9, "2": 0.1}, {"1": 1.0}]
 
 
+def test_versions_with_what_means_them(peltier: Peltier, server: Any, answer: Any) -> None:
+    """Newest first; what is live, and each alias, with a share where it is not all; why not to use one."""
+    old = {**VERSION, "deprecation": "worse [than] 2"}
+    live = {"1": 0.9, "2": 0.1}
+    found = {"versions": [{**VERSION, "version": 2}, old]}
+    aliases = {"aliases": {"canary": {"2": 1.0}, "production": live}, "live": live}
+    server.planned.extend([answer(200, found), answer(200, {**adapter("sst2"), **aliases})])
+    header, second, first = peltier("versions", "sst2").out.splitlines()
+    assert header.split() == ["version", "created", "preset", "size", "sha256", "state", "aliases"]
+    assert second.startswith("2 ")
+    assert "live (0.1)  " in second
+    assert second.rstrip().endswith("canary, production (0.1)")
+    assert VERSION["digest"].removeprefix("sha256:") in first
+    assert "live (0.9), deprecated: worse [than] 2  production (0.9)" in first
+    server.planned.extend([answer(200, found), answer(200, {**adapter("sst2"), **aliases})])
+    document = json.loads(peltier("versions", "sst2", "--json").out)
+    assert (document["name"], document["live"]) == ("sst2", live)
+    assert [(one["version"], one.get("deprecation")) for one in document["versions"]] == [
+        (2, None),
+        (1, "worse [than] 2"),
+    ]
+
+
+def test_the_aliases_of_an_adapter(peltier: Peltier, server: Any, answer: Any) -> None:
+    """What each means, since when and by whom; where there are none, how to make one."""
+    line = peltier("alias", "sst2").out.splitlines()[1]
+    assert line.split() == ["live", "version", "1", *line.split()[3:5], "key:abcdefgh"]
+    assert json.loads(peltier("alias", "sst2", "--json").out)["aliases"][0]["versions"] == {"1": 1.0}
+    server.planned.append(answer(200, {"aliases": []}))
+    assert "peltier alias sst2 production VERSION" in peltier("alias", "sst2").out
+
+
 def test_those_commands_speak_json_too(peltier: Peltier) -> None:
     """One document each."""
     assert json.loads(peltier("alias", "sst2", "live", "1", "--json").out)["versions"] == {"1": 1.0}
@@ -249,6 +281,16 @@ WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
         },
         [LONG, f"deprecate {LONG}@12", "reason: slower than the version before it, and no better on any set"],
     ),
+    "aliases": (
+        ("alias", "sst2"),
+        {"aliases": [{**alias({"1": 0.9, "2": 0.1}), "alias": LONG, "created_by": f"oidc:{LONG}"}]},
+        [LONG, "version 1 (0.9), version 2 (0.1)", f"oidc:{LONG}"],
+    ),
+    "versions": (
+        ("versions", "sst2"),
+        {"versions": [{**VERSION, "preset": "unipelt-apl-central", "deprecation": "slower than the one before"}]},
+        ["unipelt-apl-central", "deprecated: slower than the one before", f"{LONG}, production (0.9)"],
+    ),
     "alias": (
         ("alias", "sst2", "live", "--history"),
         {"changes": [{**alias({str(number): 0.2 for number in range(1001, 1006)}), "created_by": f"oidc:{LONG}"}]},
@@ -256,12 +298,15 @@ WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
     ),
 }
 
+# What the server answers to a command's second request.
+SECOND = {"versions": {**adapter("sst2"), "aliases": {LONG: {"1": 1.0}, "production": {"1": 0.9, "2": 0.1}}}}
+
 
 @pytest.mark.parametrize("name", WIDE)
 def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
     """Every row of every table is one line, with every value in one piece."""
     words, body, values = WIDE[name]
-    server.planned.append(answer(200, body))
+    server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
     lines = peltier(*words).out.splitlines()
     assert len(lines) == 2
     assert all(value in lines[1] for value in values)
@@ -277,7 +322,7 @@ def test_a_terminal_can_be_narrow(
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", str(columns))
-    server.planned.append(answer(200, body))
+    server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", peltier(*words).out)
     assert max(len(line.rstrip()) for line in shown.splitlines()) <= columns
     pieces = set(shown.split())
@@ -344,6 +389,8 @@ def test_no_server(server: Any) -> None:
         ("upload", "does-not-exist.safetensors"),
         ("delete", "sst2@0"),
         ("alias", "sst2@1", "live", "1"),
+        ("alias", "sst2", "--history"),
+        ("versions", "sst2@1"),
         ("alias", "sst2", "12", "1"),
         ("alias", "sst2", "live", "newest"),
         ("alias", "sst2", "live"),
@@ -396,6 +443,7 @@ def test_help_lists_everything_and_loads_nothing() -> None:
         "predict",
         "upload",
         "list",
+        "versions",
         "delete",
         "undelete",
         "alias",
