@@ -51,7 +51,7 @@ _ROUTERS = (
 
 def create_app(settings: Settings) -> FastAPI:
     """An app that loads in the background once it is started: `/health` answers at once, `/ready` when it is."""
-    lifecycle, metrics, keyring = Lifecycle(), Metrics(), Keyring()
+    lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.max_metric_versions), Keyring()
     door = create_door(settings, keyring)
     turnstile = Turnstile(Rates(settings.rate_store), keyring.quotas)
 

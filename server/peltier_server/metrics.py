@@ -5,14 +5,25 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
 from prometheus_client.exposition import choose_encoder
 
+from peltier_server.matched_route import MatchedRoute
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.ticket import Ticket
 from peltier_server.tenant_labels import TenantLabels
+from peltier_server.version_metrics import VersionMetrics
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ROUTE_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
@@ -20,11 +31,21 @@ _TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 class Metrics:
     """Every counter, histogram and gauge of one app."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_versions: int = 100) -> None:
         self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
         # The client library appends _total to the names of counters.
         self.requests = Counter("peltier_requests", "Answered requests", ("tenant", "code"), registry=registry)
         self.request_seconds = _histogram("request_seconds", "From a request to its answer", _SECONDS, registry)
+        self._route_seconds = Histogram(
+            "peltier_route_request_seconds",
+            "From a request to its answer, by route",
+            MatchedRoute._fields,
+            buckets=_ROUTE_SECONDS,
+            registry=registry,
+        )
         self.queue_seconds = _histogram("queue_seconds", "How long a row waited", _SECONDS, registry)
         self.compute_seconds = _histogram("compute_seconds", "How long a batch was computed", _SECONDS, registry)
         self.batch_rows = _histogram("batch_rows", "Rows of a batch", _ROWS, registry)
@@ -55,6 +76,9 @@ class Metrics:
         self._tenants = TenantLabels()
         # Looked up for every request; there are as many as tenants that have labels, times status codes.
         self._requests_of = cache(self.requests.labels)
+        # As many as there are routes, times their methods.
+        self._route_seconds_of = cache(self._route_seconds.labels)
+        self.versions = VersionMetrics(registry, max_versions)
         self._tenant_tokens = _by_tenant("served_tokens", "Tokens computed", registry)
         self._tenant_rows = _by_tenant("rows", "Rows and texts whose wait has ended", registry)
         self._tenant_wait = _by_tenant("queue_seconds", "How long they waited together", registry)
@@ -73,6 +97,10 @@ class Metrics:
         """So many inputs of one request of `tenant` are longer than their task takes and are computed truncated."""
         if num_inputs:
             self._truncated.labels(self._tenants.of(tenant)).inc(num_inputs)
+
+    def observe_route(self, route: MatchedRoute, seconds: float) -> None:
+        """A request has been answered there."""
+        self._route_seconds_of(*route).observe(seconds)
 
     def observe_batch(self, batch: Batch, seconds: float) -> None:
         """A batch has been computed."""
@@ -114,7 +142,9 @@ class Metrics:
         """The page in the format that `accept` prefers, and its content type."""
         self._refresh_queue_tokens()
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        page = encode(self._registry)
+        self.versions.turn_over()
+        return page, content_type
 
     def _refresh_queue_tokens(self) -> None:
         queued = Counts[str](dict.fromkeys(self._tenants.known, 0))

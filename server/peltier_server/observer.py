@@ -12,7 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.access.caller import Caller
 from peltier_server.errors import ClientGone, error_response
+from peltier_server.matched_route import matched_route
 from peltier_server.metrics import Metrics
+from peltier_server.target import Target
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,12 @@ class Observer:
         finally:
             caller: Caller | None = scope["state"].get("caller")
             tenant = None if caller is None else caller.tenant
-            self._metrics.observe_request(tenant, answer.status, time.monotonic() - started)
+            seconds = time.monotonic() - started
+            self._metrics.observe_request(tenant, answer.status, seconds)
+            self._metrics.observe_route(matched_route(scope), seconds)
+            target: Target | None = scope["state"].get("target")
+            if target is not None:
+                self._metrics.versions.observe(target.entry.labels, answer.status, seconds)
 
 
 def _new_id() -> str:

@@ -45,6 +45,7 @@ class Service:
         self.settings = settings
         self.backbone = backbone
         self.store = store
+        self.metrics = metrics
         self.catalog = store.catalog
         self.batcher = Batcher(
             max_batch_tokens=settings.max_batch_tokens,

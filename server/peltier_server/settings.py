@@ -91,6 +91,7 @@ class Settings(BaseSettings):
     device_bytes: Count = 1024 * _MIB
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
     undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
+    max_metric_versions: Annotated[int, Field(ge=0, le=10_000)] = 100
     stall_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     lame_duck_seconds: Annotated[float, Field(ge=0, le=3600)] = 2.0
     drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0

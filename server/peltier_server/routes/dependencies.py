@@ -14,6 +14,7 @@ from peltier_server.lifecycle import Lifecycle
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening
 from peltier_server.service import Service
+from peltier_server.target import Target
 
 T = TypeVar("T")
 
@@ -35,6 +36,13 @@ def get_caller(request: Request) -> Caller:
     """Who asks, as the guard has found."""
     caller: Caller = request.state.caller
     return caller
+
+
+def aim(request: Request, service: Service, task: str) -> Target:
+    """The version that `task` means now; the request is measured and logged as one for it."""
+    target = service.predictor.aim(get_origin(request), task)
+    request.state.target = target
+    return target
 
 
 def get_origin(request: Request) -> Origin:

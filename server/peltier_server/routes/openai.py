@@ -27,7 +27,7 @@ from peltier_server.access.caller import Caller
 from peltier_server.errors import describe_openai_errors
 from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, From, begin, unless_gone
+from peltier_server.routes.dependencies import Accepted, Asking, From, aim, begin, unless_gone
 from peltier_server.service import Service
 from peltier_server.texts.completer import complete, stream_completion
 from peltier_server.texts.cut_text import CutText
@@ -60,11 +60,9 @@ router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependenci
     response_model=Completion,
     responses={200: _STREAMED, **describe_openai_errors(*_OF_COMPLETIONS)},
 )
-async def create_completion(
-    body: CompletionRequest, request: Request, origin: From, service: Accepted
-) -> Completion | Response:
+async def create_completion(body: CompletionRequest, request: Request, service: Accepted) -> Completion | Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
-    target = service.predictor.aim(origin, body.model)
+    target = aim(request, service, body.model)
     make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
     if not body.stream:
         done = await unless_gone(request, complete(service.predictor, target, body))

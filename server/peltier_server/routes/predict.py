@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -32,14 +34,14 @@ from peltier_client.protocol import (
     TextPiece,
 )
 
-from peltier_server.errors import describe_errors
+from peltier_server.errors import ClientGone, describe_errors
 from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.origin import Origin
 from peltier_server.prediction import Opening, Prediction
-from peltier_server.predictor import Predictor
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, accept, begin, get_origin, unless_gone
+from peltier_server.routes.dependencies import Accepted, accept, aim, begin, get_origin, unless_gone
 from peltier_server.routes.quick import JSON
+from peltier_server.service import Service
 from peltier_server.texts.text_stream import TextStream
 
 logger = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependenc
 async def predict(task: str, body: PredictRequest, request: Request) -> Response:
     """Answer one or many inputs with one task's adapter: `name`, a version `name@3`, or an alias `name@production`."""
     service = accept(request)
-    target = service.predictor.aim(get_origin(request), task)
+    target = aim(request, service, task)
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
         prediction = await unless_gone(request, service.predictor.predict(target, inputs, body.parameters))
@@ -87,21 +89,30 @@ async def predict_mixed(
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
     origin = get_origin(request)
-    work = asyncio.gather(*(_result(service.predictor, origin, item) for item in body.requests))
+    work = asyncio.gather(*(_result(service, origin, item) for item in body.requests))
     results = await unless_gone(request, work)
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
     response.headers.update(_truncation(truncated))
     return MixedPredictResponse(results=results)
 
 
-async def _result(predictor: Predictor, origin: Origin, item: MixedItem) -> PredictResponse | ErrorBody:
+async def _result(service: Service, origin: Origin, item: MixedItem) -> PredictResponse | ErrorBody:
+    started, status, target = time.monotonic(), ClientGone.status, None
     try:
-        return (await predictor.predict(predictor.aim(origin, item.task), [item.input], item.parameters)).response
+        target = service.predictor.aim(origin, item.task)
+        prediction = await service.predictor.predict(target, [item.input], item.parameters)
+        status = HTTPStatus.OK
+        return prediction.response
     except PeltierError as error:
+        status = error.status
         return error.body()
     except Exception:
         logger.exception("one part of a mixed request failed, for task %s", item.task)
+        status = ServerError.status
         return ServerError("the server failed; its log has the reason").body()
+    finally:
+        if target is not None:
+            service.metrics.versions.observe(target.entry.labels, status, time.monotonic() - started)
 
 
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:

@@ -15,7 +15,8 @@ from peltier_server.routes.closed import within_quotas
 JSON = "application/json"
 # Larger bodies cost far more than the framework does, and may have to be refused before they are read.
 _MAX_BYTES = 64 * 1024
-_PATH = re.compile(r"/v1/tasks/([^/]+)/predict")
+_TEMPLATE = "/v1/tasks/{task}/predict"
+_PATH = re.compile(_TEMPLATE.replace("{task}", "([^/]+)"))
 _LENGTH = re.compile(rb"[0-9]{1,9}")
 _CONTENT_TYPE = JSON.encode()
 
@@ -58,6 +59,7 @@ class Quick:
 
     async def _answer(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
+        scope["state"]["route_path"] = _TEMPLATE
         answer: ASGIApp
         try:
             message = await receive()

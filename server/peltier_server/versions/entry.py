@@ -11,6 +11,7 @@ from peltier_adapters.task_spec import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskSummary
 
 from peltier_server.owned import Owned
+from peltier_server.version_metrics import VersionLabels
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Entry:
     def owned(self) -> Owned:
         """What it is on the device by."""
         return Owned(self.version.tenant, self.digest)
+
+    @cached_property
+    def labels(self) -> VersionLabels:
+        """What metrics count it under."""
+        return VersionLabels(self.version.tenant, self.version.name, str(self.number))
 
     @cached_property
     def reference(self) -> AdapterRef:
