@@ -40,6 +40,7 @@ from transformers import (
 from tests import s3_server
 
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
 # A busy machine is no reason to fail.
 settings.register_profile("peltier", deadline=None)
 settings.load_profile("peltier")

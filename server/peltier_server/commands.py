@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from peltier_backbone.cores import wait_passively
 
-from peltier_server.cores import wait_passively
 from peltier_server.settings import load_settings
 
 

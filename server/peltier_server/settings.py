@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from peltier_adapters.store.blob_location import is_remote, local_path
 from peltier_adapters.store.location import StoreLocation
+from peltier_backbone.cores import usable_cores
 from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
@@ -17,8 +18,6 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
-
-from peltier_server.cores import usable_cores
 
 _PREFIX = "PELTIER_"
 # The client commands read these two from the same environment.

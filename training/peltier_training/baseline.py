@@ -12,6 +12,7 @@ from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone
+from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.baseline_trainer import BaselineTrainer
 from peltier_training.data import Example, read_examples, thin_out
@@ -27,6 +28,7 @@ from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Findings, Subject, create_report
 from peltier_training.run import Run
 from peltier_training.task import create_task
+from peltier_training.threads import use_threads
 from peltier_training.trainer import Course
 from peltier_training.tuning import HeadTuning, TextTuning, Tuning
 
@@ -65,6 +67,8 @@ def train_baseline(run: Run) -> Tuned:
 def learn(run: Run) -> Learned:
     """Train and keep the best epoch; of processes that torchrun started each has the same."""
     run.check()
+    use_threads(run.threads)
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # of each checkpoint's files; `Progress` has the run's own
     take_device(run.device)
     meter = Meter()
     if run.resume:

@@ -8,6 +8,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from peltier_training.threads import Threads, choose_threads, use_threads
+
 if TYPE_CHECKING:
     from peltier_training.run import Run
 
@@ -101,6 +103,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="Of the frozen backbone while training: float32 or bfloat16.")] = "float32",
+    threads: Threads = None,
     merge_report: Annotated[
         bool | None,
         typer.Option(
@@ -111,6 +114,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     json_output: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""
+    num_threads = choose_threads(threads)
     from peltier_adapters.baselines import BASELINES
     from peltier_adapters.composition import parse_overrides
     from peltier_adapters.names import parse_names
@@ -158,6 +162,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
         overrides={**choice.recipe.settings, **parse_overrides(set_ or [])},
         device=device,
         dtype=dtype,
+        threads=num_threads,
         resume=resume,
         merge_report=merge_report,
     )
@@ -201,21 +206,25 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     label_column: Annotated[str | None, typer.Option(help="Default: as it was trained.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    threads: Threads = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Measure an artifact on labelled examples, through the server's own forward."""
+    num_threads = choose_threads(threads)
     from peltier_adapters.artifact import load_artifact
     from peltier_backbone.load import load_backbone
 
     from peltier_training.data import read_examples
     from peltier_training.evaluation import evaluate as measure
 
+    use_threads(num_threads)
     model = load_backbone(backbone, device=device, dtype=dtype)
     loaded = load_artifact(artifact, model)
     trained = loaded.manifest.training.data
     columns = text_column or trained.get("text_columns") or ["text"]
     examples = read_examples(data, columns, label_column or trained.get("label_column") or "label")
-    _print(measure(model, loaded, examples), len(examples), json_output, f"{artifact} on {data}")
+    title = f"{artifact} on {data} (CPU threads: {num_threads})"
+    _print(measure(model, loaded, examples), len(examples), json_output, title)
 
 
 def _print(metrics: dict[str, float], rows: int | None, as_json: bool, title: str) -> None:

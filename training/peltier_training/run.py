@@ -81,8 +81,9 @@ class Hyperparameters:
 class Run:
     """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
 
-    `dtype` is the backbone's while training; the adapter's own parameters are float32. With `merge_report` the report
-    compares an AdaMix's merged adapter with routes through its experts; None does so wherever there are experts."""
+    `dtype` is the backbone's while training; the adapter's own parameters are float32. `threads` are the CPU's; None
+    leaves torch's number as it is. With `merge_report` the report compares an AdaMix's merged adapter with routes
+    through its experts; None does so wherever there are experts."""
 
     task: str
     task_type: TaskType
@@ -96,6 +97,7 @@ class Run:
     overrides: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     dtype: str = "float32"
+    threads: int | None = None
     resume: bool = False
     merge_report: bool | None = None
 

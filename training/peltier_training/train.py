@@ -30,6 +30,7 @@ from peltier_training.rows import head_rows, text_rows
 from peltier_training.run import Run
 from peltier_training.task import create_task
 from peltier_training.text_model import TextAdapter
+from peltier_training.threads import use_threads
 from peltier_training.trainer import Course, diverged, fit, fit_text
 
 Adapter = TypeVar("Adapter", bound=TrainableAdapter)
@@ -57,6 +58,7 @@ def train(run: Run) -> Manifest:
 def learn(run: Run) -> Learned:
     """Train and keep the best epoch; of processes that torchrun started each has the same."""
     run.check()
+    use_threads(run.threads)
     take_device(run.device)
     meter = Meter()
     run = run.resolved(load_config(find_checkpoint(run.backbone)))

@@ -37,6 +37,7 @@ def test_pretrain_as_a_process(arguments: list[str], tmp_path: Path):
     assert json.loads(first.stdout)["finished"] is False
     found = json.loads(second.stdout)
     assert (found["finished"], found["steps"]) == (True, 4)
+    assert "cpu, CPU threads: 1" in first.stderr
     assert "Warning" not in first.stderr + second.stderr
     T5ForConditionalGeneration.from_pretrained(tmp_path / "tiny")
 

@@ -1,7 +1,6 @@
 """Processes that end in other ways than their own."""
 
 import multiprocessing
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from peltier_backbone.cores import usable_cores
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.runner import Places, Runner
 from peltier_training.sweep.sweep import Sweep
@@ -69,6 +69,6 @@ def test_a_device_is_what_a_worker_sees(monkeypatch: pytest.MonkeyPatch):
 def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
     """Of the cores that this process may use."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    assert Places.find("auto", None).devices == (None,) * len(os.sched_getaffinity(0))
+    assert Places.find("auto", None).devices == (None,) * usable_cores()
     with pytest.raises(TrainingError, match="device 'cuda' was asked for, but torch sees no CUDA device"):
         Places.find("cuda", None)

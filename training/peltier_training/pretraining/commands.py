@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from peltier_training.threads import Threads, choose_threads, use_threads
+
 
 def pretrain(  # noqa: PLR0913 - one parameter a flag
     architecture: Annotated[Literal["t5"], typer.Argument(metavar="t5", help="What to make.")],
@@ -43,12 +45,15 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="Of the products while training: float32 or bfloat16.")] = "float32",
+    threads: Threads = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Make a small T5 from plain text by span corruption."""
+    num_threads = choose_threads(threads)
     from peltier_training.pretraining.pretrain import pretrain as run_pretraining
     from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
 
+    use_threads(num_threads)
     outcome = run_pretraining(
         Pretraining(
             texts=tuple(text),

@@ -4,6 +4,7 @@ import sys
 import time
 from typing import Any
 
+import torch
 from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -47,6 +48,7 @@ class Progress(TrainerCallback):
         """Begin where the budget is."""
         form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
         begin = round(100 * kwargs["lr_scheduler"].fraction, 2)
+        print(f"{args.device.type}, CPU threads: {torch.get_num_threads()}", file=sys.stderr)
         self._bar = tqdm(total=100.0, initial=begin, bar_format=form, file=sys.stderr)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from peltier_backbone.cores import usable_cores
 from ray.exceptions import RayError
 
 from peltier_training.errors import TrainingError
@@ -23,7 +24,7 @@ def open_cluster(device: str, workers: int | None) -> Iterator["RayRunner"]:
     """The cluster that RAY_ADDRESS names, else one on this machine, which nobody else can reach."""
     own: dict[str, Any] = {}
     if "RAY_ADDRESS" not in os.environ:
-        num_cpus = workers or len(os.sched_getaffinity(0))
+        num_cpus = workers or usable_cores()
         # Without "local" Ray would join whatever cluster was last started on this machine, by whomever.
         own = {
             "address": "local",

@@ -10,6 +10,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import torch
+from peltier_backbone.cores import usable_cores
 
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.trial import Outcome, Trial
@@ -31,7 +32,7 @@ class Places:
         if device == "cuda" and not gpus:
             raise TrainingError("device 'cuda' was asked for, but torch sees no CUDA device")
         if not gpus:
-            return cls((None,) * (workers or len(os.sched_getaffinity(0))))
+            return cls((None,) * (workers or usable_cores()))
         return cls(tuple(gpus[number % len(gpus)] for number in range(workers or len(gpus))))
 
 

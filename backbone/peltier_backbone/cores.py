@@ -1,4 +1,7 @@
-"""The cores that this process may keep busy, and how its threads share them with others."""
+"""The cores that this process may keep busy, and how its threads share them with others.
+
+It imports no torch: OpenMP reads its settings when torch is imported, so they must be made before.
+"""
 
 import os
 from pathlib import Path
@@ -8,7 +11,7 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 def wait_passively() -> None:
     """Let OpenMP's threads sleep while they wait for each other, unless `OMP_WAIT_POLICY` says otherwise; to be called
-    before torch is imported. Spinning, they take the cores from other replicas and from those they wait for."""
+    before torch is imported. Spinning, they take the cores from other processes and from those they wait for."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
@@ -21,3 +24,10 @@ def usable_cores(quota: Path = _QUOTA) -> int:
         return max(1, min(cores, round(int(limit) / int(period))))
     except (OSError, ValueError):  # no cgroup v2, or "max": no limit
         return cores
+
+
+def default_threads() -> int:
+    """`OMP_NUM_THREADS` if it is a positive number, as torchrun sets it for processes that share a machine; else all
+    usable cores."""
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list has a number for each level
+    return int(given) if given.isdecimal() and int(given) > 0 else usable_cores()

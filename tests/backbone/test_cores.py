@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from peltier_server.cores import usable_cores, wait_passively
+from peltier_backbone.cores import default_threads, usable_cores, wait_passively
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
@@ -38,3 +38,13 @@ def test_threads_sleep_while_they_wait(given: str | None, expected: str, monkeyp
         monkeypatch.delenv("OMP_WAIT_POLICY")
     wait_passively()
     assert os.environ["OMP_WAIT_POLICY"] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("3", 3), ("4,2", 4), ("", CORES), ("0", CORES), ("-1", CORES), ("many", CORES)]
+)
+def test_openmps_own_variable_is_the_default(given: str, expected: int, monkeypatch: pytest.MonkeyPatch):
+    """torchrun sets it, so that processes share a machine; what is no positive number is as if it was not set."""
+    monkeypatch.setattr("peltier_backbone.cores.usable_cores", lambda: CORES)
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert default_threads() == expected
