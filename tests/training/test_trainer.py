@@ -79,12 +79,3 @@ def test_norms_and_biases_do_not_decay(make_run: MakeRun):
 
 def _state(run: Run, step: int, name: str) -> dict[str, Any]:
     return torch.load(run.directory / f"checkpoint-{step}" / f"{name}.pt", weights_only=True)
-
-
-def test_progress_stays_off_standard_output(make_run: MakeRun, capsys: pytest.CaptureFixture[str]):
-    """The bar and each epoch's metrics go to standard error."""
-    train(make_run())
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "100%" in captured.err
-    assert captured.err.count("eval_accuracy") == 2

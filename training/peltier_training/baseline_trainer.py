@@ -59,7 +59,7 @@ class BaselineTrainer(Trainer):
 
     def fit(self) -> Course:
         """Train, and leave the best epoch in the model."""
-        course = conduct(self)
+        course = conduct(self._run, self)
         assert self._best is not None, "every epoch is measured"
         with torch.no_grad():
             for name, parameter in self._tuned.named_parameters():

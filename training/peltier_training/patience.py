@@ -27,10 +27,10 @@ class Patience(TrainerCallback):
 def is_over(run: Run, log: Log) -> bool:
     """Whether the last epochs of `log`, as many as the run has patience for, were no better than one before them."""
     patience = run.hyperparameters.patience
-    return patience is not None and _num_in_vain(run, log) >= patience
+    return patience is not None and num_in_vain(run, log) >= patience
 
 
-def _num_in_vain(run: Run, log: Log) -> int:
+def num_in_vain(run: Run, log: Log) -> int:
     """Epochs since the first of the best ones."""
     sign = -1.0 if run.metric in metrics.LOWER_IS_BETTER else 1.0
     scores = [sign * entry[f"eval_{run.metric}"] for entry in log if f"eval_{run.metric}" in entry]

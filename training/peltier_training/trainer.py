@@ -1,9 +1,7 @@
 """The Hugging Face Trainer over packed rows."""
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 from peltier_backbone.targets import Targets
 from torch import nn
 from torch.utils.data import Dataset
-from transformers import EvalPrediction, ProgressCallback, Trainer, TrainerState, TrainingArguments
+from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
 
 from peltier_training import metrics
 from peltier_training.arguments import create_arguments
@@ -22,6 +20,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.model import HeadedAdapter, TrainableAdapter
 from peltier_training.objective import HeadObjective, Objective, TextObjective
 from peltier_training.patience import Patience, is_over
+from peltier_training.progress import Progress
 from peltier_training.run import Run
 from peltier_training.text_model import TextAdapter
 
@@ -116,7 +115,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         compute_metrics=compute,
         callbacks=[Patience(run)],
     )
-    return conduct(trainer, checkpoint)
+    return conduct(run, trainer, checkpoint)
 
 
 def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Course:
@@ -133,7 +132,7 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Cour
         eval_dataset=nothing,
         callbacks=[Patience(run)],
     )
-    return conduct(trainer, checkpoint)
+    return conduct(run, trainer, checkpoint)
 
 
 def diverged(run: Run) -> TrainingError:
@@ -149,14 +148,14 @@ def _find_start(run: Run, model: TrainableAdapter) -> str | None:
     return None
 
 
-def conduct(trainer: Trainer, checkpoint: str | None = None) -> Course:
+def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> Course:
     """Train to the end, on from `checkpoint` if there is one; progress goes to standard error."""
-    with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
-        try:
-            trainer.train(resume_from_checkpoint=checkpoint)
-        except TrainingError:
-            _close_bars(trainer)
-            raise
+    progress = Progress(run)
+    progress.replace_prints(trainer)
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    finally:
+        progress.close()
     return _read_course(trainer, checkpoint)
 
 
@@ -171,15 +170,6 @@ def _read_course(trainer: Trainer, checkpoint: str | None) -> Course:
         seconds=max(sum(entry.get("train_runtime", 0.0) for entry in own) - validating, 0.0),
         epochs=(state.epoch or 0.0) * (1 - first / state.global_step),
     )
-
-
-def _close_bars(trainer: Trainer) -> None:
-    """What went wrong is said on a line of its own, below them."""
-    for callback in trainer.callback_handler.callbacks:
-        if isinstance(callback, ProgressCallback):
-            for bar in (callback.prediction_bar, callback.training_bar):
-                if bar is not None:
-                    bar.close()
 
 
 def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
