@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from peltier_adapters.manifest import Manifest
+from peltier_training.report.files import report_paths
 
 from tests.server_process import Server
 
@@ -40,6 +41,28 @@ def test_example_adapters_are_small_and_made_by_the_committed_script():
     assert sorted(adapters) == sorted(name for name, _ in trained)
     assert {preset for _, preset in trained} >= {"compacter", "unipelt-apl", "adamix"}
     assert sum(path.stat().st_size for path in adapters.values()) < 5_000_000
+
+
+def written(page: str) -> list[str]:
+    """What the commands of a page write, below the folder of the repository."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    commands = [line for block in blocks for line in block.replace("\\\n", " ").splitlines() if "peltier " in line]
+    paths = [path for line in commands for path in re.findall(r"--(?:output|directory|store)[ =](\S+)", line)]
+    artifacts = [Path(path) for path in paths if path.endswith(".safetensors")]
+    reports = [str(report) for artifact in artifacts for report in report_paths(artifact)]
+    return [path for path in [*paths, *reports] if "://" not in path]
+
+
+def test_what_the_pages_write_is_ignored_by_git(tmp_path: Path):
+    """Whoever follows README has nothing untracked in the clone: artifacts, reports, runs and the server's store."""
+    paths = {path for page in PAGES for path in written(page)} | {"runs/intents-compacter-0/x", ".peltier/registry.db"}
+    assert {"intents.safetensors", "intents.report.html", "intents.report.json"} <= paths
+    shutil.copy(ROOT / ".gitignore", tmp_path)
+    git = [str(shutil.which("git")), "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    names = sorted(path if Path(path).suffix else f"{path}/x" for path in paths)
+    done = subprocess.run([*git, "check-ignore", *names], capture_output=True, text=True)
+    assert sorted(done.stdout.splitlines()) == names
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the page's lines call curl")
