@@ -36,9 +36,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Task = Annotated[
     str, typer.Argument(metavar="TASK", help="name, name@3 or name@alias.", callback=checked(TaskReference.parse))
 ]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5. Default: text."),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows in one request at most.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")]
 OwnAdapter = Annotated[
     str, typer.Argument(metavar="TASK", help="The name of an adapter.", callback=checked(check_name))
 ]
+
+
+DEFAULT_BATCH_SIZE = 64
+DEFAULT_CONCURRENCY = 4
 
 
 def print_json(document: BaseModel) -> None:

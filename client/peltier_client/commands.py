@@ -7,8 +7,22 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from peltier_client.arguments import ApiKey, Json, Task, Url, checked, connect, print_json
+from peltier_client.arguments import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_CONCURRENCY,
+    ApiKey,
+    BatchSize,
+    Concurrency,
+    Json,
+    Task,
+    TextColumns,
+    Url,
+    checked,
+    connect,
+    print_json,
+)
 from peltier_client.client import Client
+from peltier_client.file_prediction import Interrupted, Job, predict_file
 from peltier_client.protocol import (
     MAX_BEAMS,
     MAX_PRIORITY,
@@ -36,7 +50,7 @@ AtOnce = Annotated[
     str | None,
     typer.Option(metavar="ALIAS", help="An alias that is to mean it at once.", callback=checked(check_alias)),
 ]
-Texts = Annotated[list[str], typer.Argument(metavar="TEXT", help="One or more texts.")]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
 Pairs = Annotated[
     list[str] | None, typer.Option("--pair", metavar="TEXT", help="The other text of a pair, once for each TEXT.")
 ]
@@ -46,6 +60,25 @@ Thirds = Annotated[
 Priority = Annotated[
     int, typer.Option(min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Comes before its tenant's others of a lower one.")
 ]
+_FILES = "A file of inputs"
+File = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        rich_help_panel=_FILES,
+        help="Rows to ask about, .jsonl, .csv or .tsv (.gz too).",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=_FILES, help="JSON lines, one for each row of --file; compressed if it ends in .gz."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", rich_help_panel=_FILES, help="Go on after the rows that are in OUTPUT.part.")
+]
+TopK = Annotated[int | None, typer.Option(min=1, help="Only the scores of so many best labels.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
 MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of a generated text at most.")]
 NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Search with so many beams.")]
@@ -99,7 +132,7 @@ def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = F
 
 def predict(  # noqa: PLR0913 - each is a word of the command line
     task: Task,
-    texts: Texts,
+    texts: Texts = None,
     pair: Pairs = None,
     third: Thirds = None,
     priority: Priority = 0,
@@ -109,12 +142,18 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     temperature: Temperature = None,
     top_p: TopP = None,
     seed: Seed = None,
+    top_k: TopK = None,
+    file: File = None,
+    output: Output = None,
+    text_column: TextColumns = None,
+    batch_size: BatchSize = DEFAULT_BATCH_SIZE,
+    concurrency: Concurrency = DEFAULT_CONCURRENCY,
+    resume: Resume = False,
     url: Url = DEFAULT_URL,
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Ask a task about texts."""
-    inputs = _together(texts, pair, third)
+    """Ask a task about texts, or about every row of a file."""
     options: PredictOptions = {
         "priority": priority,
         "max_new_tokens": max_new_tokens,
@@ -122,7 +161,21 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
         "temperature": temperature,
         "top_p": top_p,
         "seed": seed,
+        "top_k": top_k,
     }
+    if file is not None:
+        if texts or pair or third or stream or output is None:
+            raise typer.BadParameter("--file goes with --output, and not with TEXT, --pair, --third and --stream")
+        columns = text_column or ["text"]
+        _predict_file(
+            Job(task, file, output, columns, options, batch_size, concurrency, resume), url, api_key, json=json
+        )
+        return
+    if output is not None or text_column or resume:
+        raise typer.BadParameter("--output, --text-column and --resume are for --file")
+    if not texts:
+        raise typer.BadParameter("a TEXT or --file is wanted")
+    inputs = _together(texts, pair, third)
     with connect(url, api_key) as client:
         if stream:
             _print_streams(client, task, inputs, options, json=json)
@@ -154,6 +207,23 @@ def _uploaded(version: UploadedVersion) -> str:
     is_new_live = version.created and set(version.live) == {version.version}
     # A server of before does not say what is live.
     return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
+
+
+def _predict_file(job: Job, url: str, api_key: str | None, *, json: bool) -> None:
+    try:
+        summary = predict_file(job, url, api_key)
+    except Interrupted as interrupted:
+        typer.echo(str(interrupted), err=True)
+        raise
+    print_truncation(job.task, summary.truncated_inputs, summary.rows)
+    if json:
+        print_json(summary)
+    else:
+        answered = ", ".join(f"{count:,} by {name}" for name, count in summary.versions.items()) or "none answered"
+        typer.echo(f"wrote {summary.rows:,} rows to {summary.output} ({answered})")
+    if summary.errors:
+        typer.echo(f"error: {summary.errors:,} of {summary.rows:,} rows have an error in {summary.output}", err=True)
+        raise typer.Exit(1)
 
 
 def _together(

@@ -1,0 +1,96 @@
+"""A file of JSON lines that gets its name when it is whole; until then its lines are in NAME.part."""
+
+import gzip
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from peltier_client.errors import InvalidInput
+
+
+@dataclass
+class Written:
+    """What the lines of a part file say: how many there are, how many have an error, and the input's last line."""
+
+    num_rows: int = 0
+    num_errors: int = 0
+    last_line: int = 0
+
+    def add(self, document: dict[str, Any]) -> None:
+        """Counts one more line."""
+        self.num_rows += 1
+        self.num_errors += "error" in document
+        self.last_line = document["line"]
+
+
+class PartFile:
+    """`finish` gives it the name `output`, compressed where that ends in .gz. A run that ends before can be resumed.
+
+    Without `resume` a part file that is there is refused, so that nobody overwrites hours of work.
+    """
+
+    def __init__(self, output: Path, *, resume: bool) -> None:
+        self._output = output
+        self.path = output.with_name(f"{output.name}.part")
+        self.written = Written()
+        if self.path.exists():
+            if not resume:
+                raise InvalidInput(f"{self.path} is there from a run that did not end: say --resume, or delete it")
+            self._read()
+        self._file = self.path.open("ab")
+
+    def write(self, documents: list[dict[str, Any]]) -> None:
+        """Append lines; they are with the operating system afterwards, whatever becomes of this process."""
+        for document in documents:
+            self._file.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            self.written.add(document)
+        self._file.flush()
+
+    def finish(self) -> None:
+        """The file under its name, in one step, and no part file any more."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+        if self._output.suffix != ".gz":
+            self.path.replace(self._output)
+            return
+        packed = self.path.with_name(f"{self._output.name}.packed")
+        try:
+            with self.path.open("rb") as lines, gzip.open(packed, "wb") as file:
+                shutil.copyfileobj(lines, file)
+            packed.replace(self._output)
+        except BaseException:
+            packed.unlink(missing_ok=True)
+            raise
+        self.path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if not self.written.num_rows:
+            self.path.unlink(missing_ok=True)
+
+    def _read(self) -> None:
+        """Counts the whole lines and cuts off one that was being written."""
+        with self.path.open("r+b") as file:
+            end = 0
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._count(line)
+                end += len(line)
+            file.truncate(end)
+
+    def _count(self, line: bytes) -> None:
+        try:
+            self.written.add(json.loads(line))
+        except (ValueError, KeyError, TypeError) as error:
+            place = f"{self.path}:{self.written.num_rows + 1}"
+            raise InvalidInput(f"{place} is not a line of predictions: delete the file to begin anew") from error

@@ -1,0 +1,53 @@
+"""How far a long command is: a bar where stderr is a terminal, now and then a line where it is not."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Show(Protocol):
+    """Takes what has been done so far: bytes of the input, rows, and those of them that have an error."""
+
+    def __call__(self, position: int, num_rows: int, num_errors: int) -> None: ...
+
+
+@contextmanager
+def progress(size_bytes: int, console: Console | None = None) -> Iterator[Show]:
+    """Shows how far a file of `size_bytes` is read, on stderr."""
+    console = console or Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(size_bytes)
+        return
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=size_bytes)
+
+        def show(position: int, num_rows: int, num_errors: int) -> None:
+            bar.update(task, completed=position, description=_counts(num_rows, num_errors))
+
+        yield show
+
+
+def _lines(size_bytes: int) -> Show:
+    due = time.monotonic() + _SECONDS_BETWEEN_LINES
+
+    def show(position: int, num_rows: int, num_errors: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + _SECONDS_BETWEEN_LINES
+            share = position / size_bytes if size_bytes else 1.0
+            print(f"{share:.0%}, {_counts(num_rows, num_errors)}", file=sys.stderr, flush=True)
+
+    return show
+
+
+def _counts(num_rows: int, num_errors: int) -> str:
+    errors = f", {num_errors:,} with an error" if num_errors else ""
+    return f"{num_rows:,} rows{errors}"

@@ -1,0 +1,220 @@
+"""`peltier predict --file`, over a real socket."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.test_cli import Peltier, peltier
+
+__all__ = ["peltier"]
+
+Refuse = Callable[..., Any]
+Predict = Callable[..., Any]
+
+
+def jsonl(*texts: object) -> str:
+    return "".join(f"{json.dumps({'id': number, 'text': text})}\n" for number, text in enumerate(texts))
+
+
+@pytest.fixture
+def predict(peltier: Peltier, tmp_path: Path) -> Predict:
+    """`predict(content, words…)` asks sst2 about a file with this content, one request at a time."""
+
+    def run(content: str | bytes, *words: str, name: str = "in.jsonl", output: str = "out.jsonl") -> Any:
+        data = content.encode() if isinstance(content, str) else content
+        (tmp_path / name).write_bytes(data)
+        paths = ("--file", str(tmp_path / name), "--output", str(tmp_path / output))
+        return peltier("predict", "sst2", *paths, "--concurrency", "1", *words)
+
+    return run
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def inputs_of(server: Any) -> list[Any]:
+    return [json.loads(request.body)["inputs"] for request in server.received]
+
+
+def test_a_line_for_every_row(predict: Predict, server: Any, tmp_path: Path) -> None:
+    """In order, several rows a request, each with its line, its own cells, its prediction and the version."""
+    outcome = predict(jsonl(*"abcde"), "--batch-size", "2", "--top-k", "1")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out == f"wrote 5 rows to {tmp_path / 'out.jsonl'} (5 by sst2@1)\n"
+    assert inputs_of(server) == [["a", "b"], ["c", "d"], ["e"]]
+    assert json.loads(server.received[0].body)["parameters"] == {"top_k": 1}
+    lines = lines_of(tmp_path / "out.jsonl")
+    assert [(one["line"], one["row"]["text"], one["version"]) for one in lines] == [
+        (number, text, 1) for number, text in enumerate("abcde", 1)
+    ]
+    assert lines[0]["prediction"]["label"] == "positive"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
+
+
+def test_requests_overlap_and_stay_in_order(peltier: Peltier, server: Any, tmp_path: Path) -> None:
+    """As many at a time as allowed: the first is answered only when all of them have come."""
+    barrier = threading.Barrier(3)
+
+    class Answer:
+        status, headers = 200, {}
+        before = staticmethod(lambda: barrier.wait(20))
+
+        def __init__(self, body: Any) -> None:
+            self.body = body
+
+    from tests.client.conftest import answer_for
+
+    server.planned.extend(Answer(answer_for("sst2", 1)) for _ in range(3))
+    (tmp_path / "in.jsonl").write_text(jsonl(*"abcdef"))
+    words = ("--file", str(tmp_path / "in.jsonl"), "--output", str(tmp_path / "out.jsonl"), "--batch-size", "1")
+    assert peltier("predict", "sst2", *words, "--concurrency", "3").status == 0
+    assert [one["row"]["text"] for one in lines_of(tmp_path / "out.jsonl")] == list("abcdef")
+
+
+def test_compressed_csv_of_pairs(predict: Predict, server: Any, tmp_path: Path) -> None:
+    """Both ways; the columns of a pair are named in order."""
+    content = gzip.compress(b"b,a\nx,y\n")
+    words = ("--text-column", "a", "--text-column", "b")
+    assert predict(content, *words, name="in.csv.gz", output="out.jsonl.gz").status == 0
+    assert inputs_of(server) == [[["y", "x"]]]
+    assert json.loads(gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()))["row"] == {"b": "x", "a": "y"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv.gz", "out.jsonl.gz"]
+
+
+def test_a_bad_row_has_an_error_and_stops_no_other(
+    predict: Predict, server: Any, refuse: Refuse, tmp_path: Path
+) -> None:
+    """Rows that cannot be read are not sent; one that the server refuses is found by halves. Status 1, with a count."""
+    # The row "c" of four is refused, with all requests that it is in.
+    server.planned.extend(
+        [refuse(422, "invalid_input", "too long"), *(contract(2),), *(refuse(413, "too_large", "too long"),) * 2]
+    )
+    outcome = predict(jsonl("a", 7, "b", "c", "d") + "{\n", "--json")
+    assert outcome.status == 1
+    assert outcome.err == f"error: 3 of 6 rows have an error in {tmp_path / 'out.jsonl'}\n"
+    assert json.loads(outcome.out)["errors"] == 3
+    assert inputs_of(server) == [["a", "b", "c", "d"], ["a", "b"], ["c", "d"], ["c"], ["d"]]
+    errors = [one.get("error", {}).get("message") for one in lines_of(tmp_path / "out.jsonl")]
+    assert errors[:5] == [None, "column 'text' is '7'; it must be a text", None, "too long", None]
+    assert errors[5].startswith("is not JSON")
+
+
+def contract(num_inputs: int) -> Any:
+    from tests.client.conftest import Answer, answer_for
+
+    return Answer(200, answer_for("sst2", num_inputs))
+
+
+def test_a_busy_server_is_waited_for(predict: Predict, server: Any, refuse: Refuse) -> None:
+    """429 and 503 are tried again and are no row's error."""
+    server.planned.extend([refuse(429, "quota_exceeded", retry_after="0"), refuse(503, "queue_full", retry_after="0")])
+    assert predict(jsonl("a")).status == 0
+    assert len(server.received) == 3
+
+
+def test_what_concerns_every_row_ends_it(predict: Predict, server: Any, refuse: Refuse, tmp_path: Path) -> None:
+    """A missing task is one error and leaves no file; so is a mistake that every row of the first request has."""
+    server.planned.append(refuse(404, "adapter_not_found", "adapter 'sst2' does not exist"))
+    outcome = predict(jsonl("a"))
+    assert (outcome.status, outcome.err) == (1, "error: adapter 'sst2' does not exist: reason\n")
+    server.planned.extend(refuse(422, "invalid_input", "top_k is too large") for _ in range(15))
+    outcome = predict(jsonl(*"abcdefgh"))
+    assert outcome.err == "error: every one of the first 8 rows is refused: top_k is too large\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_it_goes_on_where_it_ended(predict: Predict, server: Any, refuse: Refuse, tmp_path: Path) -> None:
+    """After a failure the answers are in OUTPUT.part and nothing has the final name; --resume asks about the rest."""
+    server.planned.extend([contract(2), refuse(500, "internal_error", "the server failed")])
+    content = jsonl("a", "b", "c", "d", "e")
+    outcome = predict(content, "--batch-size", "2")
+    part = tmp_path / "out.jsonl.part"
+    assert outcome.err == f"error: the server failed; 2 rows are in {part}; --resume goes on after them: reason\n"
+    assert not (tmp_path / "out.jsonl").exists()
+    assert "say --resume, or delete it" in predict(content).err
+    with part.open("a") as file:
+        file.write('{"line":3,"ro')  # a line that was being written when the machine stopped
+    server.received.clear()
+    assert predict(content, "--resume", "--batch-size", "2").status == 0
+    assert inputs_of(server) == [["c", "d"], ["e"]]
+    assert [one["row"]["text"] for one in lines_of(tmp_path / "out.jsonl")] == list("abcde")
+    assert not part.exists()
+
+
+def test_the_answers_of_another_file_are_not_gone_on_with(predict: Predict, tmp_path: Path) -> None:
+    """Nor what is no answer at all."""
+    part = tmp_path / "out.jsonl.part"
+    part.write_text('{"line":2,"row":{}}\n')
+    assert "does not hold predictions for" in predict(jsonl("a", "b"), "--resume").err
+    part.write_text("nonsense\n")
+    assert f"{part}:1 is not a line of predictions" in predict(jsonl("a", "b"), "--resume").err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", "sst2", "--file", "{in}"),
+        ("predict", "sst2", "text", "--file", "{in}", "--output", "{out}"),
+        ("predict", "sst2", "--stream", "--file", "{in}", "--output", "{out}"),
+        ("predict", "sst2", "text", "--output", "{out}"),
+        ("predict", "sst2", "--file", "{out}", "--output", "{out}"),
+    ],
+)
+def test_wrong_usage_of_files(peltier: Peltier, server: Any, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Told before anything is sent."""
+    (tmp_path / "in.jsonl").write_text(jsonl("a"))
+    names = {"in": tmp_path / "in.jsonl", "out": tmp_path / "out.jsonl"}
+    assert peltier(*(word.format(**names) for word in words)).status == 2
+    assert not server.received
+
+
+@pytest.mark.parametrize("output", ["in.jsonl", "missing/out.jsonl", "."])
+def test_an_output_that_cannot_be_is_refused_first(predict: Predict, server: Any, output: str) -> None:
+    """The input itself, a folder, a folder that is not there."""
+    outcome = predict(jsonl("a"), output=output)
+    assert (outcome.status, server.received) == (1, [])
+    assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends SIGINT")
+def test_ctrl_c_says_how_far_it_was(server: Any, answer: Any, tmp_path: Path) -> None:
+    """Status 130; what was answered is kept, and nothing has the final name."""
+    asked, release = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        asked.set()
+        release.wait(20)
+
+    server.planned.extend([contract(1), answer(before=hang)])
+    (tmp_path / "in.jsonl").write_text(jsonl("a", "b", "c"))
+    words = [
+        "predict",
+        "sst2",
+        "--file",
+        "in.jsonl",
+        "--output",
+        "out.jsonl",
+        "--batch-size",
+        "1",
+        "--concurrency",
+        "1",
+    ]
+    command = [sys.executable, "-m", "peltier_client", *words, "--url", server.url]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert asked.wait(20)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    release.set()
+    assert (process.returncode, out) == (130, "")
+    assert err == "interrupted; 1 rows are in out.jsonl.part; --resume goes on after them\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl.part"]
