@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import os
 import reprlib
 import struct
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
+from peltier_adapters.durable import write_file
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.label_tree import target_problems
 from peltier_adapters.manifest import Manifest, misfits, read_header
@@ -165,9 +165,7 @@ def _ordered(data: bytes) -> bytes:
 
 def write_artifact(path: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
     """Write the file in one step: a reader sees the old file or the whole new one."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_bytes(to_bytes(manifest, tensors))
-        os.replace(partial, path)
+        write_file(path, to_bytes(manifest, tensors))
     except OSError as error:
         raise AdapterError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,6 +1,8 @@
 """Directories and files that are still there after a power loss."""
 
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -11,6 +13,25 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Puts the bytes there in one step: whoever reads, a crash and a power loss find what was there before, or all of
+    them.
+
+    Raises OSError, and then leaves nothing of them.
+    """
+    # A name of its own, so that two who write the same file at once do not write into each other's.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        with suppress(OSError):
+            partial.unlink()
 
 
 def make_directory(path: Path) -> None:

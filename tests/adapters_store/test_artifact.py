@@ -19,6 +19,8 @@ from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.manifest import Manifest, read_header, read_manifest
 from peltier_backbone.load import Backbone
 
+from tests.full_disk import room_for
+
 Json = dict[str, Any]
 
 
@@ -401,9 +403,12 @@ def test_a_missing_file_is_a_sentence(tmp_path: Path):
 
 
 def test_writing_replaces_in_one_step(valid: bytes, bert: Backbone, tmp_path: Path):
-    """An old file is replaced whole, and nothing else is left behind."""
+    """An old file is replaced whole, by way of a file that is whole before it has the name; nothing else is left."""
     artifact, path = read_artifact(valid, bert), tmp_path / "a.safetensors"
     path.write_bytes(b"old")
+    with room_for(len(valid) // 2), pytest.raises(AdapterError, match="cannot be written: File too large"):
+        write_artifact(path, artifact.manifest, artifact.tensors)
+    assert path.read_bytes() == b"old"
     write_artifact(path, artifact.manifest, artifact.tensors)
     assert path.read_bytes() == valid
     assert list(tmp_path.iterdir()) == [path]

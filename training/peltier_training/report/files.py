@@ -1,7 +1,8 @@
 """The files that a run leaves: each appears whole or not at all."""
 
-import os
 from pathlib import Path
+
+from peltier_adapters import durable
 
 from peltier_training.errors import TrainingError
 from peltier_training.report.page import render
@@ -23,11 +24,7 @@ def write_report(artifact: Path, report: Report) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step; a `TrainingError` if that cannot be."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
+        durable.write_file(path, data)
     except OSError as error:
         raise TrainingError(f"output {path} cannot be written: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)

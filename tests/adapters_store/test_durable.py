@@ -1,0 +1,55 @@
+"""Files that are there whole or not at all."""
+
+from pathlib import Path
+
+import pytest
+from peltier_adapters.durable import write_file
+
+from tests.full_disk import room_for
+from tests.power_loss import PowerLoss
+
+OLD, NEW = b"old", bytes(range(256)) * 8192
+
+
+@pytest.mark.parametrize("before", [None, OLD])
+def test_a_write_that_breaks_off_leaves_what_was_there(tmp_path: Path, before: bytes | None) -> None:
+    """Nothing half-written under the name, nor beside it."""
+    path = tmp_path / "a"
+    if before is not None:
+        path.write_bytes(before)
+    with room_for(len(NEW) // 2), pytest.raises(OSError, match="File too large"):
+        write_file(path, NEW)
+    assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == ({} if before is None else {"a": before})
+
+
+def test_the_bytes_have_reached_the_disk_before_they_have_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a power loss cannot leave the name without them."""
+    path, power_loss = tmp_path / "a", PowerLoss(monkeypatch)
+    path.write_bytes(OLD)
+    replace, found = Path.replace, []
+
+    def look(partial: Path, target: Path) -> Path:
+        found.extend((path.read_bytes(), power_loss.written(partial)))
+        return replace(partial, target)
+
+    monkeypatch.setattr(Path, "replace", look)
+    write_file(path, NEW)
+    assert found == [OLD, NEW]
+    assert path.read_bytes() == NEW
+
+
+def test_two_who_write_at_once_do_not_disturb_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is last has its bytes there, and both succeed."""
+    path, replace = tmp_path / "a", Path.replace
+
+    def overtake(partial: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        write_file(path, OLD)
+        return replace(partial, target)
+
+    monkeypatch.setattr(Path, "replace", overtake)
+    write_file(path, NEW)
+    assert path.read_bytes() == NEW
+    assert list(tmp_path.iterdir()) == [path]
