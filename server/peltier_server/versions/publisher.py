@@ -123,12 +123,21 @@ class Publisher:
             raise
 
     async def _commit(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
+        try:
+            version, created = await self._record(artifact, data, place)
+        except BaseException:
+            self._forget(Owned(place.owner.tenant, artifact.digest))
+            raise
+        await self._store.follower.show_own()
+        return version, created
+
+    async def _record(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
         registry, owner, name = self._store.registry, place.owner, place.name or artifact.manifest.name
         manifest = await asyncio.to_thread(_text_of, artifact.manifest)
         reservation = await registry.reserve(artifact.digest)
         try:
             await self._store.blobs.put(data)
-            version, created = await registry.publish(
+            return await registry.publish(
                 owner.tenant,
                 name,
                 reservation,
@@ -139,13 +148,10 @@ class Publisher:
                 actor=owner.actor,
             )
         except BaseException:
-            self._forget(Owned(owner.tenant, artifact.digest))
             # It ends by itself, so a registry that does not answer must not hide why the upload failed.
             with suppress(RegistryError):
                 await registry.release(reservation)
             raise
-        await self._store.follower.show_own()
-        return version, created
 
     def _forget(self, owned: Owned) -> None:
         if not self._store.catalog.holds(owned):

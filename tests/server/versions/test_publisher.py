@@ -3,14 +3,18 @@
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import torch
 from peltier_adapters.artifact import read_artifact, to_bytes
+from peltier_adapters.registry import RegistryError
+from peltier_adapters.store.blobs import BlobStoreFull, digest_of
 from peltier_backbone.load import Backbone
 
 from tests.server.conftest import Running, until
+from tests.server.gate import Gate
 
 
 def changed(data: bytes, backbone: Backbone, update: dict[str, object], **tensors: torch.Tensor) -> bytes:
@@ -109,6 +113,81 @@ async def test_a_metric_that_is_not_a_number_survives(
     assert answer.json()["metrics"] == {"accuracy": 0.5}
     version = (await running.service.store.registry.versions())[0]
     assert "f1" in json.loads(version.manifest)["training"]["metrics"]
+
+
+# What making a version durable takes, in order.
+STEPS = ("reserve", "put", "publish")
+
+
+def owner_of(running: Running, step: str) -> object:
+    """Whose method the step is."""
+    store = running.service.store
+    return store.blobs if step == "put" else store.registry
+
+
+def failing(error: Exception) -> Callable[..., object]:
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+async def is_garbage(running: Running, data: bytes) -> bool:
+    """Neither a version nor an upload needs the bytes."""
+    registry, digest = running.service.store.registry, digest_of(data)
+    found = await registry.collectable([digest])
+    await registry.collected(found)
+    return found == {digest}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_caller_who_hangs_up_during_a_commit_leaves_a_whole_version(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It goes live as if the caller had waited, and its bytes are not reserved beyond that."""
+    data, owner = make_artifact(bert, "bitfit", name="a"), owner_of(running, step)
+    gate = Gate(getattr(owner, step))
+    monkeypatch.setattr(owner, step, gate)
+    uploading = asyncio.create_task(running.upload(data))
+    await gate.reached.wait()
+    uploading.cancel()
+    await asyncio.gather(uploading, return_exceptions=True)
+    gate.opened.set()
+    await until(lambda: running.service.catalog.find("default", "a"))
+    assert (await running.predict("a", "bad")).status_code == 200
+    registry = running.service.store.registry
+    assert not await is_garbage(running, data)
+    await registry.delete_adapter("default", "a", actor="test")
+    await registry.purge(datetime.now(UTC) + timedelta(hours=1), actor="test")
+    assert await is_garbage(running, data)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_upload_that_fails_leaves_nothing(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """No version, nothing on the device and no reservation: its bytes are garbage at once, and the next upload of
+    them is as good as the first."""
+    data, owner = make_artifact(bert, "bitfit", name="a"), owner_of(running, step)
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, step, failing(RegistryError("the registry 'x' failed: no route to it")))
+        answer = await running.upload(data)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+    assert (await running.predict("a", "bad")).status_code == 404
+    await until(lambda: running.service.slots.used_bytes == 0)
+    assert await is_garbage(running, data)
+    again = await running.upload(data)
+    assert (again.status_code, again.json()["version"]) == (201, 1)
+
+
+async def test_a_release_that_fails_does_not_hide_why_an_upload_failed(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reservation ends by itself; the caller learns of the disk that is full."""
+    monkeypatch.setattr(owner_of(running, "put"), "put", failing(BlobStoreFull("no space left")))
+    monkeypatch.setattr(running.service.store.registry, "release", failing(RegistryError("no route to it")))
+    answer = await running.upload(make_artifact(bert, "bitfit", name="a"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full")
 
 
 async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
