@@ -84,16 +84,24 @@ class Follower:
         # Before the adapters, because among them are the keys that are no longer to open any.
         for image in self._images:
             image.apply(snapshot)
-        for record in snapshot.adapters:
-            for gone in await self._take_over(record):
-                self._retire(gone)
-            # There may be thousands: requests have their turn in between.
-            await asyncio.sleep(0)
+        await self._take_over_all(snapshot.adapters)
         self.revision = snapshot.revision
         self._read_at = read_at
         if self._failing:
             logger.info("the registry answers again")
             self._failing = False
+
+    async def _take_over_all(self, records: Iterable[AdapterRecord]) -> None:
+        gone: set[Owned] = set()
+        try:
+            for record in records:
+                gone |= await self._take_over(record)
+                # There may be thousands: requests have their turn in between.
+                await asyncio.sleep(0)
+        finally:
+            # Only now, because the same bytes may go under one name and come under the next.
+            for owned in gone:
+                self._retire(owned)
 
     async def _take_over(self, record: AdapterRecord) -> set[Owned]:
         if sum(len(version.manifest) for version in record.versions) <= _CHARS_ON_THE_LOOP:
