@@ -8,6 +8,8 @@ import pytest
 from peltier_adapters.store.blob_location import locate
 from peltier_adapters.store.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 
+from tests.power_loss import PowerLoss
+
 DATA = b"the bytes of an adapter"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 
@@ -115,17 +117,35 @@ async def test_of_many_claimants_one_is_the_owner(blobs: Blobs, location: str) -
 
 async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file, its directory and every parent of a directory that was made are synced."""
-    synced = set()
-    fsync = os.fsync
-
-    def record(descriptor: int) -> None:
-        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink())
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", record)
+    power_loss = PowerLoss(monkeypatch)
     await Blobs.open(tmp_path / "new" / "blobs").put(DATA)
     path = stored_file(tmp_path)
-    assert synced == {path, *path.parents} - {*tmp_path.parents}
+    assert power_loss.left(path) == DATA
+    assert power_loss.synced == {path, *path.parents} - {*tmp_path.parents}
+
+
+async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(
+    local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What replaces it is as durable as what is new."""
+    await local.put(DATA)
+    path = stored_file(tmp_path)
+    path.chmod(0o600)
+    path.write_bytes(b"damaged")
+    power_loss = PowerLoss(monkeypatch)
+    await local.put(DATA)
+    assert power_loss.left(path) == DATA
+
+
+async def test_an_owner_has_reached_the_disk_when_it_is_told(
+    local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever claims a store or is handed it over owns it after a power loss too."""
+    power_loss, path = PowerLoss(monkeypatch), tmp_path / "new" / "blobs" / "owner"
+    await local.claim("one")
+    assert power_loss.left(path) == b"one"
+    await local.hand_over("another")
+    assert power_loss.left(path) == b"another"
 
 
 async def test_an_unknown_digest_is_not_found(blobs: Blobs) -> None:

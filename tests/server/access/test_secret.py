@@ -7,6 +7,8 @@ import pytest
 from peltier_server.access.secret import load_secret
 from peltier_server.settings import Settings, SettingsError, load_settings
 
+from tests.power_loss import PowerLoss
+
 
 def settings_in(store: Path, **given: object) -> Settings:
     """Settings of a server whose registry is in `store`."""
@@ -21,6 +23,15 @@ def test_a_secret_is_made_once(tmp_path: Path) -> None:
     assert (store / "secret").stat().st_mode & 0o777 == 0o600
     assert load_secret(settings_in(store)) == secret
     assert [file.name for file in store.iterdir()] == ["secret"]
+
+
+def test_a_secret_has_reached_the_disk_when_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one, made after a power loss, would refuse every key that was made under this one."""
+    power_loss = PowerLoss(monkeypatch)
+    path = tmp_path / "new" / "store" / "secret"
+    secret = load_secret(settings_in(path.parent))
+    assert power_loss.left(path) == secret
+    assert {tmp_path, *path.parents} - {*tmp_path.parents} <= power_loss.synced
 
 
 def test_servers_that_start_together_agree(tmp_path: Path) -> None:
