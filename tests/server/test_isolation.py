@@ -15,7 +15,7 @@ import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.owned import Owned
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running, Serve, hold, until
 
 OPERATOR = "plt_of-the-operator"
 # Both have the same length, so that nothing else differs.
@@ -163,6 +163,16 @@ async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:
     assert gone.status_code == 204
     still = await street.ask("a", "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
     assert still.status_code == 200
+
+
+async def test_the_same_bytes_are_proved_for_each_tenant(street: Street) -> None:
+    """An upload that is spared its golden examples, because they have run for another, would tell that it is there."""
+    batcher = street.running.service.batcher
+    async with hold(street.running):
+        uploading = asyncio.create_task(street.upload("b", PRIVATE))
+        await until(lambda: uploading.done() or "b" in batcher.queued_tokens_by_tenant())
+        assert not uploading.done()
+    assert (await uploading).status_code == 201
 
 
 async def test_the_same_bytes_are_on_the_device_for_each_tenant(street: Street) -> None:

@@ -45,6 +45,39 @@ def test_consistency_is_asked_of_every_training_step(
     assert all(loss.item() > 0 and loss.requires_grad for loss in losses)
 
 
+@pytest.mark.parametrize(
+    ("family", "task_type", "weight"), [("bert", "classification", 0.25), ("t5", "text2text", 3.0)]
+)
+def test_consistency_has_its_weight_in_what_is_minimised(
+    make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, family: str, task_type: str,
+    weight: float,
+):  # fmt: skip
+    """A step's loss is the task's, and so many times the divergence of its two passes."""
+    diverge, compute = objective.consistency_loss, trainer.AdapterTrainer.compute_loss
+    apart: list[float] = []
+    added: list[float] = []
+
+    def record(first: torch.Tensor, second: torch.Tensor, **options: Any) -> torch.Tensor:
+        loss = diverge(first, second, **options)
+        apart.append(loss.item())
+        return loss
+
+    def watch(self: trainer.AdapterTrainer, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+        loss, outputs = compute(self, model, inputs, return_outputs=True)
+        if model.training:
+            added.append(loss.item() - self._objective.task_loss(outputs["logits"], inputs["labels"]).item())
+        return (loss, outputs) if return_outputs else loss
+
+    monkeypatch.setattr(objective, "consistency_loss", record)
+    monkeypatch.setattr(trainer.AdapterTrainer, "compute_loss", watch)
+    overrides = {"bottleneck": "8", "consistency": str(weight)}
+    backbone = request.getfixturevalue(family).name
+    train(make_run(task_type, "adamix", backbone=backbone, epochs=1, learning_rate=0.05, overrides=overrides))
+    assert len(added) == 3
+    assert added == pytest.approx([weight * one for one in apart], rel=0.01, abs=1e-6)
+    assert max(apart) > 1e-3
+
+
 def test_the_seed_decides_the_order(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch):
     """Rows come in an order of the seed's own; the same seed brings it again."""
     orders, original = [], trainer.collate

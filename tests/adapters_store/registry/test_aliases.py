@@ -1,6 +1,7 @@
 """Aliases move in one step, name live versions only, and remember where they were."""
 
 import asyncio
+import random
 from collections.abc import Mapping
 
 import pytest
@@ -90,6 +91,41 @@ async def test_a_rollback_undoes_a_deletion(registry: Registry) -> None:
     assert await named(registry) == {}
     assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {2: 1.0}
     assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {1: 1.0}
+
+
+async def test_an_alias_set_anew_after_its_deletion_goes_back_to_the_split_before_it(registry: Registry) -> None:
+    """Having named nothing is no state to go back to."""
+    await set_alias(registry, {1: 1.0})
+    await registry.delete_alias("acme", "sst2", "production", actor="ann")
+    await set_alias(registry, {2: 1.0})
+    assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {1: 1.0}
+    assert await named(registry) == {"production": {1: 1.0}}
+    with pytest.raises(RegistryConflict, match="has no earlier split to go back to"):
+        await registry.rollback_alias("acme", "sst2", "production", actor="ann")
+
+
+async def test_any_order_of_changes_can_be_rolled_back(registry: Registry) -> None:
+    """An alias is a stack of splits, of which the last is in force unless the alias or its adapter is deleted: setting
+    adds one, deleting hides it, and a rollback shows it again or takes it away."""
+    draw, splits, shown = random.Random(0), [{1: 1.0}], True
+    await set_alias(registry, splits[0])
+    for _ in range(30):
+        move = draw.choice(["set", "set", "delete", "delete adapter", "roll back", "roll back"])
+        if move == "set":
+            splits, shown = [*splits, {draw.randint(1, 3): 1.0}], True
+            await set_alias(registry, splits[-1])
+        elif move == "roll back" and (len(splits) > 1 or not shown):
+            splits, shown = splits[:-1] if shown else splits, True
+            assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == splits[-1]
+        elif move == "delete" and shown:
+            await registry.delete_alias("acme", "sst2", "production", actor="ann")
+            shown = False
+        elif move == "delete adapter":
+            await registry.delete_adapter("acme", "sst2", actor="ann")
+            for number in (1, 2, 3):
+                await registry.undelete("acme", "sst2", number, actor="ann")
+            shown = False
+        assert await named(registry) == ({"production": splits[-1]} if shown else {})
 
 
 async def test_a_rollback_to_a_deleted_version_says_so(registry: Registry) -> None:

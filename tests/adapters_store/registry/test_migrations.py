@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
-from peltier_adapters.registry import Registry, RegistryError, Version
+from peltier_adapters.registry import Quotas, Registry, RegistryError, Snapshot, Version
 from peltier_adapters.registry.database import MIGRATIONS, create_engine, database_url
 from sqlalchemy import text
 
@@ -54,6 +54,24 @@ def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None
     assert next_number == 8
 
 
+def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
+    """What the first schema could not say is said in nobody's name: adapters are private, no version is deprecated or
+    deleted, nothing has an alias, no tenant a quota, and nobody a key."""
+    command.upgrade(config, "0001")
+    url = config.get_main_option("sqlalchemy.url", "")
+    asyncio.run(execute(url, FIRST_ROWS))
+    snapshot = asyncio.run(upgrade_and_read(url))
+    assert [(one.tenant, one.name, one.is_public, one.aliases) for one in snapshot.adapters] == [
+        ("acme", "sst2", False, ()), ("zenith", "sst2", False, ()),
+    ]  # fmt: skip
+    versions = [version for one in snapshot.adapters for version in one.versions]
+    assert {(one.deprecated_at, one.deprecation, one.deleted_at, one.created_by) for one in versions} == {
+        (None, None, None, "")
+    }
+    assert {tenant.quotas for tenant in snapshot.tenants} == {Quotas()}
+    assert snapshot.keys == ()
+
+
 def test_a_reader_upgrades_nothing(config: Config) -> None:
     """An older schema is one sentence and stays what it is; the newest is read without migrating."""
     command.upgrade(config, "0001")
@@ -77,6 +95,13 @@ async def execute(url: str, statements: tuple[str, ...]) -> None:
         for statement in statements:
             await connection.execute(text(statement))
     await engine.dispose()
+
+
+async def upgrade_and_read(url: str) -> Snapshot:
+    registry = await Registry.open(url)
+    snapshot = await registry.snapshot()
+    await registry.close()
+    return snapshot
 
 
 async def upgrade_and_look(url: str) -> tuple[list[Version], list[str], int]:

@@ -1,14 +1,16 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from peltier_adapters.registry import BlobBusy, Registry
+from peltier_adapters.registry.claims import MAX_COLLECTING
 from peltier_adapters.registry.tables import ReservationRow
+from peltier_adapters.store import garbage
 from peltier_adapters.store.blob_location import locate
 from peltier_adapters.store.blobs import BlobError, Blobs, StoredBlob, digest_of
 from peltier_adapters.store.garbage import Collected, Collector
@@ -225,6 +227,60 @@ async def test_a_cancelled_collection_keeps_no_claims(registry: Registry, tmp_pa
     assert len(await stored(blobs)) == 24
     for digest in digests:
         await registry.reserve(digest)
+
+
+class Watch:
+    """A collector's watch, which stands still but for what the test adds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    monkeypatch.setattr(garbage, "time", watch)
+    return watch
+
+
+async def test_a_collector_whose_time_is_over_deletes_nothing_more(
+    registry: Registry, tmp_path: Path, watch: Watch
+) -> None:
+    """After an hour others store bytes that a collector has claimed; long before that it gives its claims back."""
+
+    class Tired(Old):
+        async def delete(self, digest: str) -> None:
+            watch.seconds += MAX_COLLECTING.total_seconds() / 2 + 1
+            await super().delete(digest)
+
+    blobs = Tired.open(tmp_path / "blobs")
+    digests = [await blobs.put(b"%d" % number) for number in range(40)]
+    done = await Collector(registry, blobs).run()
+    assert (done.num_kept, done.num_deleted, done.num_failed) == (38, 2, 0)
+    assert len(await stored(blobs)) == 38
+    for digest in digests:
+        await registry.reserve(digest)
+
+
+async def test_the_time_that_the_registry_takes_is_the_collectors(
+    registry: Registry, tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claims are as old as the registry says, however late the answer comes."""
+    collectable = registry.collectable
+
+    async def take_long(digests: Iterable[str]) -> set[str]:
+        free = await collectable(digests)
+        watch.seconds += MAX_COLLECTING.total_seconds() + 1
+        return free
+
+    monkeypatch.setattr(registry, "collectable", take_long)
+    blobs = Old.open(tmp_path / "blobs")
+    digest = await blobs.put(b"orphan")
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1)
+    await registry.reserve(digest)
 
 
 async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Registry, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import math
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -28,8 +29,10 @@ def make_ticket(tokens: int, deadline: float = math.inf, **given: object) -> Tic
     return Ticket(make_row(tokens), asyncio.get_running_loop().create_future(), deadline, **given)
 
 
-def make_draft(tokens: int, *, beams: int = 1, new_tokens: int = 5, tenant: str = "default") -> Ticket:
-    return make_ticket(tokens, decoding=Decoding(new_tokens, num_beams=beams), tenant=tenant)
+def make_draft(
+    tokens: int, deadline: float = math.inf, *, beams: int = 1, new_tokens: int = 5, tenant: str = "default"
+) -> Ticket:
+    return make_ticket(tokens, deadline, decoding=Decoding(new_tokens, num_beams=beams), tenant=tenant)
 
 
 def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000, decode_rows: int = 4) -> Batcher:
@@ -71,18 +74,19 @@ async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], toke
     assert batcher.queued_tokens == 0
 
 
+@pytest.mark.parametrize("make", [make_ticket, make_draft])
 @given(lengths=LENGTHS, cancelled=st.sets(st.integers(0, 39)), late=st.sets(st.integers(0, 39)))
-@settings(max_examples=150, deadline=None)
-async def test_cancelled_and_late_rows_are_not_computed(
-    lengths: list[int], cancelled: set[int], late: set[int]
+@settings(max_examples=75, deadline=None)
+async def test_who_is_cancelled_or_late_is_not_computed(
+    make: Callable[..., Ticket], lengths: list[int], cancelled: set[int], late: set[int]
 ) -> None:
-    """A cancelled row vanishes, one past its deadline fails with `DeadlinePassed`, all others are computed."""
+    """A cancelled row or draft vanishes, one past its deadline fails with `DeadlinePassed`, all others are computed."""
     batcher = make_batcher()
-    tickets = [make_ticket(length, 0.0 if place in late else math.inf) for place, length in enumerate(lengths)]
+    tickets = [make(length, 0.0 if place in late else math.inf) for place, length in enumerate(lengths)]
     batcher.put(tickets)
     for place in cancelled & set(range(len(tickets))):
         tickets[place].future.cancel()
-    taken = [ticket for batch in drain(batcher) for ticket in batch.tickets]
+    taken = [ticket for batch in drain(batcher) for ticket in (*batch.tickets, *batch.drafts)]
     await asyncio.sleep(0)
     assert taken == [one for place, one in enumerate(tickets) if place not in cancelled | late]
     failed = [one for place, one in enumerate(tickets) if place in late - cancelled]
@@ -221,6 +225,22 @@ async def test_a_draft_costs_what_it_may_write() -> None:
     batcher = make_batcher()
     batcher.put([make_draft(7, beams=3, new_tokens=10)])
     assert batcher.queued_tokens == 7 + 3 * 10
+
+
+@pytest.mark.parametrize("asks", ["next", "put"])
+async def test_a_late_draft_is_refused_while_it_waits_for_room(asks: str) -> None:
+    """Its caller does not wait for the texts that are being written to end; drafts that have time go on waiting."""
+    batcher = make_batcher(decode_rows=1)
+    late, other = make_draft(3, deadline=0.0), make_draft(3)
+    batcher.put([other, late])
+    if asks == "next":
+        assert batcher.next(live_rows=1).drafts == ()
+    else:
+        batcher.put([make_ticket(1)])
+    await asyncio.sleep(0)
+    with pytest.raises(DeadlinePassed, match="the deadline passed while the input waited"):
+        late.future.result()
+    assert batcher.next(live_rows=0).drafts == (other,)
 
 
 async def test_those_who_gave_up_take_no_room() -> None:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import combinations
 
 import pytest
 from peltier_adapters.manifest import read_header
@@ -117,6 +118,33 @@ def test_public_adapters_of_others_are_named_with_their_tenant(catalog: Catalog)
     """Their owner may name any of its own so too, without being public."""
     assert resolved(catalog, "other:shared") == 1
     assert resolved(catalog, "other:secret", tenant="other") == resolved(catalog, "secret", tenant="other") == 1
+
+
+def test_who_gets_which_version_of_one_split_says_nothing_of_another(manifest: str) -> None:
+    """Whether it is another alias, another adapter or another tenant's: of those who get the one version here, half
+    get it there. Else the same callers would be in every canary."""
+    catalog, halves = Catalog(), {1: 0.5, 2: 0.5}
+    catalog.apply(make_record(manifest, "a", 1, 2, canary=halves, other=halves))
+    catalog.apply(make_record(manifest, "b", 1, 2, canary=halves))
+    catalog.apply(make_record(manifest, "a", 1, 2, tenant="zenith", public=True, canary=halves))
+    ids = [f"request-{number}" for number in range(1000)]
+    chosen = [
+        {one for one in ids if resolved(catalog, task, request_id=one) == 1}
+        for task in ("a@canary", "a@other", "b@canary", "zenith:a@canary")
+    ]
+    for one, other in combinations(chosen, 2):
+        assert len(one & other) / len(one) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_split_is_the_same_for_everyone_and_over_time(manifest: str) -> None:
+    """A caller keeps the version when the adapter gains versions, and whoever asks for a public adapter's split."""
+    catalog, thirds = Catalog(), {1: 0.3, 2: 0.7}
+    ids = [f"request-{number}" for number in range(100)]
+    catalog.apply(make_record(manifest, "a", 1, 2, public=True, canary=thirds))
+    before = [resolved(catalog, "a@canary", request_id=one) for one in ids]
+    assert [resolved(catalog, "default:a@canary", tenant="zenith", request_id=one) for one in ids] == before
+    catalog.apply(make_record(manifest, "a", 1, 2, 3, public=True, canary=thirds, production={3: 1.0}))
+    assert [resolved(catalog, "a@canary", request_id=one) for one in ids] == before
 
 
 def test_the_adapter_goes_with_its_last_version(catalog: Catalog, manifest: str) -> None:
