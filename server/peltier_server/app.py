@@ -81,7 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
     # The last one added is the outermost.
     app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(Guard, door=door)
-    app.add_middleware(Observer, metrics=metrics)
+    app.add_middleware(Observer, metrics=metrics, access_log=settings.access_log)
     app.add_middleware(Pace, stall_seconds=settings.stall_seconds)
     app.add_middleware(Arrivals, lifecycle=lifecycle)
     for router in _ROUTERS:

@@ -1,6 +1,5 @@
 """`peltier serve`. Imports torch and the rest only when it runs."""
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +42,11 @@ def serve(  # noqa: PLR0913 - one flag each
         float | None, typer.Option(help="How long a stop still takes requests, so that balancers notice.")
     ] = None,
     drain_seconds: Annotated[float | None, typer.Option(help="How long a stop waits for accepted requests.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text, or json with one object a line; default text.")] = None,
+    log_level: Annotated[
+        str | None, typer.Option(help="debug, info, warning, error or critical; default info.")
+    ] = None,
+    access_log: Annotated[bool | None, typer.Option("--access-log", help="Log a line for each request.")] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
 ) -> None:
     """Serve one backbone and any mix of adapters over HTTP.
@@ -54,9 +58,10 @@ def serve(  # noqa: PLR0913 - one flag each
     flags = {name: value for name, value in locals().items() if value is not None}
     wait_passively()
     settings = load_settings(flags)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("uvicorn.error", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+    from peltier_server.logs import configure_logging
+
+    configure_logging(settings)
 
     from peltier_server.app import create_app
     from peltier_server.process import run

@@ -21,6 +21,7 @@ class Lifecycle:
         self.failure: Exception | None = None
         self._service: Service | None = None
         self._settled = asyncio.Event()
+        self.num_refused = 0
         self._num_arrived = 0
 
     @property
@@ -31,7 +32,12 @@ class Lifecycle:
     @property
     def idle(self) -> bool:
         """Nothing that arrived before the drain is still to be answered."""
-        return self._num_arrived == 0
+        return self.num_open == 0
+
+    @property
+    def num_open(self) -> int:
+        """Requests that arrived before the drain and are still to be answered."""
+        return self._num_arrived
 
     def start(self, service: Service) -> None:
         """From now on requests are accepted."""
@@ -78,6 +84,7 @@ class Lifecycle:
     def arrive(self) -> Iterator[bool]:
         """One request, from its head to the end of its answer; whether it came before the drain, which then waits."""
         if self.draining:
+            self.num_refused += 1
             yield False
             return
         self._num_arrived += 1

@@ -11,9 +11,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.access.caller import Caller
+from peltier_server.access_log import log_access
 from peltier_server.errors import ClientGone, error_response
 from peltier_server.matched_route import matched_route
 from peltier_server.metrics import Metrics
+from peltier_server.request_context import request_state
 from peltier_server.target import Target
 
 logger = logging.getLogger(__name__)
@@ -23,11 +25,12 @@ _ID_BITS = 128
 
 
 class Observer:
-    """Gives each request an `x-request-id` (the caller's own if it is plain text), counts it and times it."""
+    """Gives each request an `x-request-id` (the caller's own if it is plain text), measures and may log it."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, access_log: bool = False) -> None:
         self._app = app
         self._metrics = metrics
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on; what nobody has caught becomes a 500 without a traceback."""
@@ -39,23 +42,35 @@ class Observer:
         scope.setdefault("state", {})["request_id"] = request_id
         answer = _Answer(request_id, scope, receive, send)
         started = time.monotonic()
+        # Log records that are made until the answer has ended say for which request.
+        token = request_state.set(scope["state"])
+        try:
+            await self._answer(answer, scope, receive)
+        finally:
+            self._measure(scope, answer, time.monotonic() - started)
+            request_state.reset(token)
+
+    async def _answer(self, answer: "_Answer", scope: Scope, receive: Receive) -> None:
         try:
             await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             # Requests are cancelled from outside only where a draining server's time is up.
             await answer.fail(Draining("the server stopped before the answer was ready", retry_after=1.0))
         except Exception:
+            request_id = scope["state"]["request_id"]
             logger.exception("request %s failed", request_id)
             await answer.fail(ServerError(f"the server failed; its log has the reason under x-request-id {request_id}"))
-        finally:
-            caller: Caller | None = scope["state"].get("caller")
-            tenant = None if caller is None else caller.tenant
-            seconds = time.monotonic() - started
-            self._metrics.observe_request(tenant, answer.status, seconds)
-            self._metrics.observe_route(matched_route(scope), seconds)
-            target: Target | None = scope["state"].get("target")
-            if target is not None:
-                self._metrics.versions.observe(target.entry.labels, answer.status, seconds)
+
+    def _measure(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
+        caller: Caller | None = scope["state"].get("caller")
+        tenant = None if caller is None else caller.tenant
+        self._metrics.observe_request(tenant, answer.status, seconds)
+        self._metrics.observe_route(matched_route(scope), seconds)
+        target: Target | None = scope["state"].get("target")
+        if target is not None:
+            self._metrics.versions.observe(target.entry.labels, answer.status, seconds)
+        if self._access_log:
+            log_access(scope, answer.status, answer.num_bytes, seconds)
 
 
 def _new_id() -> str:
@@ -68,6 +83,7 @@ class _Answer:
 
     def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         self.status = ClientGone.status
+        self.num_bytes = 0
         self._request_id = request_id
         self._scope = scope
         self._receive = receive
@@ -86,6 +102,8 @@ class _Answer:
             if self.status == TooLarge.status and headers.get("content-type", "").startswith("text/plain"):
                 await self._replace_refused_body()
                 return
+        else:
+            self.num_bytes += len(message.get("body", b""))
         await self._send(message)
 
     async def fail(self, error: PeltierError) -> None:
@@ -102,4 +120,5 @@ class _Answer:
     async def _answer(self, error: PeltierError) -> None:
         response = error_response(error, self._scope["path"], {"x-request-id": self._request_id})
         self.status = response.status_code
+        self.num_bytes = len(response.body)
         await response(self._scope, self._receive, self._send)

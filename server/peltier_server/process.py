@@ -1,11 +1,13 @@
 """The process around the app: one socket, and an end without losses."""
 
 import gc
+import logging
 import math
+import os
 import signal
 import socket
-import sys
 import time
+from importlib.metadata import version as release_of
 from types import FrameType
 
 import uvicorn
@@ -13,8 +15,11 @@ from fastapi import FastAPI
 from peltier_backbone.heap import keep_freed_memory
 
 from peltier_server.connection import connection_class
+from peltier_server.drain import Drain
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.settings import Settings, SettingsError
+
+logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
 # Adapters come after the start and stay. With Python's own thresholds (700, 10, 10) sixty requests that come and go
@@ -37,12 +42,15 @@ class DrainingServer(uvicorn.Server):
         self._lifecycle = lifecycle
         self._settings = settings
         self._url = url
+        self._started_at = time.monotonic()
         self._announced = False
+        self._signals: list[int] = []
         self._drain_at = math.inf
-        self._deadline: float | None = None
+        self._drain: Drain | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to leave."""
+        """Begins to leave. What it does is logged later: the signal may have interrupted the writing of the log."""
+        self._signals.append(sig)
         if self._lifecycle.leaving:
             self.should_exit = self.force_exit = True
         stays = sig == signal.SIGTERM and self._lifecycle.ready
@@ -52,13 +60,13 @@ class DrainingServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: announces that the server is ready, or ends it once drained."""
         lifecycle = self._lifecycle
+        self.log_signals()
         if lifecycle.ready and not self._announced:
             self._announce()
         if lifecycle.failure is not None:
             self.config.timeout_graceful_shutdown = _FAILED_SECONDS
             self.should_exit = True
-        if time.monotonic() >= self._drain_at:
-            lifecycle.drain()
+        if time.monotonic() >= self._drain_at and not self.should_exit:
             self._end_when_drained()
         return await super().on_tick(counter)
 
@@ -69,15 +77,25 @@ class DrainingServer(uvicorn.Server):
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
-        print(f"Peltier is ready on {self._url} (try {self._url}/docs)", file=sys.stderr, flush=True)
+        seconds = round(time.monotonic() - self._started_at, 1)
+        logger.info(
+            "Peltier is ready on %s (try %s/docs)", self._url, self._url, extra={"fields": {"seconds": seconds}}
+        )
+
+    def log_signals(self) -> None:
+        """Says which signals have come since the last call."""
+        while self._signals:
+            name = signal.Signals(self._signals.pop(0)).name
+            logger.info("signal received", extra={"fields": {"signal": name}})
 
     def _end_when_drained(self) -> None:
-        now = time.monotonic()
-        if self._deadline is None:
-            self._deadline = now + self._settings.drain_seconds
-        if self._lifecycle.idle or now >= self._deadline:
+        if self._drain is None:
+            self._drain = Drain.begin(self._lifecycle, self._settings.drain_seconds)
+        seconds_left = self._drain.seconds_left
+        if self._lifecycle.idle or seconds_left <= 0:
+            self._drain.log_end()
             # Connections that still send their last answer get the rest of the time; what runs then is cancelled.
-            self.config.timeout_graceful_shutdown = max(0, int(self._deadline - now))
+            self.config.timeout_graceful_shutdown = max(0, int(seconds_left))
             self.should_exit = True
 
 
@@ -88,6 +106,7 @@ def run(app: FastAPI, settings: Settings) -> None:
     with _listen(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"http://{host}:{listener.getsockname()[1]}"
+        _log_start(settings, url)
         config = uvicorn.Config(
             app,
             http=connection_class(settings.stall_seconds),
@@ -97,9 +116,34 @@ def run(app: FastAPI, settings: Settings) -> None:
             server_header=False,
             backlog=_BACKLOG,
         )
-        DrainingServer(config, lifecycle, settings, url).run(sockets=[listener])
+        server = DrainingServer(config, lifecycle, settings, url)
+        server.run(sockets=[listener])
+        server.log_signals()
+    if server.force_exit:
+        logger.warning("a second signal has ended the server before it was drained")
     if lifecycle.failure is not None:
+        _log_failure(settings, lifecycle.failure)
         raise lifecycle.failure
+    logger.info("shutdown complete")
+
+
+def _log_start(settings: Settings, url: str) -> None:
+    fields = {
+        "release": release_of("peltier"),
+        "pid": os.getpid(),
+        "url": url,
+        "backbone": settings.backbone,
+        "device": settings.device,
+        "dtype": settings.dtype,
+        "threads": settings.threads,
+    }
+    logger.info("Peltier starts", extra={"fields": fields})
+
+
+def _log_failure(settings: Settings, failure: Exception) -> None:
+    # As text the command's last line says the same to whoever has started it.
+    if settings.log_format == "json":
+        logger.critical("the server failed: %s", failure)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from peltier_adapters.store.blob_location import is_remote, local_path
 from peltier_adapters.store.location import StoreLocation
 from peltier_backbone.cores import usable_cores
-from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -40,6 +40,11 @@ def _check_sendable(key: SecretStr) -> SecretStr:
 
 
 FixedKey = Annotated[SecretStr, Field(min_length=_MIN_KEY_LEN), AfterValidator(_check_sendable)]
+
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"],
+    BeforeValidator(lambda level: level.lower() if isinstance(level, str) else level),
+]
 
 
 class SettingsError(Exception):
@@ -91,6 +96,9 @@ class Settings(BaseSettings):
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
     undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
     max_metric_versions: Annotated[int, Field(ge=0, le=10_000)] = 100
+    log_format: Literal["text", "json"] = "text"
+    log_level: LogLevel = "info"
+    access_log: bool = False
     stall_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
     lame_duck_seconds: Annotated[float, Field(ge=0, le=3600)] = 2.0
     drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0

@@ -1,11 +1,14 @@
 """The real process, over a real socket: it stops without losses, and what it acknowledged survives a kill."""
 
+import json
 import re
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -54,6 +57,9 @@ def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[.
         caller.join()
     assert server.process.wait(20) == 0
     assert [answer.status_code for answer in answers] == [200] * 4
+    # What asked too early to be refused was open too.
+    assert re.search(r"drain begun open=[45] seconds=120.0\n", server.log)
+    assert re.search(r"drain ended answered=[45] cut_off=0 refused=[1-9]\d* seconds=\S+\n", server.log)
     assert [len(answer.json()["predictions"]) for answer in answers] == [1000] * 4
     assert refused.json()["error"]["code"] == "draining"
     assert refused.headers["retry-after"] == "1"
@@ -136,6 +142,42 @@ def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callabl
     caller.join()
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
     assert server.process.wait(20) == 0
+    assert re.search(r" WARNING \S+: drain ended answered=0 cut_off=1 refused=\d+ seconds=\S+\n", server.log)
+
+
+def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:
+    """In JSON every line is an object, the HTTP library's too: start, ready, requests, signal, drain, shutdown."""
+    server = start(*_AT_ONCE, "--log-format", "json", "--access-log").wait_until_ready()
+    forged = f"plt_abcdefgh_{'x' * 43}\n{{}}"
+    assert server.client.delete(f"/v1/keys/{quote(forged)}", params={"secret": "word"}).status_code == 404
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as stranger:
+        stranger.sendall(b"no HTTP at all\r\n\r\n")
+        assert stranger.recv(100).startswith(b"HTTP/1.1 400")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    records = [json.loads(line) for line in server.log.splitlines()]
+    assert all(
+        re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"]) and one["level"] and one["logger"]
+        for one in records
+    )
+    told = [
+        one["message"]
+        for one in records
+        if one["logger"].startswith(("peltier_server.process", "peltier_server.drain"))
+    ]
+    assert [re.sub(r" on .*", "", message) for message in told] == [
+        "Peltier starts",
+        "Peltier is ready",
+        "signal received",
+        "drain begun",
+        "drain ended",
+        "shutdown complete",
+    ]
+    (deletion,) = [one for one in records if one.get("method") == "DELETE"]
+    assert (deletion["path"], deletion["route"]) == ("/v1/keys/[key]\n{}", "/v1/keys/{prefix}")
+    assert (deletion["status"], deletion["tenant"], len(deletion["request_id"])) == (404, "default", 32)
+    assert "word" not in server.log
+    assert any((one["logger"], one["level"]) == ("uvicorn.error", "WARNING") for one in records)
 
 
 def _tokens(server: Server, metric: str) -> float:

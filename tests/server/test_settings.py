@@ -78,6 +78,11 @@ def test_the_variables_of_the_client_are_not_settings(monkeypatch: pytest.Monkey
     [
         ({"port": 70_000}, "setting 'port' is 70000: Input should be less than or equal to 65535"),
         ({"dtype": "int8"}, "setting 'dtype' is 'int8': Input should be 'float32' or 'bfloat16'"),
+        ({"log_format": "xml"}, "setting 'log_format' is 'xml': Input should be 'text' or 'json'"),
+        (
+            {"log_level": "loud"},
+            "setting 'log_level' is 'loud': Input should be 'debug', 'info', 'warning', 'error' or 'critical'",
+        ),
         ({"config": Path("missing.toml")}, "config file 'missing.toml' does not exist"),
     ],
 )

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 # Nothing in a prefix can be mistaken for something else when it is read aloud or typed.
 _PREFIX_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 _PREFIX_LEN = 8
-_KEY = re.compile(r"plt_([a-z0-9]{8})_[A-Za-z0-9_-]{43}", re.ASCII)
+# Of a whole key; its public prefix is the group.
+KEY_PATTERN = r"plt_([a-z0-9]{8})_[A-Za-z0-9_-]{43}"
+_KEY = re.compile(KEY_PATTERN, re.ASCII)
 
 
 @dataclass(frozen=True)
