@@ -6,7 +6,7 @@ peltier=${PELTIER:-../.venv/bin/peltier}
 mkdir -p adapters
 
 train() { # task, data set, preset, learning rate, epochs
-    "$peltier" train --task "$1" --preset "$3" --backbone minilm --set pooling=mean \
+    "$peltier" train --task "$1" --preset "$3" --backbone minilm \
         --train "data/$2/train.jsonl.gz" --validation "data/$2/validation.jsonl.gz" --labels "data/$2/labels.json" \
         --epochs "$5" --learning-rate "$4" --max-length 64 --dtype bfloat16 \
         --directory "../runs/$1" --output "adapters/$1.safetensors"

@@ -1,9 +1,10 @@
 """The configuration of BERT and RoBERTa; imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from peltier_backbone.fields import Fields
+from peltier_backbone.sentence_pooling import SentencePooling
 from peltier_backbone.shape import BackboneConfig
 
 _SIZES = {
@@ -19,10 +20,12 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class BertConfig(BackboneConfig):
-    """The shape of an encoder with absolute positions; a block, an attention and a layer are the same number."""
+    """The shape of an encoder with absolute positions; a block, an attention and a layer are the same number.
+    `sentence_pooling` is how a sentence-transformers checkpoint was trained to be pooled."""
 
     max_positions: int
     num_token_types: int
+    sentence_pooling: SentencePooling | None = None
 
     @property
     def head_size(self) -> int:
@@ -70,7 +73,7 @@ def parse_bert(fields: Fields, family: Literal["bert", "roberta"]) -> BertConfig
     """Build the configuration; a `BackboneError` names what is missing or unsupported."""
     for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
         fields.only(key, served)
-    values = {name: fields.size(key) for name, key in _SIZES.items()}
+    values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
     if values["hidden_size"] % values["num_heads"]:
         raise fields.error(f"hidden_size {values['hidden_size']} is not divisible by its {values['num_heads']} heads")
     config = BertConfig(

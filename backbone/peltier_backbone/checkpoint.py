@@ -8,9 +8,11 @@ from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
 from peltier_backbone.errors import BackboneError
+from peltier_backbone.sentence_pooling import POOLING_FILE
 
 CHECKPOINT_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
-CHECKPOINT_PATTERNS += ["special_tokens_map.json", "spiece.model"]
+CHECKPOINT_PATTERNS += ["special_tokens_map.json", "spiece.model", POOLING_FILE]
+_CONFIG_PATTERNS = ["config.json", POOLING_FILE]
 
 
 def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
@@ -26,7 +28,7 @@ def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
     if path.is_absolute() or name.startswith(".") or name.count("/") > 1:
         raise BackboneError(f"backbone {name!r} is not a directory")
     try:
-        return Path(snapshot_download(name, allow_patterns=["config.json"] if config_only else CHECKPOINT_PATTERNS))
+        return Path(snapshot_download(name, allow_patterns=_CONFIG_PATTERNS if config_only else CHECKPOINT_PATTERNS))
     except Exception as error:  # the hub client raises from several libraries' trees
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BackboneError(

@@ -1,12 +1,14 @@
 """What the forward pass must know of a checkpoint's `config.json`; imports no torch."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from peltier_backbone.bert_config import BertConfig, parse_bert
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fields import Fields
+from peltier_backbone.sentence_pooling import read_sentence_pooling
 from peltier_backbone.shape import BackboneConfig, Family
 from peltier_backbone.t5_config import T5Config, parse_t5
 
@@ -14,7 +16,8 @@ __all__ = ["BackboneConfig", "BertConfig", "Family", "T5Config", "load_config", 
 
 
 def load_config(directory: Path) -> BertConfig | T5Config:
-    """Read `config.json` in `directory`; a `BackboneError` names what is missing or unsupported."""
+    """Read `config.json` in `directory`, and the pooling file of a sentence-transformers encoder; a `BackboneError`
+    names what is missing or unsupported."""
     path = directory / "config.json"
     try:
         raw = json.loads(path.read_text())
@@ -24,7 +27,10 @@ def load_config(directory: Path) -> BertConfig | T5Config:
         raise BackboneError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(raw, dict):
         raise BackboneError(f"{path} holds no JSON object")
-    return parse_config(raw, str(path))
+    config = parse_config(raw, str(path))
+    if isinstance(config, BertConfig):
+        return replace(config, sentence_pooling=read_sentence_pooling(directory))
+    return config
 
 
 def parse_config(raw: dict[str, Any], source: str) -> BertConfig | T5Config:

@@ -1,0 +1,37 @@
+"""The pooling that a sentence-transformers checkpoint was trained with; imports no torch."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from peltier_backbone.errors import BackboneError
+
+SentencePooling = Literal["first", "mean"]
+POOLING_FILE = "1_Pooling/config.json"
+_MODES: dict[str, SentencePooling] = {"cls": "first", "mean": "mean"}
+_FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
+
+
+def read_sentence_pooling(directory: Path) -> SentencePooling | None:
+    """What `1_Pooling/config.json` of the checkpoint in `directory` names; None without that file, and for poolings
+    that no head has (maximum, several at a time). A `BackboneError` for a file that cannot be read."""
+    path = directory / POOLING_FILE
+    try:
+        raw = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError, RecursionError) as error:
+        raise BackboneError(f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise BackboneError(f"{path} holds no JSON object")
+    return _MODES.get(_mode(raw))
+
+
+def _mode(raw: dict[str, Any]) -> str:
+    """Its one mode as sentence-transformers names it, newer files by one key and older ones by a flag for each; empty
+    where it has none or several."""
+    if "pooling_mode" in raw:
+        named = raw["pooling_mode"]
+        return named if isinstance(named, str) else ""
+    chosen = [flag for flag, value in raw.items() if flag.startswith("pooling_mode_") and value is True]
+    return _FLAGS.get(chosen[0], "") if len(chosen) == 1 else ""
