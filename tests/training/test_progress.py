@@ -35,13 +35,14 @@ def test_an_epoch_is_a_line(
     make_run: MakeRun, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str], family: str, task_type: str,
     preset: str, metric: str,
 ):  # fmt: skip
-    """One line of what is about to be done and one an epoch, whatever is trained; nothing else is said anywhere, and
+    """Two lines of what is about to be done and one an epoch, whatever is trained; nothing else is said anywhere, and
     none is wider than a terminal."""
     train_any(make_run(task_type, preset, backbone=request.getfixturevalue(family).name))
     captured = capfd.readouterr()
     assert captured.out == ""
-    first, *epochs = captured.err.splitlines()
-    assert first == "training on 48 rows, 6 steps; cpu, float32, CPU threads: 1"
+    length, device, *epochs = captured.err.splitlines()
+    assert length.startswith("training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate ")
+    assert device == "on cpu in float32, CPU threads: 1"
     found = [LINE.fullmatch(line) for line in epochs]
     assert [(match and match.group(1, 2, 3)) for match in found] == [("1", "3", metric), ("2", "6", metric)]
     assert found[0] is not None
@@ -54,8 +55,8 @@ def test_a_resumed_run_says_where_it_begins(make_run: MakeRun, capsys: pytest.Ca
     train(make_run(epochs=1))
     capsys.readouterr()
     train(make_run(epochs=2, resume=True))
-    first, *epochs = capsys.readouterr().err.splitlines()
-    assert "6 steps, from step 3 on; cpu" in first
+    first, _, *epochs = capsys.readouterr().err.splitlines()
+    assert "6 steps, from step 3 on, batch" in first
     assert [line.split("  ")[:2] for line in epochs] == [["epoch 2/2", "step 6/6"]]
 
 
@@ -74,7 +75,8 @@ def test_a_terminal_has_a_bar_that_goes_away(make_run: MakeRun, monkeypatch: pyt
     assert "| step 0/6" in terminal.getvalue()
     kept = [line for line in re.split(r"[\r\n]", terminal.getvalue()) if line.strip() and "|" not in line]
     assert [line.split("  ")[0] for line in kept] == [
-        "training on 48 rows, 6 steps; cpu, float32, CPU threads: 1",
+        "training on 48 rows: 2 epochs, 6 steps, batch size 16, learning rate 0.003",
+        "on cpu in float32, CPU threads: 1",
         "epoch 1/2",
         "epoch 2/2",
     ]

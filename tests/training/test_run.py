@@ -73,14 +73,6 @@ def test_an_impossible_run_is_refused(tmp_path: Path, changes: dict[str, Any], r
     assert str(refused.value).startswith(rule)
 
 
-def test_the_preset_has_a_learning_rate_of_its_own(tmp_path: Path, bert: Backbone, t5: Backbone):
-    """It is used where none is given, and depends on the family."""
-    assert create_run(tmp_path, preset="bitfit").resolved(bert.config).learning_rate == 1e-4
-    assert create_run(tmp_path, preset="bitfit").resolved(t5.config).learning_rate == 3e-4
-    given = create_run(tmp_path, hyperparameters=Hyperparameters(learning_rate=0.1))
-    assert given.resolved(bert.config).learning_rate == 0.1
-
-
 def test_the_preset_says_whether_the_task_is_named(tmp_path: Path, t5: Backbone):
     """BitFit and prompts read the task's name, adapters do not (Q-C14), unless they are told."""
     found = {

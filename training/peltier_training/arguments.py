@@ -15,8 +15,8 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
     arguments = TrainingArguments(
         output_dir=str(run.directory),
         learning_rate=run.learning_rate,
-        per_device_train_batch_size=numbers.batch_size,
-        per_device_eval_batch_size=numbers.batch_size,
+        per_device_train_batch_size=run.batch_size,
+        per_device_eval_batch_size=run.batch_size,
         warmup_steps=numbers.warmup,
         weight_decay=numbers.weight_decay,
         seed=numbers.seed,

@@ -16,6 +16,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.baseline_trainer import BaselineTrainer
 from peltier_training.data import Example, read_examples, thin_out
+from peltier_training.defaults import fill_in
 from peltier_training.errors import TrainingError
 from peltier_training.feasibility import check_baseline
 from peltier_training.labels import Labels, find_labels
@@ -78,6 +79,7 @@ def learn(run: Run) -> Learned:
     check_baseline(BASELINES[run.preset], run, config, checkpoint)
     columns = run.data.text_columns, run.data.label_column
     examples, validation = (read_examples(path, *columns) for path in (run.data.train, run.data.validation))
+    run = fill_in(run, config, len(examples))
     labels = find_labels(run.task_type, examples, run.data.labels)
     run.check_metric(labels.names)
     tuning, task, reference = _prepare(run, labels, examples)

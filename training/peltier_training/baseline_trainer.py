@@ -16,6 +16,7 @@ from peltier_training.objective import Objective
 from peltier_training.patience import Patience
 from peltier_training.run import Run
 from peltier_training.trainer import Course, Judge, conduct
+from peltier_training.validation_interval import ValidationInterval
 
 
 class BaselineTrainer(Trainer):
@@ -25,10 +26,10 @@ class BaselineTrainer(Trainer):
         self._run, self._objective, self._judge = run, objective, judge
         self._best: tuple[float, Mapping[str, Tensor]] | None = None
         nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
-        arguments = create_arguments(
-            run, num_train_epochs=run.hyperparameters.epochs, save_strategy="no", bf16=run.dtype == "bfloat16"
+        arguments = create_arguments(run, num_train_epochs=run.epochs, save_strategy="no", bf16=run.dtype == "bfloat16")
+        super().__init__(
+            args=arguments, eval_dataset=nothing, callbacks=[ValidationInterval(), Patience(run)], **options
         )
-        super().__init__(args=arguments, eval_dataset=nothing, callbacks=[Patience(run)], **options)
 
     @property
     def _tuned(self) -> nn.Module:

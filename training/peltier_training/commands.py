@@ -41,9 +41,13 @@ def train(  # noqa: PLR0913 - one parameter a flag
     task_type: Annotated[
         str, typer.Option(help="classification, multilabel, regression or text2text.")
     ] = "classification",
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training data. Default 5.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the training data. Default: 300 steps, and at least 5 passes.")
+    ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Default: the recipe's, or the preset's own.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Rows a step. Default 32.")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows a step. Default: 16 for fewer than 2,000 training rows, else 32.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seeds initialisation, order and routing. Default 0.")] = None,
     warmup: Annotated[
         float | None,
@@ -54,10 +58,15 @@ def train(  # noqa: PLR0913 - one parameter a flag
     max_length: Annotated[int | None, typer.Option(help="Longest input in tokens. Default 128.")] = None,
     metric: Annotated[str | None, typer.Option(help="Chooses the best epoch. Default: the task type's own.")] = None,
     eval_rows: Annotated[
-        int | None, typer.Option(help="Inputs that choose the best epoch; default: all. The end is measured on all.")
+        int | None,
+        typer.Option(
+            help="Inputs that choose the best epoch. Default: all with --epochs, else as many as are trained on and at "
+            "least 500. The end is measured on all."
+        ),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(help="End after so many epochs without a better one. Default: the recipe's, or never.")
+        int | None,
+        typer.Option(help="End after so many validations without a better one. Default: never with --epochs, else 8."),
     ] = None,
     template: Annotated[
         str | None,

@@ -12,7 +12,7 @@ Log = Sequence[Mapping[str, float]]
 
 
 class Patience(TrainerCallback):
-    """Ends a run after `patience` epochs without a better one.
+    """Ends a run after `patience` validations without a better one.
 
     It reads the Trainer's log, which checkpoints hold: a resumed run waits for as long as one without a break."""
 
@@ -25,13 +25,14 @@ class Patience(TrainerCallback):
 
 
 def is_over(run: Run, log: Log) -> bool:
-    """Whether the last epochs of `log`, as many as the run has patience for, were no better than one before them."""
+    """Whether the last validations of `log`, as many as the run has patience for, were no better than one before
+    them."""
     patience = run.hyperparameters.patience
     return patience is not None and num_in_vain(run, log) >= patience
 
 
 def num_in_vain(run: Run, log: Log) -> int:
-    """Epochs since the first of the best ones."""
+    """Validations since the first of the best ones."""
     sign = -1.0 if run.metric in metrics.LOWER_IS_BETTER else 1.0
     scores = [sign * entry[f"eval_{run.metric}"] for entry in log if f"eval_{run.metric}" in entry]
     return len(scores) - 1 - scores.index(max(scores)) if scores else 0

@@ -45,10 +45,12 @@ class Progress(TrainerCallback):
         self._since = time.perf_counter()
         begun = f", from step {state.global_step} on" if state.global_step else ""
         rows = len(kwargs["train_dataloader"].dataset)
+        run = self._run
         self._write(
-            f"training on {rows} rows, {state.max_steps} steps{begun}; "
-            f"{args.device.type}, {self._run.dtype}, CPU threads: {torch.get_num_threads()}"
+            f"training on {rows} rows: {run.epochs} epochs, {state.max_steps} steps{begun}, "
+            f"batch size {run.batch_size}, learning rate {run.learning_rate:g}"
         )
+        self._write(f"on {args.device.type} in {run.dtype}, CPU threads: {torch.get_num_threads()}")
 
     def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the bar."""

@@ -11,6 +11,11 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def num_processes() -> int:
+    """How many processes share each step's rows."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def take_device(device: str) -> None:
     """Make "cuda" the GPU of this process's number on its machine."""
     if device != "cpu" and torch.cuda.is_available() and "LOCAL_RANK" in os.environ:

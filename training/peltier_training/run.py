@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from peltier_adapters.baselines import find_method
 from peltier_adapters.manifest import NAME_PATTERN
@@ -24,8 +25,11 @@ _AT_LEAST = {
     "warmup": 0.0,
     "weight_decay": 0.0,
     "dropout": 0.0,
+    "eval_rows": 1,
+    "patience": 1,
 }
 _MAX_SEED = 2**32 - 1  # numpy's
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The optimisation. `learning_rate` None is the preset's own, `warmup` a fraction of the steps or, from 1 on, their
-    number, `max_length` in tokens, `metric` None the task type's own; the best epoch is kept by it, measured on
-    `eval_rows` validation inputs (None: all). Training ends after `patience` epochs without a
-    better one (None: never)."""
+    """The optimisation. `warmup` is a fraction of the steps or, from 1 on, their number, `max_length` is in tokens.
+    `metric` chooses the epoch that is kept (None: the task type's own), measured on `eval_rows` validation inputs
+    (None: all). Training ends after `patience` validations without a better one (None: never). What else is None is
+    filled in by `defaults.fill_in`, from the method, the backbone and the number of training rows; without `epochs` it
+    fills in `eval_rows` and `patience` too."""
 
-    epochs: int = 5
+    epochs: int | None = None
     learning_rate: float | None = None
-    batch_size: int = 32
+    batch_size: int | None = None
     seed: int = 0
     warmup: float = 0.06
     weight_decay: float = 0.0
@@ -61,18 +66,15 @@ class Hyperparameters:
     def check(self) -> None:
         """Raise a `TrainingError` for a value that cannot be."""
         for name, least in _AT_LEAST.items():
-            if not least <= getattr(self, name) < math.inf:
-                raise TrainingError(f"{name} is {getattr(self, name)}; it must be a number of at least {least}")
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise TrainingError(f"{name} is {value}; it must be a number of at least {least}")
         if self.dropout >= 1:
             raise TrainingError(f"dropout is {self.dropout}; it must be a fraction below 1")
         if self.warmup >= 1 and self.warmup != int(self.warmup):
             raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
-        for name in ("eval_rows", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise TrainingError(f"{name} is {value}; it must be a number of at least 1")
         if self.seed > _MAX_SEED:
             raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 
@@ -102,11 +104,19 @@ class Run:
     merge_report: bool | None = None
 
     @property
+    def epochs(self) -> int:
+        """The given ones, or after `defaults.fill_in` those that suit the rows; so are the two below."""
+        return _filled(self.hyperparameters.epochs)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows a step."""
+        return _filled(self.hyperparameters.batch_size)
+
+    @property
     def learning_rate(self) -> float:
-        """The given one, or after `resolved` the preset's."""
-        rate = self.hyperparameters.learning_rate
-        assert rate is not None, "the preset's learning rate depends on the backbone"
-        return rate
+        """At its highest, after warm-up."""
+        return _filled(self.hyperparameters.learning_rate)
 
     @property
     def metric(self) -> str:
@@ -137,7 +147,7 @@ class Run:
             )
 
     def resolved(self, config: BackboneConfig) -> "Run":
-        """The run on this backbone, every default filled in; a `TrainingError` for what this family cannot do."""
+        """The run on this backbone, its options filled in; a `TrainingError` for what this family cannot do."""
         preset = find_method(self.preset)
         own = f"backbone {self.backbone!r} is of the family {config.family}"
         if config.generates and self.task_type == "multilabel":
@@ -150,7 +160,10 @@ class Run:
         if self.merge_report and not has_experts:
             raise TrainingError(f"a merge report compares AdaMix's experts; preset {self.preset!r} has none")
         compared = has_experts if self.merge_report is None else self.merge_report
-        rate = self.hyperparameters.learning_rate or preset.variant(config).learning_rate
         text = self.text.resolved(self.task_type, task_prefix=preset.task_prefix) if config.generates else self.text
-        numbers = replace(self.hyperparameters, learning_rate=rate)
-        return replace(self, hyperparameters=numbers, text=text, merge_report=compared)
+        return replace(self, text=text, merge_report=compared)
+
+
+def _filled(number: Number | None) -> Number:
+    assert number is not None, "it depends on the training rows"
+    return number

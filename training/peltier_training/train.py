@@ -14,6 +14,7 @@ from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_training.data import Example, read_examples, thin_out
+from peltier_training.defaults import fill_in
 from peltier_training.errors import NotFiniteError
 from peltier_training.export import export, measure
 from peltier_training.labels import Labels, find_labels
@@ -61,8 +62,9 @@ def learn(run: Run) -> Learned:
     use_threads(run.threads)
     take_device(run.device)
     meter = Meter()
-    run = run.resolved(load_config(find_checkpoint(run.backbone)))
+    run = run.resolved(config := load_config(find_checkpoint(run.backbone)))
     examples, validation = _read(run)
+    run = fill_in(run, config, len(examples))
     labels = find_labels(run.task_type, examples, run.data.labels)
     run.check_metric(labels.names)
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)

@@ -23,6 +23,7 @@ from peltier_training.patience import Patience, is_over
 from peltier_training.progress import Progress
 from peltier_training.run import Run
 from peltier_training.text_model import TextAdapter
+from peltier_training.validation_interval import ValidationInterval
 
 Judge = Callable[[], dict[str, float]]
 
@@ -113,7 +114,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=compute,
-        callbacks=[Patience(run)],
+        callbacks=[ValidationInterval(), Patience(run)],
     )
     return conduct(run, trainer, checkpoint)
 
@@ -130,7 +131,7 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Cour
         data_collator=collate_texts,
         train_dataset=rows,
         eval_dataset=nothing,
-        callbacks=[Patience(run)],
+        callbacks=[ValidationInterval(), Patience(run)],
     )
     return conduct(run, trainer, checkpoint)
 
@@ -191,4 +192,4 @@ def _num_epochs(run: Run, checkpoint: str | None) -> int:
         state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
         if is_over(run, state.log_history):
             return round(state.epoch or 0)
-    return run.hyperparameters.epochs
+    return run.epochs

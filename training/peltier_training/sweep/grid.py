@@ -12,6 +12,7 @@ from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.config import load_config
 
+from peltier_training.defaults import fill_in
 from peltier_training.errors import TrainingError
 from peltier_training.feasibility import check_baseline, check_pooler
 from peltier_training.run import Hyperparameters, Run
@@ -87,6 +88,7 @@ class Grid:
                 f"task {run.task!r} has {source.num_rows} training rows, from which {size or 1} to train on and "
                 f"{dev_rows} to choose the epoch cannot be drawn"
             )
+        run = fill_in(run, self._config, source.num_rows - dev_rows if size is None else size)
         settings, parameters = self._count(run, source)
         evidence = {**source.digests, "backbone": self._backbone_digest, "settings": settings}
         return Trial(run, method, size, dev_rows, axes, evidence, parameters)

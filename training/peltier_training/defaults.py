@@ -1,0 +1,44 @@
+"""What a run takes where nobody gave a number: by its method, its backbone and its training rows.
+
+How the numbers were found, and how far they are from the best of a grid, is in docs/results.md.
+"""
+
+import math
+from dataclasses import replace
+
+from peltier_adapters.baselines import find_method
+from peltier_backbone.config import BackboneConfig
+
+from peltier_training.ranks import num_processes
+from peltier_training.run import Run
+
+_FEW_ROWS = 2_000  # below it small batches make more steps of the same passes
+_SMALL_BATCH, _BATCH = 16, 32
+_MIN_STEPS = 300
+_MIN_EPOCHS = 5
+_PATIENCE = 8
+_MIN_EVAL_ROWS = 500
+
+
+def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
+    """`run` with a value for every number that is left open, for `num_rows` of training on the backbone of `config`.
+
+    Epochs are as many as make 300 steps, and at least 5. A run without `epochs` also stops early, and chooses its epoch
+    on no more inputs than it has training rows, or 500.
+    """
+    numbers = run.hyperparameters
+    batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _FEW_ROWS else _BATCH)
+    rate = numbers.learning_rate or find_method(run.preset).variant(config).learning_rate
+    filled = replace(numbers, batch_size=batch_size, learning_rate=rate)
+    if numbers.epochs is None:
+        filled = replace(
+            filled,
+            epochs=_epochs(math.ceil(num_rows / (batch_size * num_processes()))),
+            patience=numbers.patience or _PATIENCE,
+            eval_rows=numbers.eval_rows or max(num_rows, _MIN_EVAL_ROWS),
+        )
+    return replace(run, hyperparameters=filled)
+
+
+def _epochs(steps_per_epoch: int) -> int:
+    return max(math.ceil(_MIN_STEPS / steps_per_epoch), _MIN_EPOCHS)
