@@ -11,7 +11,14 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client import commands, key_commands, management_commands, tenant_commands, version_commands
+from peltier_client import (
+    commands,
+    compare_command,
+    key_commands,
+    management_commands,
+    tenant_commands,
+    version_commands,
+)
 from peltier_client.help_texts import show_literally
 from peltier_client.plugins import plugin_commands
 
@@ -36,6 +43,7 @@ def create_command() -> TyperGroup:
     app.command("predict", rich_help_panel=panel)(commands.predict)
     app.command("upload", rich_help_panel=panel)(commands.upload)
     app.command("list", rich_help_panel=panel)(commands.list_adapters)
+    app.command("compare", rich_help_panel=panel)(compare_command.compare)
     app.command("versions", rich_help_panel=panel)(version_commands.versions)
     app.command("delete", rich_help_panel=panel)(commands.delete)
     app.command("undelete", rich_help_panel=panel)(management_commands.undelete)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from peltier_client.async_client import AsyncClient
@@ -53,7 +53,7 @@ class Scorer:
     batch_size: int
     concurrency: int
 
-    async def score(self, rows: Iterable[Row]) -> AsyncIterator[list[Scored]]:
+    async def score(self, rows: Iterable[Row]) -> AsyncGenerator[list[Scored], None]:
         """The answers to `rows` in their order, a batch at a time; of the rows only those that are asked are held.
 
         A row that cannot be read or answered has an error. Raises what concerns all rows: a missing task, a refused

@@ -5,7 +5,9 @@ from datetime import datetime
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from peltier_client.comparison import Comparison, Difference
 from peltier_client.layout import Heading, show
 from peltier_client.protocol import (
     Adapter,
@@ -19,10 +21,13 @@ from peltier_client.protocol import (
     TenantQuotas,
     UploadedVersion,
 )
+from peltier_client.quality import Metrics
 from peltier_client.results import Prediction, Predictions
 
 # A moment is wrapped between its date and its time.
 _DATE = len("2026-11-21")
+_MAX_SHOWN_LABELS = 10
+_MAX_SHOWN_CHARS = 200
 
 
 def print_adapters(adapters: Iterable[Adapter]) -> None:
@@ -131,6 +136,31 @@ def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
     Console(soft_wrap=True).print(_provenance(predictions), highlight=False)
 
 
+def print_comparison(found: Comparison) -> None:
+    """The metrics beside each other, the labels and rows that differ, and the verdict in words."""
+    console = Console()
+    first, second = found.first, found.second
+    names = Heading(first.task, 10), Heading(second.task, 10)
+    rows = [_beside(name, first.metrics, second.metrics, name) for name in first.metrics]
+    show([Heading("metric"), *names, Heading("difference")], rows)
+    labels = sorted({*first.classes} & {*second.classes}, key=lambda label: (-abs(_change(found, label)), label))
+    by_label = [
+        (*_beside(label, first.classes[label], second.classes[label], "f1"), f"{first.classes[label]['support']:.0f}")
+        for label in labels[:_MAX_SHOWN_LABELS]
+        if _change(found, label)
+    ]
+    if by_label:
+        console.print()
+        show([Heading("F1 of label", 16), *names, Heading("difference"), Heading("rows")], by_label)
+    if found.differences:
+        console.print()
+        headings = [Heading("line"), Heading("input", 20), Heading("label", 10), *names]
+        longest = _MAX_SHOWN_CHARS if console.is_terminal else None
+        show(headings, [_row_that_differs(one, longest) for one in found.differences])
+    console.print()
+    Console(soft_wrap=not console.is_terminal).print(Text(found.verdict))
+
+
 def print_texts(predictions: Predictions) -> None:
     """Each generated text as it is, for pipes; who wrote them on stderr."""
     for prediction in predictions:
@@ -167,6 +197,26 @@ def _score(prediction: Prediction) -> str:
 
 def _size(size_bytes: int) -> str:
     return f"{size_bytes / 1024:,.0f} KiB"
+
+
+def _beside(name: str, first: Metrics, second: Metrics, metric: str) -> tuple[str, str, str, str]:
+    return name, f"{first[metric]:.4f}", f"{second[metric]:.4f}", f"{second[metric] - first[metric]:+.4f}"
+
+
+def _change(found: Comparison, label: str) -> float:
+    return found.second.classes[label]["f1"] - found.first.classes[label]["f1"]
+
+
+def _row_that_differs(one: Difference, longest: int | None) -> tuple[str, ...]:
+    text = one.input if isinstance(one.input, str) else " | ".join(one.input)
+    short = text if longest is None or len(text) <= longest else f"{text[:longest]}…"
+    return str(one.line), short, *(_shown_answer(value) for value in (one.label, one.first, one.second))
+
+
+def _shown_answer(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _state(version: AdapterVersion, live: Split) -> str:

@@ -443,6 +443,7 @@ def test_help_lists_everything_and_loads_nothing() -> None:
         "predict",
         "upload",
         "list",
+        "compare",
         "versions",
         "delete",
         "undelete",

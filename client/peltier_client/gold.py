@@ -1,0 +1,63 @@
+"""Labels as a file has them, read for a task whose label names are known or not."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from peltier_client.errors import InvalidInput
+
+
+def read_label(cell: Any, names: Sequence[str]) -> str:
+    """One label; an integer may stand for a label by its position, unless integers are names."""
+    if isinstance(cell, bool) or not isinstance(cell, str | int | float) or not str(cell).strip():
+        raise InvalidInput(f"label {cell!r} is not a label; it must be a text or a number")
+    label = str(cell)
+    if label not in names and _is_integer(label) and int(label) < len(names) and not any(map(_is_integer, names)):
+        return names[int(label)]
+    return label
+
+
+def read_labels(cell: Any, names: Sequence[str], separator: str | None) -> frozenset[str]:
+    """The labels of a list, of a text with a JSON list, of one label, or of several with a separator."""
+    if isinstance(cell, list):
+        return frozenset(read_label(label, names) for label in cell)
+    if not isinstance(cell, str):
+        return frozenset({read_label(cell, names)})
+    if not cell.strip():
+        return frozenset()
+    if separator:
+        return frozenset(read_label(part.strip(), names) for part in cell.split(separator))
+    if cell.lstrip().startswith("["):
+        return read_labels(_json_list(cell), names, None)
+    label = read_label(cell.strip(), names)
+    if label not in names and any(one in cell for one in "|;,"):
+        raise InvalidInput(f"label {cell!r} may be one label or several: write a JSON list, or say --label-separator")
+    return frozenset({label})
+
+
+def read_number(cell: Any) -> float:
+    """A finite number."""
+    try:
+        value = float(cell)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidInput(f"label {cell!r} is not a finite number; regression needs them")
+    return value
+
+
+def _json_list(cell: str) -> list[Any]:
+    try:
+        found = json.loads(cell)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list):
+        raise InvalidInput(
+            f"label {cell!r} begins as a list and is not JSON; a JSON list has its texts in double quotes"
+        )
+    return found
+
+
+def _is_integer(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 10

@@ -1,0 +1,157 @@
+"""`peltier compare`, over a real socket."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.client.conftest import Answer, answer_for
+from tests.client.test_cli import Peltier, peltier
+
+__all__ = ["peltier"]
+
+Compare = Callable[..., Any]
+
+
+class Judge:
+    """Answers `sst2@1` and `sst2@2` from what a test says of each, by text."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.answers: dict[str, dict[str, dict[str, Any]]] = {"sst2@1": {}, "sst2@2": {}}
+        self.versions = {"sst2@1": 1, "sst2@2": 2}
+        server.planned = self
+
+    def __bool__(self) -> bool:
+        return True
+
+    def popleft(self) -> Answer:
+        request = self.server.received[-1]
+        task = request.path.split("/")[3]
+        inputs = json.loads(request.body)["inputs"]
+        keys = [one if isinstance(one, str) else "+".join(one) for one in inputs]
+        body = answer_for("sst2", len(inputs)) | {"predictions": [self.answers[task][key] for key in keys]}
+        body["adapter"] = {**body["adapter"], "name": "sst2", "version": self.versions[task]}
+        return Answer(200, body)
+
+
+@pytest.fixture
+def judge(server: Any) -> Judge:
+    return Judge(server)
+
+
+@pytest.fixture
+def compare(peltier: Peltier, tmp_path: Path) -> Compare:
+    """`compare(rows, words…)` compares the two versions on these rows."""
+
+    def run(rows: list[dict[str, Any]], *words: str) -> Any:
+        path = tmp_path / "data.jsonl"
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return peltier("compare", "sst2@1", "sst2@2", "--data", str(path), *words)
+
+    return run
+
+
+def label(name: str) -> dict[str, Any]:
+    return {"label": name, "score": 1.0, "scores": {"no": 0.0, "yes": 0.0}}
+
+
+def test_two_classifiers(compare: Compare, judge: Judge) -> None:
+    """Metrics of both, labels and rows that differ, and in words who is better and whether that may be chance."""
+    texts = [str(number) for number in range(20)]
+    rows = [{"text": text, "label": 1 if number % 2 else "no"} for number, text in enumerate(texts)]
+    right = {text: label("yes" if number % 2 else "no") for number, text in enumerate(texts)}
+    judge.answers["sst2@1"] = right
+    judge.answers["sst2@2"] = {**right, **{text: label("yes") for text in texts[::2]}}
+    document = json.loads(compare(rows, "--json", "--batch-size", "8").out)
+    assert (document["rows"], document["task_type"], document["better"]) == (20, "classification", "sst2@1")
+    assert [document[side]["metrics"]["accuracy"] for side in ("first", "second")] == [1.0, 0.5]
+    assert [document[side]["version"] for side in ("first", "second")] == [1, 2]
+    assert document["second"]["classes"]["no"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 10}
+    assert (document["num_different"], document["only_first_right"], document["only_second_right"]) == (10, 10, 0)
+    assert document["p_value"] == pytest.approx(2 / 2**10)
+    assert document["differences"][1] == {"line": 3, "input": "2", "label": "no", "first": "no", "second": "yes"}
+    outcome = compare(rows, "--differences", "1")
+    assert "sst2@1 is better: accuracy 1.0000 against 0.5000." in outcome.out
+    assert (
+        "only sst2@1 is right on 10, only sst2@2 on 0. By McNemar's exact test p = 0.002: unlikely to be" in outcome.out
+    )
+    lines = [line.split() for line in outcome.out.splitlines()]
+    assert ["accuracy", "1.0000", "0.5000", "-0.5000"] in lines
+    assert ["1", "0", "no", "no", "yes"] in lines
+    assert not any(line[:2] == ["3", "2"] for line in lines)
+
+
+def test_equal_versions(compare: Compare, judge: Judge) -> None:
+    """Neither is better, and no row differs."""
+    judge.answers["sst2@1"] = judge.answers["sst2@2"] = {"a": label("yes")}
+    outcome = compare([{"text": "a", "label": "yes"}])
+    assert "Neither is better: accuracy 1.0000 of both. They answer 0 rows differently" in outcome.out
+
+
+def test_pairs_with_numbers(compare: Compare, judge: Judge) -> None:
+    """Of a regression who is nearer counts, and less error is better."""
+    judge.answers["sst2@1"] = {"a+b": {"value": 1.0}, "c+d": {"value": 2.0}}
+    judge.answers["sst2@2"] = {"a+b": {"value": 1.5}, "c+d": {"value": 3.5}}
+    rows = [{"x": "a", "y": "b", "score": 1}, {"x": "c", "y": "d", "score": "3.0"}]
+    words = ("--text-column", "x", "--text-column", "y", "--label-column", "score", "--json")
+    document = json.loads(compare(rows, *words).out)
+    assert (document["task_type"], document["better"]) == ("regression", "sst2@2")
+    assert [document[side]["metrics"]["mse"] for side in ("first", "second")] == [0.5, 0.25]
+    assert (document["only_first_right"], document["only_second_right"]) == (1, 1)
+    assert document["differences"][0]["input"] == ["a", "b"]
+
+
+def test_several_labels_and_texts(compare: Compare, judge: Judge) -> None:
+    """Micro F1 of sets of labels; texts must be the same."""
+    scores = {"food": 0.0, "price": 0.0}
+    judge.answers["sst2@1"] = {"a": {"labels": ["food"], "scores": scores}}
+    judge.answers["sst2@2"] = {"a": {"labels": ["food", "price"], "scores": scores}}
+    words = ("--label-separator", "|", "--json")
+    document = json.loads(compare([{"text": "a", "label": "food|price"}], *words).out)
+    assert [document[side]["metrics"]["f1_micro"] for side in ("first", "second")] == [pytest.approx(2 / 3), 1.0]
+    judge.answers["sst2@1"] = {"a": {"text": "x", "score": 1.0, "finish_reason": "stop"}}
+    judge.answers["sst2@2"] = {"a": {"text": "y", "score": 1.0, "finish_reason": "stop"}}
+    document = json.loads(compare([{"text": "a", "label": "y"}], "--json").out)
+    assert (document["task_type"], document["better"]) == ("text2text", "sst2@2")
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"text": "a", "label": "maybe"}, "line 2: label 'maybe' is none of the 2 labels of either version"),
+        ({"text": "a", "label": None}, "line 2: label None is not a label"),
+        ({"text": 3, "label": "yes"}, "data.jsonl:2 column 'text' is '3'; it must be a text"),
+        ({"text": "a"}, "data.jsonl:2 has no column 'label'"),
+    ],
+)
+def test_a_row_that_cannot_be_judged_is_named(
+    compare: Compare, judge: Judge, row: dict[str, Any], sentence: str
+) -> None:
+    """Metrics of a part of the rows would be those of another file."""
+    judge.answers["sst2@1"] = judge.answers["sst2@2"] = {"a": label("yes")}
+    outcome = compare([{"text": "a", "label": "yes"}, row])
+    assert (outcome.status, outcome.out) == (1, "")
+    assert sentence in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_what_cannot_be_compared(compare: Compare, judge: Judge) -> None:
+    """Two kinds of task; an alias that moves; a file without rows."""
+    judge.answers["sst2@1"], judge.answers["sst2@2"] = {"a": label("yes")}, {"a": {"value": 1.0}}
+    assert "sst2@1 is a classification task and sst2@2 a regression task" in compare([{"text": "a", "label": 1}]).err
+    assert compare([]).err.endswith("data.jsonl has no rows\n")
+    judge.answers["sst2@2"] = {"a": label("yes")}
+    judge.versions = Moving()
+    outcome = compare([{"text": "a", "label": "yes"}] * 2, "--batch-size", "1")
+    assert "was answered by the versions" in outcome.err
+
+
+class Moving(dict[str, int]):
+    """Each request is answered by another version."""
+
+    def __missing__(self, task: str) -> int:
+        self.count = getattr(self, "count", 0) + 1
+        return self.count
