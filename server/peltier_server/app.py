@@ -21,7 +21,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
 from peltier_server.pace import Pace
 from peltier_server.rates import Rates
-from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, predict, tenants
+from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, pages, predict, tenants
 from peltier_server.routes.closed import refuse_open_routes
 from peltier_server.routes.quick import Quick
 from peltier_server.service import Service
@@ -46,6 +46,7 @@ _ROUTERS = (
     operations.router,
     operations.measures,
     operations.probes,
+    pages.router,
 )
 
 
@@ -72,6 +73,9 @@ def create_app(settings: Settings) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=lifespan,
         generate_unique_id_function=_operation_id,
+        # The framework's own pages load their scripts from the internet.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.lifecycle, app.state.metrics = lifecycle, metrics
     app.state.keyring, app.state.turnstile = keyring, turnstile

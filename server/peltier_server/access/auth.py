@@ -1,4 +1,4 @@
-"""Stands before the router and says who calls; every route but the two probes is closed by default."""
+"""Stands before the router and says who calls; every route but the front page and the probes is closed by default."""
 
 from peltier_client.errors import PeltierError
 from starlette.datastructures import Headers
@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from peltier_server.access.door import Door
 from peltier_server.errors import error_response
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
+OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 
 
 class Guard:

@@ -16,6 +16,7 @@ from peltier_server.access.auth import OPEN_PATHS
 from peltier_server.access.caller import Caller
 from peltier_server.errors import error_response
 from peltier_server.routes.bodies import Handler, counted
+from peltier_server.routes.pages import KEYED_PATHS
 from peltier_server.turnstile import Turnstile
 
 # Routes of these scopes run and watch the server; a tenant's quotas never shut them.
@@ -79,13 +80,12 @@ async def within_quotas(app: ASGIApp, scope: Connection, receive: Receive, send:
 
 
 def refuse_open_routes(app: FastAPI) -> None:
-    """Raises `RuntimeError` unless every route of the app is closed, a probe, or one of the framework's own pages."""
-    # What the framework itself adds: any key may read them.
-    own_pages = {app.openapi_url, app.docs_url, app.swagger_ui_oauth2_redirect_url, app.redoc_url}
+    """Raises `RuntimeError` unless every route of the app is closed, open to strangers, or a page for any key."""
+    pages = KEYED_PATHS | {app.openapi_url}
     for route in _routes(app.routes):
         path = getattr(route, "path", "")
         is_closed = isinstance(route, Closed) and bool(route.scopes)
-        if not (is_closed or path in OPEN_PATHS or path in own_pages):
+        if not (is_closed or path in OPEN_PATHS or path in pages):
             raise RuntimeError(f"route {path or route} names no scope; give it dependencies=[needs(…)]")
 
 

@@ -1,0 +1,70 @@
+"""Pages for people with a browser. They load nothing from anywhere else, so that they work behind a firewall."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import fastapi_offline
+from fastapi import APIRouter, Request
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+
+_ASSETS = Path(fastapi_offline.__file__).with_name("static")
+_SCRIPT, _STYLE = "swagger-ui-bundle.js", "swagger-ui.css"
+# Of any key, whatever its scopes: what calls there are is no secret of the operator.
+KEYED_PATHS = frozenset({"/docs", f"/docs/{_SCRIPT}", f"/docs/{_STYLE}"})
+
+_LANDING = files("peltier_server").joinpath("routes", "landing.html").read_text(encoding="utf-8")
+# Nothing of it depends on the server, so that it tells strangers nothing.
+_LINKS = {
+    "name": "peltier",
+    "docs": "/docs",
+    "openapi": "/openapi.json",
+    "adapters": "/v1/adapters",
+    "predict": "/v1/tasks/{task}/predict",
+    "info": "/info",
+    "metrics": "/metrics",
+    "health": "/health",
+    "ready": "/ready",
+}
+# A browser enforces this whatever Swagger UI may come to load.
+_OWN_ORIGIN = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; font-src 'self' data:; frame-ancestors 'none'"
+)
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/")
+async def landing(request: Request) -> Response:
+    """What there is, for browsers as a page and for programs as JSON; the same for everybody."""
+    headers = {"content-security-policy": _OWN_ORIGIN, "vary": "accept"}
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(_LANDING, headers=headers)
+    return JSONResponse(_LINKS, headers=headers)
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    """Swagger UI over this server's OpenAPI; addresses are relative, for servers behind a path."""
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json",
+        title="Peltier: every call",
+        swagger_css_url=f"docs/{_STYLE}",
+        swagger_js_url=f"docs/{_SCRIPT}",
+        swagger_favicon_url="data:,",
+    )
+    page.headers["content-security-policy"] = _OWN_ORIGIN
+    return page
+
+
+@router.get(f"/docs/{_SCRIPT}")
+async def docs_script() -> Response:
+    """Swagger UI itself."""
+    return FileResponse(_ASSETS / _SCRIPT, media_type="text/javascript")
+
+
+@router.get(f"/docs/{_STYLE}")
+async def docs_style() -> Response:
+    """How Swagger UI looks."""
+    return FileResponse(_ASSETS / _STYLE, media_type="text/css")

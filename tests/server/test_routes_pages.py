@@ -1,0 +1,52 @@
+"""What the pages tell whom."""
+
+import asyncio
+import re
+from collections.abc import Callable
+
+import httpx2
+from fastapi import FastAPI
+from peltier_server.app import create_app
+from peltier_server.settings import Settings
+
+from tests.server.conftest import Running, make_client
+
+KEY = "plt_of_the_operator_of_this_server"
+HTML = {"accept": "text/html,application/xhtml+xml"}
+
+
+async def front_pages(app: FastAPI, **headers: str) -> list[tuple[int, str, list[str]]]:
+    """What a stranger reads in a browser and in a program."""
+    async with make_client(app) as client:
+        answers = [await client.get("/", headers=headers | accept) for accept in (HTML, {})]
+    return [(one.status_code, one.text, sorted({*one.headers} - {"x-request-id"})) for one in answers]
+
+
+async def test_the_front_page_tells_everybody_the_same(running: Running, settings_of: Callable[..., Settings]) -> None:
+    """Open or with keys, ready or loading, to a stranger and to an admin: so it can tell nothing of the server."""
+    closed = create_app(settings_of(admin_key=KEY))
+    page, document = await front_pages(running.app)
+    assert (page[0], document[0]) == (200, 200)
+    assert page[1].startswith("<!doctype html>")
+    assert await front_pages(closed) == [page, document]
+    assert await front_pages(closed, authorization=f"Bearer {KEY}") == [page, document]
+    assert await front_pages(closed, authorization="Bearer plt_wrong") == [page, document]
+    assert not re.search(rf"{re.escape(running.app.version)}|bert|default", page[1] + document[1])
+
+
+async def test_programs_read_the_links_as_json(running: Running) -> None:
+    """Every address of it is one of this server's."""
+    links = (await running.client.get("/")).json()
+    assert links.pop("name") == "peltier"
+    assert links.pop("predict") in running.app.openapi()["paths"]
+    answers = await asyncio.gather(*(running.client.get(path) for path in links.values()))
+    assert {answer.status_code for answer in answers} == {200}
+
+
+async def test_pages_that_load_from_elsewhere_are_not_there(running: Running) -> None:
+    """Neither the framework's own, nor anything on those that are served; a browser would refuse it too."""
+    assert (await running.client.get("/redoc")).status_code == 404
+    for path in ("/", "/docs"):
+        answer: httpx2.Response = await running.client.get(path, headers=HTML)
+        assert re.findall(r"""(?:src|href|url)\s*[=:]\s*['"](?:https?:)?//""", answer.text) == []
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
