@@ -3,11 +3,14 @@
 import json
 import shutil
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from peltier_training.errors import TrainingError
+from peltier_training.pretraining import pacing, schedule
 from peltier_training.pretraining.pretrain import pretrain
 from peltier_training.pretraining.run import Budget, Optimization, Pretraining, Shape
 from peltier_training.pretraining.tokens import Stream
@@ -76,8 +79,12 @@ def test_resumed_is_as_if_never_stopped(make_pretraining: MakePretraining, tmp_p
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_budget_of_time_is_kept_over_calls(make_pretraining: MakePretraining):
+def test_a_budget_of_time_is_kept_over_calls(make_pretraining: MakePretraining, monkeypatch: pytest.MonkeyPatch):
     """A call ends with a checkpoint and writes nothing; the next one spends the rest, however few steps it holds."""
+    # Half a second goes by from look to look, however long a step takes here.
+    clock = SimpleNamespace(monotonic=count(step=0.5).__next__)
+    for module in (pacing, schedule):
+        monkeypatch.setattr(module, "time", clock)
     outcome = pretrain(make_pretraining(budget=Budget(minutes=0.1, call_minutes=1e-6)))
     assert not outcome.finished
     run = make_pretraining(budget=Budget(minutes=0.1), resume=True)
