@@ -38,6 +38,7 @@ from transformers import (
 )
 
 from tests import s3_server
+from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401 - pytest finds hooks here
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
