@@ -37,7 +37,7 @@ TASKS: dict[str, tuple[tuple[str, ...], TaskType]] = {
     "trec": (("text",), "classification"),
     "banking77": (("text",), "classification"),
     "sst2": (("sentence",), "classification"),
-    "sst5": (("text",), "classification"),
+    "clinc150": (("text",), "classification"),
     "stsb": (("sentence1", "sentence2"), "regression"),
 }
 RATES = {
@@ -47,7 +47,7 @@ RATES = {
     "adamix": (1e-3, 3e-3, 1e-2),
 }
 FEW_TASKS = {"unipelt-apl": ("trec", "banking77"), "adamix": ("trec", "banking77")}
-EPOCHS = {200: (10, 30), 1000: (3, 7)}
+EPOCHS = {200: (8, 24), 1000: (2, 5)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peltier_backbone.config import BackboneConfig, BertConfig
+from peltier_backbone.config import BackboneConfig
 from pydantic import ValidationError
 
 from peltier_adapters.composition import BUILDERS, Setting, Settings, override
@@ -11,8 +11,8 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.spec import Parts
 from peltier_adapters.validation import sentences
 
-# An encoder's adapter has a head. "auto" is the pooling of a sentence-transformers checkpoint, and of any other the
-# family's own: BERT's pooler, RoBERTa's first token and dense layer.
+# An encoder's adapter has a head; "auto" is the family's own pooling: BERT's pooler, RoBERTa's first token and dense
+# layer.
 HEAD: Settings = {"pooling": "auto", "head_hidden": False}
 # The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
 _T5_REDUCTION = 32
@@ -75,11 +75,9 @@ class Preset:
 
 
 def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
-    """`settings` with the checkpoint's or else the family's pooling and head in the place of "auto"."""
+    """`settings` with the family's pooling and head in the place of "auto"."""
     if settings["pooling"] != "auto":
         return settings
-    if isinstance(config, BertConfig) and config.sentence_pooling is not None:
-        return {**settings, "pooling": config.sentence_pooling}
     if config.family == "roberta":
         return {**settings, "pooling": "first", "head_hidden": True}
     return {**settings, "pooling": "pooler"}

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets import find_preset, presets_for
-from peltier_adapters.spec import BottleneckSpec, HeadSpec, Parts, count_parameters, tensor_shapes
+from peltier_adapters.spec import BottleneckSpec, Parts, count_parameters, tensor_shapes
 from peltier_backbone.config import BackboneConfig
 
 from tests.published_counts import CONFIGS, PUBLISHED, Published
@@ -203,19 +202,3 @@ def test_presets_need_no_torch():
     """`peltier presets` answers at once."""
     program = "import sys, peltier_adapters.presets; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("preset", ["compacter", "lora", "unipelt-apl"])
-def test_auto_pooling_is_the_checkpoints_own(preset: str):
-    """A sentence-transformers checkpoint names it; any other encoder has its family's. What is set is kept."""
-
-    def pooling(config: BackboneConfig, **overrides: str) -> str:
-        chosen = find_preset(preset)
-        head = chosen.compose(chosen.settings(overrides, config), config, outputs=2)[-1]
-        assert isinstance(head, HeadSpec)
-        return head.pooling
-
-    sentences = replace(BASE, sentence_pooling="mean")
-    assert [pooling(BASE), pooling(sentences), pooling(LARGE)] == ["pooler", "mean", "first"]
-    assert pooling(replace(LARGE, sentence_pooling="mean")) == "mean"
-    assert pooling(sentences, pooling="first") == "first"

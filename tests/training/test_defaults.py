@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from peltier_backbone.config import BertConfig
 from peltier_backbone.load import Backbone
 from peltier_training.defaults import fill_in
 from peltier_training.run import Hyperparameters, Run
@@ -62,3 +63,18 @@ def test_the_rate_is_the_papers_on_the_papers_backbones(make_run: MakeRun, t5: B
     run = replace(make_run(preset="bitfit"), hyperparameters=NOTHING)
     assert fill_in(run, CONFIGS["bert-base"], 200).learning_rate == 1e-4
     assert fill_in(run, t5.config, 200).learning_rate == 3e-4
+
+
+def test_a_sentence_encoder_is_pooled_as_it_was_trained(make_run: MakeRun):
+    """For single texts. Pairs, and every other checkpoint, have the pooling of the family; what is set stays."""
+
+    def found(config: BertConfig, columns: tuple[str, ...] = ("text",), **overrides: str) -> object:
+        run = make_run(overrides=overrides)
+        run = replace(run, data=replace(run.data, text_columns=columns))
+        return fill_in(run, config, 200).overrides.get("pooling")
+
+    plain = CONFIGS["bert-base"]
+    assert isinstance(plain, BertConfig)
+    sentences = replace(plain, sentence_pooling="mean")
+    assert [found(plain), found(sentences), found(sentences, ("a", "b"))] == [None, "mean", None]
+    assert [found(sentences, pooling="auto"), found(sentences, pooling="first")] == ["mean", "first"]

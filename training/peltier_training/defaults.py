@@ -4,10 +4,11 @@ How the numbers were found, and how far they are from the best of a grid, is in 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from peltier_adapters.baselines import find_method
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.config import BackboneConfig, BertConfig
 
 from peltier_training.ranks import num_processes
 from peltier_training.run import Run
@@ -37,7 +38,15 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
             patience=numbers.patience or _PATIENCE,
             eval_rows=numbers.eval_rows or max(num_rows, _MIN_EVAL_ROWS),
         )
-    return replace(run, hyperparameters=filled)
+    return replace(run, hyperparameters=filled, overrides={**run.overrides, **_pooling(run, config)})
+
+
+def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
+    """The pooling that a sentence encoder was trained with, for single texts; it was never trained on pairs, and pairs
+    have the family's."""
+    if not isinstance(config, BertConfig) or config.sentence_pooling is None or len(run.data.text_columns) > 1:
+        return {}
+    return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}
 
 
 def _epochs(steps_per_epoch: int) -> int:
