@@ -312,6 +312,17 @@ def test_a_pipe_gets_whole_values(peltier: Peltier, server: Any, answer: Any, na
     assert all(value in lines[1] for value in values)
 
 
+@pytest.mark.parametrize("name", WIDE)
+def test_what_is_a_table_is_also_one_document(peltier: Peltier, server: Any, answer: Any, name: str) -> None:
+    """Whatever a command shows as a table, `--json` prints as one JSON document, and nothing beside it."""
+    words, body, _ = WIDE[name]
+    server.planned.extend(answer(200, one) for one in (body, SECOND.get(name)) if one is not None)
+    outcome = peltier(*words, "--json")
+    assert outcome.err == ""
+    key = next(iter(body))
+    assert len(json.loads(outcome.out)[key]) == len(body[key])
+
+
 @pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("name", WIDE)
 def test_a_terminal_can_be_narrow(

@@ -167,3 +167,11 @@ def test_a_real_bash_completes() -> None:
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/bash", "-c", script], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "--recipe\ncomplete -o default -F _peltier_completion peltier\n"
+
+
+def test_every_command_prints_json(every_command: dict[tuple[str, ...], Any]) -> None:
+    """`--json` is an option of every command that ends by printing something; a server does not."""
+    commands = {path: command for path, command in every_command.items() if not isinstance(command, TyperGroup)}
+    assert ("compare",) in commands
+    lacking = [path for path, command in commands.items() if not any("--json" in one.opts for one in command.params)]
+    assert lacking == [("serve",)]
