@@ -97,6 +97,19 @@ def test_resume_is_a_flag(peltier: Peltier, training: list[str]):
     assert [line.split("  ")[0] for line in done.err.splitlines() if line.startswith("epoch")] == ["epoch 2/2"]
 
 
+@pytest.mark.parametrize("preset", ["compacter", "full"])
+def test_warnings_are_the_last_word(peltier: Peltier, training: list[str], tmp_path: Path, preset: str):
+    """On standard error and in both files, once each; standard output stays one JSON document."""
+    done = peltier(*training, f"--preset={preset}", "--json")
+    warnings = json.loads((tmp_path / "toy.report.json").read_text())["warnings"]
+    assert warnings  # its only epoch is the best, at least
+    said = [*(f"warning: {sentence}" for sentence in warnings), f"report: {tmp_path / 'toy.report.html'}"]
+    assert done.err.splitlines()[-len(said) :] == said
+    assert done.err.count("warning: ") == len(warnings)
+    assert list(json.loads(done.out)) == ["metrics"]
+    assert (tmp_path / "toy.report.html").read_text().count("training may not have converged") == 1
+
+
 def test_a_baseline_says_why_it_leaves_no_artifact(peltier: Peltier, training: list[str], tmp_path: Path):
     """Its metrics are printed, and the sentence that stands in the place of the file's name."""
     done = peltier(*training, "--preset=full")

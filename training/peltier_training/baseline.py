@@ -104,6 +104,7 @@ def finish(learned: Learned) -> Tuned:
         curves=Curves.create(learned.course),
         parameters=Parameters.create_tuned(method.count_parameters(settings, config), config, tuning.model),
         cost=cost,
+        pooling=None if config.generates else method.head(settings, config, outputs=learned.task.num_outputs).pooling,
     )
     subject = Subject(run.task, run.preset, learned.reference, learned.task, record, reason=reason)
     write_report(run.output, create_report(subject, findings))

@@ -181,6 +181,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     metrics, title = (_tune if run.preset in BASELINES else _adapt)(run)
     if is_first():
         _print(metrics, None, json_output, title)
+        _print_warnings(run.output)
 
 
 def _adapt(run: "Run") -> tuple[dict[str, float], str]:
@@ -234,6 +235,15 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     examples = read_examples(data, columns, label_column or trained.get("label_column") or "label")
     title = f"{artifact} on {data} (CPU threads: {num_threads})"
     _print(measure(model, loaded, examples), len(examples), json_output, title)
+
+
+def _print_warnings(output: Path) -> None:
+    """What the report warns of, last of all and on standard error."""
+    from peltier_training.report.files import read_report, report_paths
+
+    for sentence in read_report(output).warnings:
+        typer.echo(f"warning: {sentence}", err=True)
+    typer.echo(f"report: {report_paths(output)[1]}", err=True)
 
 
 def _print(metrics: dict[str, float], rows: int | None, as_json: bool, title: str) -> None:

@@ -95,6 +95,7 @@ def finish(learned: Learned) -> Manifest:
         curves=Curves.create(learned.course),
         parameters=Parameters.create(model.parts, backbone.config, model),
         cost=learned.meter.read(learned.course, backbone.device, run.dtype),
+        pooling=None if backbone.config.generates else manifest.head.pooling,
         merging=Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None,
     )
     write_report(run.output, create_report(Subject.of_artifact(run.output, data, manifest), findings))

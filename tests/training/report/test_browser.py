@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from peltier_training.report.label_scores import LabelScores
+from peltier_training.report.mistakes import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
 from peltier_training.report.page import render
 from peltier_training.report.report import GateMap
 from playwright.sync_api import Page, sync_playwright
@@ -49,4 +51,19 @@ def test_the_page_opens_offline(page: Page, tmp_path: Path):
         assert box is not None
         assert min(box["width"], box["height"]) > 50
     assert page.get_by_text(HOSTILE[0]).first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [420, 1100])
+def test_mistakes_fit_the_window(page: Page, tmp_path: Path, width: int):
+    """The longest texts, labels and warnings there can be scroll within their tables, if at all; the page does not."""
+    label, text = "x" * MAX_LABEL_LEN, "y" * MAX_TEXT_LEN
+    mistakes = tuple(Mistake(input=(text, text), label=label, answer=label, score=0.5) for _ in range(MAX_MISTAKES))
+    scores = (LabelScores(label=label, rows=9, precision=1.0, recall=0.5, f1=2 / 3),)
+    file = tmp_path / "toy.report.html"
+    report = create_report([label, "no"], mistakes=mistakes, label_scores=scores, warnings=(text, label))
+    file.write_text(render(report), encoding="utf-8")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(file.as_uri(), wait_until="networkidle")
+    assert page.get_by_text(text).first.is_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

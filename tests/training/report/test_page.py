@@ -7,13 +7,17 @@ from html.parser import HTMLParser
 import pytest
 from peltier_adapters.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.task_spec import TaskSpec
+from peltier_training.majority import Majority
 from peltier_training.report.answers import Confusion, Sample
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves, Point
+from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging, Spread, Way
-from peltier_training.report.page import most_confused, render
+from peltier_training.report.mistakes import Mistake
+from peltier_training.report.page import most_confused, render, weakest_first
 from peltier_training.report.parameters import Parameters, PartParameters
 from peltier_training.report.report import ArtifactFile, GateMap, Report
+from peltier_training.report.resolved import Resolved
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "$\\frac{", "{{ 7 * 7 }}", "标签 \u202e x")
 
@@ -114,6 +118,72 @@ def test_hostile_texts_are_texts():
     assert {"script", "img"}.isdisjoint(tag for tag, _ in reader.tags)
     assert all(reader.texts.count(text) == 6 for text in HOSTILE)
     assert "and 2 more" in reader.texts
+
+
+def test_hostile_mistakes_and_warnings_are_texts():
+    """Texts of the data, labels, and sentences that name labels are escaped."""
+    mistakes = tuple(Mistake(input=(text, text), label=text, answer=text, score=0.5) for text in HOSTILE)
+    majority = Majority(answer=HOSTILE[0], share=0.5, metric="accuracy", metrics={"accuracy": 0.5})
+    reader = Reader(render(create_report(mistakes=mistakes, warnings=HOSTILE, majority=majority)))
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in reader.tags)
+    assert not any(name.startswith("on") for _, own in reader.tags for name in own)
+    assert all(reader.texts.count(text) >= 5 for text in HOSTILE)
+
+
+def test_a_metric_stands_beside_the_constant_answers():
+    """The majority baseline has a number in the card of each metric, and its answer and share in words."""
+    majority = Majority(answer="no", share=0.613, metric="accuracy", metrics={"accuracy": 0.613})
+    page = " ".join(render(create_report(majority=majority)).split())
+    assert "accuracy<b>0.9000</b><small>majority 0.6130</small>" in page
+    assert "no, the most frequent one (61.3 % of the rows)." in page
+
+
+def test_one_evaluation_is_a_table():
+    """A plot of one point says nothing; its numbers are open to read, and a curve of training stays one."""
+    points = tuple(Point(step=step, epoch=step / 3, value=1 / step) for step in range(1, 4))
+    curves = Curves(training={"loss": points}, validation={"accuracy": points[-1:]}, best_step=3)
+    page = render(create_report(curves=curves))
+    assert "training loss from" in page
+    assert "validation accuracy from" not in page
+    assert "<summary>" not in page
+    assert "There was one evaluation" in page
+    cells = [text for text in Reader(page).texts if text in ("epoch 1", "0.3333")]
+    assert cells == ["epoch 1", "0.3333"]
+    page = render(create_report(curves=curves.model_copy(update={"training": {"loss": points[-1:]}})))
+    assert "<svg" not in page
+
+
+def test_the_weakest_labels_come_first():
+    """With precision, recall and F1; what is not defined is a dash, and comes last."""
+    scores = (
+        LabelScores(label="good", rows=9, precision=1.0, recall=0.5, f1=2 / 3),
+        LabelScores(label="none", rows=0, precision=None, recall=None, f1=None),
+        LabelScores(label="bad", rows=3, precision=None, recall=0.0, f1=0.0),
+    )
+    assert [one.label for one in weakest_first(scores)] == ["bad", "good", "none"]
+    page = " ".join(render(create_report(label_scores=scores)).split())
+    cells = '<td class="n">9</td><td class="n">1.000</td> <td class="n">0.500</td><td class="n">0.667</td>'
+    assert f'<th scope="row">good</th>{cells}' in page
+
+
+def test_what_was_left_to_auto_is_resolved():
+    """Every value with what it became."""
+    resolved = Resolved(
+        device="cpu", dtype="float32", threads=2, pooling="mean", metric="accuracy", learning_rate=3e-3, batch_size=32,
+        max_length=128, epochs=5.0, steps=95, best_epoch=4.0, best_step=76,
+    )  # fmt: skip
+    training = TrainingRecord(
+        data={"validation": "v", "validation_rows": 1},
+        hyperparameters={"eval_rows": None, "settings": {"pooling": "auto"}},
+    )
+    page = render(create_report(resolved=resolved, training=training))
+    pairs = dict(re.findall(r"<dt>([^<]+)</dt><dd>([^<]+)</dd>", page))
+    expected = {
+        "dtype": "float32", "threads": "2", "metric": "accuracy", "learning rate": "0.003", "batch size": "32",
+        "max length": "128", "epochs": "5", "steps": "95", "best epoch": "4", "best step": "76",
+        "pooling": "auto: mean",
+    }  # fmt: skip
+    assert expected.items() <= pairs.items()
 
 
 def test_colours_follow_the_reader():

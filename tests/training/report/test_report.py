@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+import torch
 from peltier_adapters.artifact import Artifact, load_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
@@ -112,6 +113,12 @@ def test_every_task_type_has_its_answers(
     assert len(report.curves.training["loss"]) == 6
     assert [point.epoch for point in report.curves.validation[report.metric]] == [1.0, 2.0]
     assert report.curves.best_step in (3, 6)
+    assert report.resolved is not None
+    assert (report.resolved.steps, report.resolved.best_step) == (6, report.curves.best_step)
+    assert (report.resolved.pooling is None) == (family == "t5")
+    assert (report.resolved.threads, report.resolved.device) == (torch.get_num_threads(), "cpu")
+    assert (report.majority is None) == (report.mistakes is None) == (task_type == "text2text")
+    assert (report.label_scores is None) == (task_type in ("regression", "text2text"))
     assert report.gates is None
     assert report.cost.memory_bytes > 2**20
     assert 0 < report.cost.training_seconds < report.cost.total_seconds

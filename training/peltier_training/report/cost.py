@@ -13,13 +13,14 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsew
 
 
 class Cost(Spec):
-    """`seconds_per_epoch` is training alone, without validation (None if all epochs were there already), and
-    `total_seconds` the run from its start to its artifact, of a baseline to its metrics. Memory is the process's peak
-    of resident bytes until the end of training, loading and validation among it (a T5 baseline is validated in a copy,
-    which counts); on CUDA `device_memory_bytes` the peak of what tensors held on the device."""
+    """`threads` are the CPU's. `seconds_per_epoch` is training alone, without validation (None if all epochs were there
+    already), and `total_seconds` the run from its start to its artifact, of a baseline to its metrics. Memory is the
+    process's peak of resident bytes until the end of training, loading and validation among it (a T5 baseline is
+    validated in a copy, which counts); on CUDA `device_memory_bytes` the peak of what tensors held on the device."""
 
     device: str
     dtype: str
+    threads: int | None = None
     seconds_per_epoch: float | None
     training_seconds: float
     total_seconds: float
@@ -46,6 +47,7 @@ class Meter:
         return Cost(
             device=_name(device),
             dtype=dtype,
+            threads=torch.get_num_threads(),
             seconds_per_epoch=course.seconds / course.epochs if course.epochs else None,
             training_seconds=course.seconds,
             total_seconds=time.perf_counter() - self._start,

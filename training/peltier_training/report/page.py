@@ -1,13 +1,16 @@
 """The report for people: one HTML file that loads nothing."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from peltier_training.report import plots
 from peltier_training.report.answers import Confusion
-from peltier_training.report.curves import Point
+from peltier_training.report.curves import Curves, Point
+from peltier_training.report.label_scores import LabelScores
+from peltier_training.report.mistakes import MAX_MISTAKES
 from peltier_training.report.report import Report
 
 _MAX_TABLE = 20  # labels of a confusion matrix that is a table
@@ -30,10 +33,13 @@ def render(report: Report) -> str:
     wide = confusion is not None and len(confusion.labels) > _MAX_TABLE
     return _pages.get_template("page.html").render(
         report=report,
-        curves=[
-            *(_picture(f"training {name.replace('_', ' ')}", points) for name, points in curves.training.items()),
-            *(_picture(f"validation {name}", points, curves.best_step) for name, points in curves.validation.items()),
-        ],
+        curves=_pictures(curves),
+        single=all(len(points) == 1 for points in curves.validation.values()),
+        single_training=[(name, points[0]) for name, points in curves.training.items() if len(points) == 1],
+        weakest_first=weakest_first(report.label_scores or ()),
+        max_mistakes=MAX_MISTAKES,
+        ran=_ran(report),
+        settings=_settings(report),
         residuals=[_own(plots.scatter_svg(residuals)), _own(plots.histogram_svg(residuals))] if residuals else [],
         confusion=_own(plots.confusion_svg(confusion)) if confusion is not None and wide else None,
         merging=_own(plots.merging_svg(report.merging, report.metric)) if report.merging else None,
@@ -52,6 +58,33 @@ def most_confused(confusion: Confusion) -> Sequence[tuple[str, str, int]]:
         if i != j and count
     ]
     return sorted(pairs, key=lambda pair: -pair[2])[:_MAX_CONFUSIONS]
+
+
+def weakest_first(scores: Sequence[LabelScores]) -> list[LabelScores]:
+    """By F1; labels of which nothing is known come last."""
+    return sorted(scores, key=lambda one: (one.f1 is None, one.f1 or 0.0))
+
+
+def _ran(report: Report) -> dict[str, Any]:
+    """What the settings became, without those that this run does not have."""
+    values = report.resolved.model_dump() if report.resolved else {}
+    shown = {name.replace("_", " "): value for name, value in values.items() if value is not None}
+    return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
+
+
+def _settings(report: Report) -> dict[str, Any]:
+    """The preset's; a pooling that was left to the backbone with what it became."""
+    settings: dict[str, Any] = dict(report.training.hyperparameters.get("settings", {}))
+    if report.resolved and settings.get("pooling") == "auto":
+        settings["pooling"] = f"auto: {report.resolved.pooling}"
+    return settings
+
+
+def _pictures(curves: Curves) -> list[tuple[str, Markup]]:
+    """A plot of each value that was seen more than once; a single one is no curve."""
+    training = [(f"training {name.replace('_', ' ')}", points, None) for name, points in curves.training.items()]
+    validation = [(f"validation {name}", points, curves.best_step) for name, points in curves.validation.items()]
+    return [_picture(*one) for one in [*training, *validation] if len(one[1]) > 1]
 
 
 def _picture(name: str, points: Sequence[Point], best_step: int | None = None) -> tuple[str, Markup]:

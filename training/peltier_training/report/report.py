@@ -9,11 +9,16 @@ from peltier_adapters.manifest import BackboneRef, Manifest, TrainingRecord
 from peltier_adapters.map_spec import Spec
 from peltier_adapters.task_spec import TaskSpec
 
+from peltier_training.caveats import Evidence, find_caveats
+from peltier_training.majority import Majority
 from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves
+from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.merging import Merging
+from peltier_training.report.mistakes import Mistake
 from peltier_training.report.parameters import Parameters
+from peltier_training.report.resolved import Resolved
 from peltier_training.verdict import Verdict
 
 
@@ -44,7 +49,8 @@ class GateMap(Spec):
 class Report(Spec):
     """Everything about one run. A baseline has no artifact but the `reason` why. Of the four kinds of answers the one
     of the task's type is there; `gates` are UniPELT's alone, and `merging` is AdaMix's where it was not left
-    out."""
+    out. `warnings` are sentences about what a person should not overlook; `majority` is the constant answer to compare
+    `metrics` with. Reports of before have neither these nor `resolved`, `label_scores` and `mistakes`."""
 
     format_version: Literal[1] = 1
     name: str
@@ -56,11 +62,16 @@ class Report(Spec):
     training: TrainingRecord
     metrics: dict[str, float]
     metric: str
+    warnings: tuple[str, ...] = ()
+    majority: Majority | None = None
+    resolved: Resolved | None = None
     curves: Curves
     parameters: Parameters
     cost: Cost
     confusion: Confusion | None = None
     label_counts: tuple[LabelCounts, ...] | None = None
+    label_scores: tuple[LabelScores, ...] | None = None
+    mistakes: tuple[Mistake, ...] | None = None
     residuals: Residuals | None = None
     samples: tuple[Sample, ...] | None = None
     gates: GateMap | None = None
@@ -88,19 +99,23 @@ class Subject:
 
 @dataclass(frozen=True)
 class Findings:
-    """What a run has found out that its artifact does not say."""
+    """What a run has found out that its artifact does not say; `pooling` is that of an encoder's head."""
 
     metric: str
     verdict: Verdict
     curves: Curves
     parameters: Parameters
     cost: Cost
+    pooling: str | None = None
     merging: Merging | None = None
 
 
 def create_report(subject: Subject, findings: Findings) -> Report:
     """The report of a run on `subject`."""
     verdict, task = findings.verdict, subject.task
+    confusion = Confusion.create(verdict, task.labels) if task.type == "classification" else None
+    label_counts = LabelCounts.create(verdict, task.labels) if task.type == "multilabel" else None
+    majority = Majority.create(verdict, task)
     return Report(
         name=subject.name,
         preset=subject.preset,
@@ -111,13 +126,38 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         training=subject.training,
         metrics=dict(verdict.metrics),
         metric=findings.metric,
+        warnings=find_caveats(_evidence(findings, task, majority)),
+        majority=majority,
+        resolved=Resolved.create(findings.metric, findings.pooling, subject.training, findings.curves, findings.cost),
         curves=findings.curves,
         parameters=findings.parameters,
         cost=findings.cost,
-        confusion=Confusion.create(verdict, task.labels) if task.type == "classification" else None,
-        label_counts=LabelCounts.create(verdict, task.labels) if task.type == "multilabel" else None,
+        confusion=confusion,
+        label_counts=label_counts,
+        label_scores=_label_scores(confusion, label_counts),
+        mistakes=Mistake.create(verdict, task),
         residuals=Residuals.create(verdict) if task.type == "regression" else None,
         samples=Sample.create(verdict) if task.type == "text2text" else None,
         gates=GateMap.create(verdict),
         merging=findings.merging,
     )
+
+
+def _evidence(findings: Findings, task: TaskSpec, majority: Majority | None) -> Evidence:
+    course = findings.curves.validation.get(findings.metric, ())
+    return Evidence(
+        labels=task.labels,
+        metric=findings.metric,
+        course=tuple(point.value for point in course),
+        verdict=findings.verdict,
+        task_type=task.type,
+        majority=majority,
+    )
+
+
+def _label_scores(
+    confusion: Confusion | None, label_counts: tuple[LabelCounts, ...] | None
+) -> tuple[LabelScores, ...] | None:
+    if confusion is not None:
+        return LabelScores.of_confusion(confusion)
+    return None if label_counts is None else LabelScores.of_label_counts(label_counts)

@@ -1,0 +1,45 @@
+"""How well each label is found."""
+
+from collections.abc import Sequence
+
+from peltier_adapters.map_spec import Spec
+
+from peltier_training.report.answers import Confusion, LabelCounts
+
+
+class LabelScores(Spec):
+    """Precision, recall and F1 of one label, with its validation `rows`. Precision is None for a label that was never
+    predicted, recall for one without rows, F1 where both are."""
+
+    label: str
+    rows: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+    @classmethod
+    def of_confusion(cls, confusion: Confusion) -> "tuple[LabelScores, ...]":
+        """Of all labels of a classification."""
+        answered = [sum(column) for column in zip(*confusion.matrix, strict=True)]
+        return tuple(
+            cls.of_counts(label, row[place], answered[place], sum(row) + confusion.unknown[place])
+            for place, (label, row) in enumerate(zip(confusion.labels, confusion.matrix, strict=True))
+        )
+
+    @classmethod
+    def of_label_counts(cls, counts: Sequence[LabelCounts]) -> "tuple[LabelScores, ...]":
+        """Of all labels of a multilabel task."""
+        return tuple(
+            cls.of_counts(one.label, one.right, one.right + one.extra, one.right + one.missed) for one in counts
+        )
+
+    @classmethod
+    def of_counts(cls, label: str, right: int, answered: int, rows: int) -> "LabelScores":
+        """Of a label that `answered` rows were given, `right` of which are among its `rows`."""
+        return cls(
+            label=label,
+            rows=rows,
+            precision=right / answered if answered else None,
+            recall=right / rows if rows else None,
+            f1=2 * right / (answered + rows) if answered + rows else None,
+        )

@@ -1,0 +1,104 @@
+"""Validation rows that were answered wrong."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from peltier_adapters.answers import scores
+from peltier_adapters.manifest import Input
+from peltier_adapters.map_spec import Spec
+from peltier_adapters.task_spec import TaskSpec
+
+from peltier_training.verdict import Verdict
+
+MAX_MISTAKES = 20
+MAX_TEXT_LEN = 300
+MAX_LABEL_LEN = 120
+_NO_LABEL = "no label"
+
+
+class Mistake(Spec):
+    """One row: its text or texts, its label, and the answer. Texts and labels are cut at 300 and 120 characters.
+
+    `score` is the probability that the answer was given: of the predicted label, or of a multilabel task of the label
+    that was judged most wrongly. It is None where a text was written, and for a number."""
+
+    input: tuple[str, ...]
+    label: str
+    answer: str
+    score: float | None
+
+    @classmethod
+    def create(cls, verdict: Verdict, task: TaskSpec) -> "tuple[Mistake, ...] | None":
+        """The surest of all mistakes, of a regression the answers furthest from their labels; None of written texts,
+        which have samples."""
+        match task.type:
+            case "classification":
+                return _of_classes(verdict, task)
+            case "multilabel":
+                return _of_sets(verdict, task)
+            case "regression":
+                return _of_numbers(verdict)
+        return None
+
+
+def _of_classes(verdict: Verdict, task: TaskSpec) -> tuple[Mistake, ...]:
+    gold, found = np.array(verdict.gold), np.array(verdict.found)
+    sure = None
+    if verdict.scores is not None:
+        sure = scores(task, verdict.scores.float()).max(-1).values.numpy()
+    return tuple(
+        Mistake(
+            input=_texts(verdict.inputs[row]),
+            label=_cut(task.labels[gold[row]], MAX_LABEL_LEN),
+            answer=_cut(task.labels[found[row]], MAX_LABEL_LEN) if found[row] >= 0 else _NO_LABEL,
+            score=None if sure is None else float(sure[row]),
+        )
+        for row in _worst(gold != found, np.zeros(len(gold)) if sure is None else sure)
+    )
+
+
+def _of_sets(verdict: Verdict, task: TaskSpec) -> tuple[Mistake, ...]:
+    gold, found = (np.array(answers, dtype=bool) for answers in (verdict.gold, verdict.found))
+    assert verdict.scores is not None, "labels are chosen by their logits"
+    probabilities = scores(task, verdict.scores.float()).numpy()
+    apart = np.abs(probabilities - gold).max(-1)
+    return tuple(
+        Mistake(
+            input=_texts(verdict.inputs[row]),
+            label=_names(task.labels, gold[row]),
+            answer=_names(task.labels, found[row]),
+            score=float(apart[row]),
+        )
+        for row in _worst((gold != found).any(-1), apart)
+    )
+
+
+def _of_numbers(verdict: Verdict) -> tuple[Mistake, ...]:
+    gold, found = (np.array(answers, dtype=float) for answers in (verdict.gold, verdict.found))
+    apart = np.abs(gold - found)
+    return tuple(
+        Mistake(input=_texts(verdict.inputs[row]), label=f"{gold[row]:.4g}", answer=f"{found[row]:.4g}", score=None)
+        for row in _worst(apart > 0, apart)
+    )
+
+
+def _worst(
+    wrong: "np.ndarray[tuple[int], np.dtype[np.bool_]]", by: "np.ndarray[tuple[int], np.dtype[np.floating]]"
+) -> list[int]:
+    """Rows that are wrong, those with the largest `by` first, equal ones in their own order."""
+    rows = np.flatnonzero(wrong)
+    order = np.argsort(-by[rows], kind="stable")
+    return [int(row) for row in rows[order][:MAX_MISTAKES]]
+
+
+def _names(labels: Sequence[str], chosen: Sequence[bool]) -> str:
+    return _cut(", ".join(label for label, one in zip(labels, chosen, strict=True) if one) or _NO_LABEL, MAX_LABEL_LEN)
+
+
+def _texts(value: Input) -> tuple[str, ...]:
+    texts = (value,) if isinstance(value, str) else tuple(value)
+    return tuple(_cut(text, MAX_TEXT_LEN) for text in texts)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
