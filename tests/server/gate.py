@@ -11,8 +11,8 @@ class Gate:
     """
 
     def __init__(self, call: Callable[..., Awaitable[Any]], *, after: bool = False) -> None:
-        self.reached = asyncio.Event()
         self.opened = asyncio.Event()
+        self._reached = asyncio.Event()
         self.num_calls = 0
         self._call = call
         self._after = after
@@ -26,6 +26,11 @@ class Gate:
             await self._pass()
         return result
 
+    async def reached(self) -> None:
+        """Returns once a call waits; fails after ten seconds."""
+        async with asyncio.timeout(10):
+            await self._reached.wait()
+
     async def _pass(self) -> None:
-        self.reached.set()
+        self._reached.set()
         await self.opened.wait()

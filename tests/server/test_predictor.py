@@ -30,7 +30,7 @@ async def test_a_version_that_is_purged_before_it_is_loaded_is_answered_for_by_i
     monkeypatch.setattr(store.blobs, "load", gate)
     items = [{"task": task, "input": "bad"} for task in ("a", "a@live", "a@1")]
     asking = asyncio.create_task(running.predict_mixed(*items))
-    await gate.reached.wait()
+    await gate.reached()
     assert (await running.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
     assert (await running.client.put(path, json={"version": 2})).status_code == 200
     assert (await running.client.delete("/v1/adapters/a/versions/1")).status_code == 204

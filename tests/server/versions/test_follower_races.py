@@ -86,7 +86,7 @@ async def test_a_write_during_a_read_is_in_memory_when_it_has_been_shown(
     gate = Gate(replica.registry.snapshot, after=True)
     monkeypatch.setattr(replica.registry, "snapshot", gate)
     reading = asyncio.create_task(replica.follower.catch_up())
-    await gate.reached.wait()
+    await gate.reached()
     await replica.publish("second")
     showing = [asyncio.create_task(replica.follower.show_own()) for _ in range(5)]
     await asyncio.sleep(0)

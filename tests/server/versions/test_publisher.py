@@ -149,7 +149,7 @@ async def test_a_caller_who_hangs_up_during_a_commit_leaves_a_whole_version(
     gate = Gate(getattr(owner, step))
     monkeypatch.setattr(owner, step, gate)
     uploading = asyncio.create_task(running.upload(data))
-    await gate.reached.wait()
+    await gate.reached()
     uploading.cancel()
     await asyncio.gather(uploading, return_exceptions=True)
     gate.opened.set()
