@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 import torch
-from peltier_adapters.artifact import read_artifact, to_bytes
+from peltier_adapters.artifact import Artifact, read_artifact, to_bytes
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.errors import ArtifactError
@@ -358,8 +358,8 @@ def half(request: pytest.FixtureRequest) -> tuple[Backbone, Backbone]:
 def test_bfloat16_answers_within_its_rounding(
     half: tuple[Backbone, Backbone], zoo: Callable[[Backbone], dict[str, Resident]]
 ):
-    """Who shares the batch moves a bfloat16 answer by no more than bfloat16 itself does (the distance to float32), and
-    what golden examples are judged by (probabilities; relative log-likelihoods on T5) by less than their tolerance."""
+    """Who shares the batch moves a bfloat16 answer by no more than bfloat16 itself does (the distance to float32), in
+    logits and in what golden examples are judged by: probabilities, or relative log-likelihoods on T5."""
     found, alone, exact = (
         torch.stack([output.logits[:2] for output in outputs])
         for outputs in (
@@ -368,12 +368,13 @@ def test_bfloat16_answers_within_its_rounding(
             forward(half[1], _rows(half[1], [*zoo(half[1]).values()])),
         )
     )
-    assert (found - alone).norm() < 1.5 * (alone - exact).norm()
     assert (alone - exact).norm() < 0.05 * exact.norm()
-    if half[0].config.generates:
-        assert ((found - alone).abs() / alone.abs().clamp(min=1.0)).max() < 2e-2
-    else:
-        assert (found.softmax(-1) - alone.softmax(-1)).abs().max() < 2e-2
+    scale = exact.abs().clamp(min=1.0)
+    for one, other, right in (
+        (found, alone, exact),
+        [t / scale if half[0].config.generates else t.softmax(-1) for t in (found, alone, exact)],
+    ):
+        assert (one - other).norm() < 1.5 * (other - right).norm()
 
 
 @pytest.mark.parametrize(("half", "preset"), EVERYWHERE, indirect=["half"])
@@ -381,6 +382,30 @@ def test_a_float32_artifact_proves_itself_in_bfloat16(
     preset: str, half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
 ):
     """What was trained and recorded in float32 is accepted by a bfloat16 server."""
-    # Not any draw is: random LoRAs move these small T5s so far that a quarter of their answers is rounded beyond 2e-2.
-    artifact = read_artifact(make_artifact(half[1], preset, seed=7), half[0])
+    artifact = read_artifact(make_artifact(half[1], preset), half[0])
     assert check_golden(half[0], artifact) == []
+
+
+@pytest.mark.parametrize("half", ["t5", "t5_gated"], indirect=True)
+@pytest.mark.parametrize("task_type", ["classification", "regression", "text2text"])
+def test_an_adapter_that_carries_rounding_far_proves_itself_in_bfloat16(
+    task_type: str, half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
+):
+    """Whichever draw of a LoRA on every map it is, most of which move these T5s further than any other preset does."""
+    labels = {"classification": ("a", "b"), "regression": ("1", "2.5"), "text2text": ()}[task_type]
+    for seed in range(3):
+        data = make_artifact(half[1], "adamix-lora", labels=labels, task_type=task_type, seed=seed)
+        assert check_golden(half[0], read_artifact(data, half[0])) == [], seed
+
+
+@pytest.mark.parametrize("half", FAMILIES, indirect=True)
+def test_another_adapters_weights_are_found_out_in_bfloat16(
+    half: tuple[Backbone, Backbone], make_artifact: MakeArtifact
+):
+    """What is allowed for rounding hides no other adapter, but for one that happens to score the same texts alike."""
+    passed = []
+    for preset in _presets(half[1].config.family):
+        artifact, other = (read_artifact(make_artifact(half[1], preset, seed=seed), half[0]) for seed in (0, 1))
+        if not check_golden(half[0], Artifact(artifact.manifest, other.tensors, artifact.digest)):
+            passed.append(preset)
+    assert len(passed) <= 1, passed

@@ -1,6 +1,7 @@
 """What golden examples prove, and what they cannot be tricked into."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import check_golden, golden_rows, judge_golden
 from peltier_adapters.manifest import Golden, Manifest
 from peltier_adapters.row import RowOutput
-from peltier_backbone.load import Backbone
+from peltier_adapters.twins import num_twins
+from peltier_backbone.load import Backbone, load_backbone
 
 MakeArtifact = Callable[..., bytes]
 
@@ -112,3 +114,58 @@ def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
     """Golden examples of pair tasks are pairs."""
     artifact = read_artifact(make_artifact(bert, "unipelt-ap", inputs="pair"), bert)
     assert _check(bert, artifact, artifact.manifest) == []
+
+
+@pytest.fixture
+def half(bert_directory: Path) -> Backbone:
+    """The small BERT in bfloat16."""
+    return load_backbone(str(bert_directory), dtype="bfloat16")
+
+
+def _values(*values: float) -> list[RowOutput]:
+    """Answers of a regression to its golden examples, and a bare backbone's that is none of them."""
+    return [RowOutput(torch.tensor([value])) for value in (*values, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("scatter", "allowed"),
+    [(0.0, 2**-8), (2**-11, 2**-8), (0.01, 0.05), (0.02, 0.1), (0.5, 2**-3), (float("nan"), 2**-8)],
+)
+def test_bfloat16_allows_five_times_the_scatter_of_twins(
+    scatter: float, allowed: float, half: Backbone, bert: Backbone, make_artifact: MakeArtifact
+):
+    """At least one rounding, at most an eighth; whichever way twins and answers are off."""
+    artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
+    manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
+    for sign in (1, -1):
+        near, far = (_values(*[sign * times * allowed] * 3) for times in (0.99, 1.01))
+        twins = [[_values(*(one.logits.item() + way for one in answers[:-1])) for way in (scatter, -scatter)]
+                 for answers in (near, far)]  # fmt: skip
+        assert judge_golden(half, manifest, near, twins[0]) == []
+        assert len(judge_golden(half, manifest, far, twins[1])) == 3
+
+
+def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, make_artifact: MakeArtifact):
+    """Their root mean square counts, as the scatter is known of all of them; those that are far off are named."""
+    artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
+    manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
+    assert judge_golden(half, manifest, _values(0.0, 1.7 * 2**-8, 0.0)) == []
+    (reason,) = judge_golden(half, manifest, _values(0.0, 1.8 * 2**-8, 0.0))
+    assert reason == "golden example 1: scores differ by 0.007 from the recorded ones; 0.00390625 is allowed"
+
+
+def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifact: Artifact):
+    """One example that is off is enough, however many are right."""
+    outputs = [golden.output for golden in artifact.manifest.golden]
+    outputs[0] = (outputs[0][0] + 0.01, outputs[0][1])
+    (reason,) = _check(bert, artifact, _recorded(artifact.manifest, *outputs))
+    assert reason.startswith("golden example 0: scores differ")
+    assert num_twins(bert) == 0
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_recorded_value_that_proves_nothing_is_found_at_any_place(place: int, bert: Backbone, artifact: Artifact):
+    """It makes a difference that is no number, and the largest of several numbers may hide that."""
+    outputs = [golden.output for golden in artifact.manifest.golden]
+    outputs[place] = (1e39, -1e39)
+    assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 1

@@ -12,7 +12,9 @@ from peltier_adapters.errors import ArtifactError
 from peltier_adapters.golden import golden_rows, judge_golden
 from peltier_adapters.manifest import Manifest
 from peltier_adapters.registry import Registry, RegistryError, Version
+from peltier_adapters.row import RowOutput
 from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.twins import create_twin, num_twins
 from peltier_client.errors import ArtifactRefused, InferenceFailed
 from peltier_client.protocol import check_alias, check_name
 
@@ -109,18 +111,33 @@ class Publisher:
         """Re-runs the golden examples as ordinary rows; an ArtifactError says how they differ."""
         owned = Owned(tenant, artifact.digest)
         try:
-            async with self._slots.lease(owned, artifact) as lease:
-                rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
-                outputs = [outcome.output for outcome in await self._batcher.compute(rows, Terms(tenant))]
-                reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
-                if reasons:
-                    raise ArtifactError(reasons)
+            outputs = await self._run(artifact, owned)
+            reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
+            if reasons:
+                count = num_twins(self._loader.backbone)
+                twins = [await self._run_twin(artifact, number, tenant) for number in range(count)]
+                reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs, twins)
+            if reasons:
+                raise ArtifactError(reasons)
         except InferenceFailed as error:
             self._forget(owned)
             raise ArtifactError([f"the golden examples cannot be run: {error}"]) from error
         except BaseException:
             self._forget(owned)
             raise
+
+    async def _run(self, artifact: Artifact, owned: Owned) -> list[RowOutput]:
+        async with self._slots.lease(owned, artifact) as lease:
+            rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
+            return [outcome.output for outcome in await self._batcher.compute(rows, Terms(owned.tenant))]
+
+    async def _run_twin(self, artifact: Artifact, number: int, tenant: str) -> list[RowOutput]:
+        twin = await asyncio.to_thread(create_twin, artifact, number)
+        owned = Owned(tenant, twin.digest)
+        try:
+            return await self._run(twin, owned)
+        finally:
+            self._slots.retire(owned)
 
     async def _commit(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
         try:

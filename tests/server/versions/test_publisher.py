@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.artifact import read_artifact, to_bytes
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
+from peltier_adapters.golden import golden_rows, judge_golden
 from peltier_adapters.registry import RegistryError
 from peltier_adapters.store.blobs import BlobStoreFull, digest_of
-from peltier_backbone.load import Backbone
+from peltier_backbone.load import Backbone, load_backbone
 
-from tests.server.conftest import Running, until
+from tests.server.conftest import Running, Serve, until
 from tests.server.gate import Gate
 
 
@@ -293,3 +296,26 @@ async def test_the_backbone_is_untouched(
             assert (await running.upload(make_artifact(minilm, preset, name=preset))).status_code == 201
             assert (await running.predict(preset, ["a good film", "bad"])).status_code == 200
         assert running.service.backbone.weights_digest() == before
+
+
+async def test_a_bfloat16_server_measures_what_rounding_does_to_an_adapter(
+    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """An adapter that carries rounding far goes live, one whose recorded scores are further away does not, and of the
+    twins that told nothing is left."""
+    half = load_backbone(str(t5_directory), dtype="bfloat16")
+    sound = make_artifact(t5, "adamix-lora", name="sound")
+    artifact = read_artifact(sound, half)
+    outputs = forward(half, golden_rows(half, artifact.manifest, Banks(half).add(artifact)))
+    assert judge_golden(half, artifact.manifest, outputs), "it needs twins"
+    far = [
+        one.model_copy(update={"output": tuple(1.3 * value for value in one.output)})
+        for one in artifact.manifest.golden
+    ]
+    async with serve(backbone=t5_directory, dtype="bfloat16") as running:
+        assert (await running.upload(sound)).status_code == 201
+        answer = await running.upload(changed(sound, t5, {"golden": tuple(far)}), "far")
+        assert answer.status_code == 422
+        assert "scores differ by" in answer.json()["error"]["message"]
+        assert running.service.slots.used_bytes == artifact.nbytes
+        assert 'peltier_adapters{tier="host"} 1.0' in (await running.client.get("/metrics")).text
