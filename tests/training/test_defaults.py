@@ -58,10 +58,22 @@ def test_filling_in_twice_changes_nothing(make_run: MakeRun, bert: Backbone):
     assert fill_in(once, bert.config, 100_000) == once
 
 
-def test_the_rate_is_the_papers_on_the_papers_backbones(make_run: MakeRun, t5: Backbone):
-    """Of the method, and of the family."""
+@pytest.mark.parametrize(
+    ("preset", "published", "narrow"),
+    [("bitfit", 1e-4, 6e-4), ("lora", 5e-4, 3e-3), ("compacter", 3e-3, 3e-3), ("intrinsic-said", 3e-2, 3e-2)],
+)
+def test_a_narrow_encoder_has_a_higher_rate(
+    make_run: MakeRun, bert: Backbone, preset: str, published: float, narrow: float
+):
+    """The papers' rate on encoders of their width, six times as much on narrower ones, but not raised beyond 3e-3."""
+    run = replace(make_run(preset=preset), hyperparameters=NOTHING)
+    assert fill_in(run, CONFIGS["bert-base"], 200).learning_rate == published
+    assert fill_in(run, bert.config, 200).learning_rate == pytest.approx(narrow)
+
+
+def test_a_t5_has_its_published_rate(make_run: MakeRun, t5: Backbone):
+    """Whatever its width: the papers train t5-small too."""
     run = replace(make_run(preset="bitfit"), hyperparameters=NOTHING)
-    assert fill_in(run, CONFIGS["bert-base"], 200).learning_rate == 1e-4
     assert fill_in(run, t5.config, 200).learning_rate == 3e-4
 
 

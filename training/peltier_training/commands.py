@@ -44,7 +44,9 @@ def train(  # noqa: PLR0913 - one parameter a flag
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the training data. Default: 300 steps, and at least 5 passes.")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Default: the recipe's, or the preset's own.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Default: the recipe's, or the preset's, raised on narrow encoders.")
+    ] = None,
     batch_size: Annotated[
         int | None, typer.Option(help="Rows a step. Default: 16 for fewer than 2,000 training rows, else 32.")
     ] = None,
