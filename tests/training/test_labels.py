@@ -53,16 +53,39 @@ def test_what_cannot_be_a_label_is_refused_with_its_line(label: Any):
         find_labels("classification", examples("no", label), None)
 
 
-def test_multilabel_takes_lists_and_comma_texts():
-    """Both forms mean the same; no label at all is an answer too."""
-    labels = find_labels("multilabel", examples(["b", "a"], "c, a", [], ""), None)
+def test_multilabel_takes_lists():
+    """As they are, and as the JSON of a cell; no label at all is an answer too."""
+    labels = find_labels("multilabel", examples(["b", "a"], '["c", "a"]', [], ""), None)
     assert labels.names == ("a", "b", "c")
-    assert labels.targets(examples(["b", "a"], "c, a", [], "")).tolist() == [[1, 1, 0], [1, 0, 1], [0, 0, 0], [0, 0, 0]]
+    wanted = [[1, 1, 0], [1, 0, 1], [0, 0, 0], [0, 0, 0]]
+    assert labels.targets(examples(["b", "a"], '["c", "a"]', [], "")).tolist() == wanted
 
 
 def test_multilabel_integers_are_positions_too():
     """In lists and in texts."""
-    assert Labels("multilabel", ("x", "y", "z")).targets(examples([0, 2], "1,2")).tolist() == [[1, 0, 1], [0, 1, 1]]
+    assert Labels("multilabel", ("x", "y", "z")).targets(examples([0, 2], "[1,2]")).tolist() == [[1, 0, 1], [0, 1, 1]]
+
+
+def test_a_text_of_two_readings_is_refused_with_its_line():
+    """It is neither taken for one label nor split."""
+    with pytest.raises(TrainingError, match=r"data\.jsonl:2: label 'a\|b' may be one label, or 2 labels 'a', 'b'"):
+        find_labels("multilabel", examples(["a"], "a|b"), None)
+
+
+def test_check_says_what_targets_would():
+    """Row by row and without torch: of each type a label that is none of the task's."""
+    bad: list[tuple[Any, tuple[str, ...], Any]] = [
+        ("classification", ("no", "yes"), "maybe"),
+        ("classification", (), ["no"]),
+        ("multilabel", ("no", "yes"), ["no", "maybe"]),
+        ("regression", ("value",), "high"),
+        ("text2text", (), None),
+    ]
+    for kind, names, label in bad:
+        with pytest.raises(TrainingError, match=r"data\.jsonl:1: label "):
+            Labels(kind, names).check(examples(label)[0])
+    Labels("classification", ("no", "yes")).check(examples(1)[0])
+    Labels("multilabel", ()).check(examples(["anything"])[0])
 
 
 def test_regression_takes_numbers_and_their_texts():

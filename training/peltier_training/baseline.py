@@ -1,8 +1,9 @@
 """Training without an adapter, to compare adapters with: full fine-tuning and intrinsic SAID."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from peltier_adapters.baselines import BASELINES
@@ -15,11 +16,11 @@ from peltier_backbone.load import Backbone, load_backbone
 from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.baseline_trainer import BaselineTrainer
-from peltier_training.data import Example, read_examples, thin_out
-from peltier_training.defaults import fill_in
+from peltier_training.data import Example, thin_out
 from peltier_training.errors import TrainingError
 from peltier_training.feasibility import check_baseline
-from peltier_training.labels import Labels, find_labels
+from peltier_training.labels import Labels
+from peltier_training.preparation import Prepared, prepare
 from peltier_training.ranks import part, take_device
 from peltier_training.record import create_record
 from peltier_training.report.cost import Cost, Meter
@@ -54,7 +55,7 @@ class Learned:
     task: TaskSpec
     reference: BackboneRef
     course: Course
-    num_examples: int
+    sizes: Mapping[str, Any]
     validation: Sequence[Example]
     meter: Meter
 
@@ -62,12 +63,13 @@ class Learned:
 def train_baseline(run: Run) -> Tuned:
     """Train, keep the best epoch by the validation metric, measure it, and write its report where an artifact's would
     be. No weights are written. A `TrainingError` where training diverged."""
-    return finish(learn(run))
+    return finish(learn(prepare(run)))
 
 
-def learn(run: Run) -> Learned:
+def learn(prepared: Prepared) -> Learned:
     """Train and keep the best epoch; of processes that torchrun started each has the same."""
-    run.check()
+    run, data = prepared.run, prepared.data
+    labels, examples, validation = data.labels, data.train.examples, data.validation.examples
     use_threads(run.threads)
     disable_progress_bar()  # type: ignore[no-untyped-call]  # of each checkpoint's files; `Progress` has the run's own
     take_device(run.device)
@@ -75,18 +77,12 @@ def learn(run: Run) -> Learned:
     if run.resume:
         raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
     checkpoint = find_checkpoint(run.backbone)
-    run = run.resolved(config := load_config(checkpoint))
-    check_baseline(BASELINES[run.preset], run, config, checkpoint)
-    columns = run.data.text_columns, run.data.label_column
-    examples, validation = (read_examples(path, *columns) for path in (run.data.train, run.data.validation))
-    run = fill_in(run, config, len(examples))
-    labels = find_labels(run.task_type, examples, run.data.labels)
-    run.check_metric(labels.names)
+    check_baseline(BASELINES[run.preset], run, load_config(checkpoint), checkpoint)
     tuning, task, reference = _prepare(run, labels, examples)
     course = _teach(run, tuning, examples, thin_out(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
     part()
-    return Learned(run, tuning, task, reference, course, len(examples), validation, meter)
+    return Learned(run, tuning, task, reference, course, data.sizes, validation, meter)
 
 
 def finish(learned: Learned) -> Tuned:
@@ -97,7 +93,7 @@ def finish(learned: Learned) -> Tuned:
     cost = learned.meter.read(learned.course, tuning.device, run.dtype)
     method, reason = BASELINES[run.preset], BASELINES[run.preset].reason(config)
     settings = method.settings(run.overrides, config)
-    record = create_record(run, settings, [learned.num_examples, len(validation)], verdict.metrics)
+    record = create_record(run, settings, learned.sizes, verdict.metrics)
     findings = Findings(
         metric=run.metric,
         verdict=verdict,

@@ -11,18 +11,26 @@ from rich.table import Table
 from peltier_training.threads import Threads, choose_threads, use_threads
 
 if TYPE_CHECKING:
-    from peltier_training.run import Run
+    from peltier_training.data import Rows
+    from peltier_training.preparation import Prepared
 
 _T5 = "On a T5"
 Columns = Annotated[
     list[str] | None, typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5.")
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(help="Between the labels of a multi-label cell, as '|' or ';'. Default: cells are JSON lists."),
+]
+SkipBadRows = Annotated[
+    bool, typer.Option("--skip-bad-rows", help="Leave out rows that cannot be used, and say which.")
 ]
 Overrides = Annotated[list[str] | None, typer.Option("--set", help="A setting of the preset, NAME=VALUE.")]
 
 
 def train(  # noqa: PLR0913 - one parameter a flag
     task: Annotated[str, typer.Option(help="Name of the task and of its adapter.")],
-    train: Annotated[Path, typer.Option(help="Training examples, .jsonl or .csv (.gz too).")],
+    train: Annotated[Path, typer.Option(help="Training examples, .jsonl, .csv or .tsv (.gz too).")],
     validation: Annotated[Path, typer.Option(help="Validation examples.")],
     output: Annotated[Path | None, typer.Option(help="The artifact to write; default TASK.safetensors.")] = None,
     recipe: Annotated[
@@ -38,6 +46,8 @@ def train(  # noqa: PLR0913 - one parameter a flag
     text_column: Columns = None,
     label_column: Annotated[str, typer.Option(help="Column of the label.")] = "label",
     labels: Annotated[str | None, typer.Option(help="Names for integer labels: a,b,c or a JSON file.")] = None,
+    label_separator: Separator = None,
+    skip_bad_rows: SkipBadRows = False,
     task_type: Annotated[
         str, typer.Option(help="classification, multilabel, regression or text2text.")
     ] = "classification",
@@ -130,6 +140,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     from peltier_adapters.composition import parse_overrides
     from peltier_adapters.names import parse_names
 
+    from peltier_training.preparation import prepare
     from peltier_training.ranks import is_first
     from peltier_training.resolution import Choice, print_resolved
     from peltier_training.run import Data, Hyperparameters, Run
@@ -156,7 +167,15 @@ def train(  # noqa: PLR0913 - one parameter a flag
         task_type=task_type,  # type: ignore[arg-type]
         preset=choice.preset,
         backbone=choice.backbone,
-        data=Data(train, validation, tuple(text_column or ["text"]), label_column, names),
+        data=Data(
+            train,
+            validation,
+            tuple(text_column or ["text"]),
+            label_column,
+            names,
+            label_separator or None,
+            skip_bad_rows,
+        ),
         output=output or Path(f"{task}.safetensors"),
         directory=directory or Path("runs") / f"{task}-{choice.preset}-{numbers.seed}",
         hyperparameters=numbers,
@@ -177,33 +196,35 @@ def train(  # noqa: PLR0913 - one parameter a flag
         resume=resume,
         merge_report=merge_report,
     )
-    if recipe is not None and is_first():
-        run.check()
-        print_resolved(run, choice, given)
-    metrics, title = (_tune if run.preset in BASELINES else _adapt)(run)
+    prepared = prepare(run)  # before torch is imported, which takes seconds
     if is_first():
-        _print(metrics, None, json_output, title)
+        _print_skipped({train: prepared.data.train, validation: prepared.data.validation})
+        if recipe is not None:
+            print_resolved(run, choice, given)
+    metrics, title = (_tune if run.preset in BASELINES else _adapt)(prepared)
+    if is_first():
+        _print(metrics, {}, json_output, title)
         _print_warnings(run.output)
 
 
-def _adapt(run: "Run") -> tuple[dict[str, float], str]:
+def _adapt(prepared: "Prepared") -> tuple[dict[str, float], str]:
     """Train an adapter; of processes side by side the first goes on to write it, and has metrics."""
     from peltier_training.ranks import is_first
     from peltier_training.train import finish, learn
 
-    learned = learn(run)
+    run, learned = prepared.run, learn(prepared)
     if not is_first():
         return {}, ""
     return dict(finish(learned).training.metrics), f"{run.output}: {run.preset} for {run.task}"
 
 
-def _tune(run: "Run") -> tuple[dict[str, float], str]:
+def _tune(prepared: "Prepared") -> tuple[dict[str, float], str]:
     """Train a baseline, which leaves a report and no artifact."""
     from peltier_training.baseline import finish, learn
     from peltier_training.ranks import is_first
     from peltier_training.report.files import report_paths
 
-    learned = learn(run)
+    run, learned = prepared.run, learn(prepared)
     if not is_first():
         return {}, ""
     tuned = finish(learned)
@@ -212,10 +233,14 @@ def _tune(run: "Run") -> tuple[dict[str, float], str]:
 
 def evaluate(  # noqa: PLR0913 - one parameter a flag
     artifact: Annotated[Path, typer.Argument(help="The artifact, *.safetensors.")],
-    data: Annotated[Path, typer.Option(help="Labelled examples, .jsonl or .csv (.gz too).")],
+    data: Annotated[Path, typer.Option(help="Labelled examples, .jsonl, .csv or .tsv (.gz too).")],
     backbone: Annotated[str, typer.Option(help="A directory, a hub id or minilm.")] = "minilm",
     text_column: Columns = None,
     label_column: Annotated[str | None, typer.Option(help="Default: as it was trained.")] = None,
+    label_separator: Annotated[
+        str | None, typer.Option(help="Default: as it was trained; an empty one is for JSON lists.")
+    ] = None,
+    skip_bad_rows: SkipBadRows = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
     threads: Threads = None,
@@ -223,20 +248,22 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
 ) -> None:
     """Measure an artifact on labelled examples, through the server's own forward."""
     num_threads = choose_threads(threads)
+    from peltier_training.preparation import prepare_evaluation
+
+    given = {"text_columns": text_column, "label_column": label_column, "label_separator": label_separator}
+    rows = prepare_evaluation(artifact, data, backbone, given, skip_bad_rows=skip_bad_rows)
+    _print_skipped({data: rows})
     from peltier_adapters.artifact import load_artifact
     from peltier_backbone.load import load_backbone
 
-    from peltier_training.data import read_examples
     from peltier_training.evaluation import evaluate as measure
 
     use_threads(num_threads)
     model = load_backbone(backbone, device=device, dtype=dtype)
-    loaded = load_artifact(artifact, model)
-    trained = loaded.manifest.training.data
-    columns = text_column or trained.get("text_columns") or ["text"]
-    examples = read_examples(data, columns, label_column or trained.get("label_column") or "label")
+    found = measure(model, load_artifact(artifact, model), rows.examples)
+    skipped = {"skipped_rows": len(rows.bad)} if skip_bad_rows else {}
     title = f"{artifact} on {data} (CPU threads: {num_threads})"
-    _print(measure(model, loaded, examples), len(examples), json_output, title)
+    _print(found, {"rows": len(rows.examples), **skipped}, json_output, title)
 
 
 def _print_warnings(output: Path) -> None:
@@ -248,12 +275,19 @@ def _print_warnings(output: Path) -> None:
     typer.echo(f"report: {report_paths(output)[1]}", err=True)
 
 
-def _print(metrics: dict[str, float], rows: int | None, as_json: bool, title: str) -> None:
+def _print_skipped(parts: "dict[Path, Rows]") -> None:
+    from peltier_training.labelled_data import skipped_lines
+
+    for line in skipped_lines(parts):
+        typer.echo(line, err=True)
+
+
+def _print(metrics: dict[str, float], rows: dict[str, int], as_json: bool, title: str) -> None:
     if as_json:
-        print(json.dumps({"metrics": metrics} | ({"rows": rows} if rows is not None else {})))
+        print(json.dumps({"metrics": metrics, **rows}))
         return
     console = Console()
-    console.print(title if rows is None else f"{title}, {rows} rows", soft_wrap=True)
+    console.print(f"{title}, {rows['rows']} rows" if rows else title, soft_wrap=True)
     table = Table("metric", "value")
     for name, value in metrics.items():
         table.add_row(name, f"{value:.4f}")

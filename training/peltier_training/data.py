@@ -1,18 +1,20 @@
-"""Labelled examples from JSONL or CSV files, plain or gzipped."""
+"""Labelled examples from JSONL, CSV and TSV files, plain or gzipped. Imports no torch."""
 
-import csv
-import gzip
-import io
-import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from peltier_adapters.manifest import Input
 
-from peltier_training.errors import TrainingError
+from peltier_training.bad_rows import BadRow, refuse
+from peltier_training.delimited import read_delimited
+from peltier_training.errors import TrainingError, shown
+from peltier_training.json_lines import read_json_lines
+from peltier_training.raw_row import RawRow, no_column
+from peltier_training.text_file import read_text
+
+_KINDS = (".jsonl", ".csv", ".tsv")
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,43 @@ class Example:
     where: str
 
 
-def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
-    """Read `path` (.jsonl or .csv, with .gz too); one text column is a single text, two are a pair, three a
-    triple.
+Check = Callable[[Example], Example]
 
-    A `TrainingError` names the file, the line and the rule that it breaks.
+
+@dataclass(frozen=True)
+class Rows:
+    """The examples of a file, and its rows that cannot be used."""
+
+    examples: tuple[Example, ...]
+    bad: tuple[BadRow, ...] = ()
+
+
+def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
+    """The rows of `read_rows`; a `TrainingError` names every bad one."""
+    rows = read_rows(path, text_columns, label_column)
+    refuse(rows.bad)
+    return list(rows.examples)
+
+
+def read_rows(path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None) -> Rows:
+    """Read `path` (.jsonl, .csv or .tsv, with .gz too); one text column is a single text, two are a pair, three a
+    triple. `check` may change an example, or refuse it with a `TrainingError` that says what is wrong with its label.
+
+    A `TrainingError` for a file that is none of examples names the file and the rule that it breaks.
     """
     if len(text_columns) not in (1, 2, 3):
         raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two for a pair, or three")
-    examples = [_example(row, f"{path}:{line}", text_columns, label_column) for line, row in _rows(path)]
-    if not examples:
+    examples, bad = [], []
+    for row in _raw_rows(path, [*dict.fromkeys((*text_columns, label_column))]):
+        where = f"{path}:{row.line}"
+        try:
+            example = _example(row, where, text_columns, label_column)
+            examples.append(check(example) if check else example)
+        except TrainingError as error:
+            bad.append(BadRow(path, row.line, str(error).removeprefix(where)))
+    if not examples and not bad:
         raise TrainingError(f"{path} has no examples")
-    return examples
+    return Rows(tuple(examples), tuple(bad))
 
 
 def thin_out(examples: Sequence[Example], num_inputs: int | None) -> list[Example]:
@@ -47,62 +74,31 @@ def thin_out(examples: Sequence[Example], num_inputs: int | None) -> list[Exampl
     return [example for example in examples if example.input in kept]
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    kind = Path(path.name.removesuffix(".gz")).suffix
-    if kind not in (".jsonl", ".csv"):
-        raise TrainingError(f"{path} is not a data file; its name must end in .jsonl or .csv, or these with .gz")
-    lines = io.StringIO(_text(path), newline="")
-    return _json_rows(path, lines) if kind == ".jsonl" else _csv_rows(path, lines)
+def _raw_rows(path: Path, wanted: list[str]) -> list[RawRow]:
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if kind not in _KINDS:
+        raise TrainingError(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
+    text = read_text(path)
+    return read_json_lines(path, text, wanted) if kind == ".jsonl" else read_delimited(path, text, wanted, kind)
 
 
-def _text(path: Path) -> str:
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        raise TrainingError(f"{path} does not exist") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise TrainingError(f"{path} cannot be read: {error}") from None
-    try:
-        return data.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TrainingError(f"{path}:{line} is not UTF-8 text: {error.reason}") from None
-
-
-def _json_rows(path: Path, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:
-    for line, text in enumerate(lines, 1):
-        if not text.strip():
-            continue
-        try:
-            row = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise TrainingError(f"{path}:{line} is not JSON: {error}") from None
-        if not isinstance(row, dict):
-            raise TrainingError(f"{path}:{line} is {type(row).__name__}; each line must be a JSON object")
-        yield line, row
-
-
-def _csv_rows(path: Path, lines: io.StringIO) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.DictReader(lines, strict=True)
-    try:
-        for row in reader:
-            if None in row or None in row.values():
-                num_columns = len(reader.fieldnames or ())
-                raise TrainingError(
-                    f"{path}:{reader.line_num} does not have the {num_columns} columns of the first line"
-                )
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise TrainingError(f"{path}:{reader.reader.line_num} is not CSV: {error}") from None
-
-
-def _example(row: dict[str, Any], where: str, text_columns: Sequence[str], label_column: str) -> Example:
+def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column: str) -> Example:
+    if row.problem is not None:
+        raise TrainingError(f"{where} {row.problem}")
     for column in (*text_columns, label_column):
-        if column not in row:
-            raise TrainingError(f"{where} has no column {column!r}; it has {', '.join(map(repr, row))}")
-    texts = [row[column] for column in text_columns]
-    for column, text in zip(text_columns, texts, strict=True):
-        if not isinstance(text, str) or not text.strip():
-            raise TrainingError(f"{where}: column {column!r} is {text!r}; it must be a text that is not empty")
-    return Example(texts[0] if len(texts) == 1 else tuple(texts), row[label_column], where)
+        if column not in row.cells:
+            raise no_column(where, column, list(row.cells))
+    for column in text_columns:
+        _check_text(row.cells[column], column, where)
+    texts = tuple(row.cells[column] for column in text_columns)
+    return Example(texts[0] if len(texts) == 1 else texts, row.cells[label_column], where)
+
+
+def _check_text(text: Any, column: str, where: str) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise TrainingError(f"{where}: column {column!r} is {shown(text)}; it must be a text that is not empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        place = f"{text[error.start]!r} at character {error.start}"
+        raise TrainingError(f"{where}: an input text has a lone surrogate {place} of column {column!r}") from None

@@ -1,18 +1,17 @@
-"""What a method asks of a checkpoint's weights, told from their names before any of them is read."""
+"""What a method asks of a checkpoint's weights, told from their names before any of them is read.
+
+torch and transformers are imported for a baseline that counts tensors, and only then."""
 
 from functools import cache
 from pathlib import Path
 
-import torch
 from peltier_adapters.baselines import Baseline
 from peltier_adapters.spec import Parts, pooler_users
 from peltier_backbone.checkpoint import read_names
 from peltier_backbone.config import BackboneConfig
-from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
 
 from peltier_training.errors import TrainingError
 from peltier_training.run import Run
-from peltier_training.tuned_model import check_dimension
 
 
 def check_pooler(parts: Parts, backbone: str, checkpoint: Path) -> None:
@@ -31,6 +30,8 @@ def check_baseline(baseline: Baseline, run: Run, config: BackboneConfig, checkpo
     parts = () if config.generates else (baseline.head(settings, config, outputs=1),)
     check_pooler(parts, run.backbone, checkpoint)
     if "dimension" in settings:
+        from peltier_training.tuned_model import check_dimension
+
         check_dimension(int(settings["dimension"]), _num_tensors(checkpoint, pooled=bool(pooler_users(parts))))
 
 
@@ -41,6 +42,9 @@ def _has_pooler(checkpoint: Path) -> bool:
 
 @cache
 def _num_tensors(checkpoint: Path, *, pooled: bool) -> int:
+    import torch
+    from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
+
     config = AutoConfig.from_pretrained(checkpoint)
     with torch.device("meta"):
         if config.is_encoder_decoder:

@@ -1,18 +1,20 @@
-"""From the label column to training targets, by task type."""
+"""From the label column to training targets, by task type. torch is imported when targets are made of them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import torch
-from torch import Tensor
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from peltier_training.data import Example
-from peltier_training.errors import TrainingError
+from peltier_training.errors import TrainingError, shown
+from peltier_training.label_cells import label_name, read_label_cell
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TaskType = Literal["classification", "multilabel", "regression", "text2text"]
-_SEPARATOR = ","
+_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 
 @dataclass(frozen=True)
@@ -22,17 +24,18 @@ class Labels:
     type: TaskType
     names: tuple[str, ...]
 
-    def targets(self, examples: Sequence[Example]) -> Tensor:
+    def targets(self, examples: Sequence[Example]) -> "Tensor":
         """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression."""
+        import torch
+
         if self.type == "regression":
             return torch.tensor(self.numbers(examples))
-        index = {name: number for number, name in enumerate(self.names)}
         if self.type == "classification":
-            return torch.tensor([self._index(index, _name(example.label, example), example) for example in examples])
+            return torch.tensor([self._index(_name(example.label, example), example) for example in examples])
         targets = torch.zeros(len(examples), len(self.names))
         for row, example in enumerate(examples):
             for name in _several(example):
-                targets[row, self._index(index, name, example)] = 1.0
+                targets[row, self._index(name, example)] = 1.0
         return targets
 
     def numbers(self, examples: Sequence[Example]) -> list[float]:
@@ -43,15 +46,28 @@ class Labels:
         """The labels of a text2text task: what should be written."""
         return [_name(example.label, example) for example in examples]
 
-    def _index(self, index: dict[str, int], label: str, example: Example) -> int:
-        if label in index:
-            return index[label]
+    def check(self, example: Example) -> None:
+        """Raise a `TrainingError` for a label that is none of the task's; without names any text or number is one."""
+        if self.type == "regression":
+            _number(example)
+            return
+        labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
+        for label in labels if self.names else ():
+            self._index(label, example)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    def _index(self, label: str, example: Example) -> int:
+        if label in self._positions:
+            return self._positions[label]
         # An integer is a position in the names, unless integers are names.
         if _is_integer(label) and int(label) < len(self.names) and not any(map(_is_integer, self.names)):
             return int(label)
-        shown = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
+        names = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
         raise TrainingError(
-            f"{example.where}: label {label!r} is not one of the task's {len(self.names)} labels: {shown}"
+            f"{example.where}: label {shown(label)} is not one of the task's {len(self.names)} labels: {names}"
         )
 
 
@@ -76,18 +92,19 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
     return Labels(kind, tuple(names))
 
 
-def _name(label: Any, example: Example) -> str:
-    if not isinstance(label, str | int | float) or not str(label).strip():
-        raise TrainingError(f"{example.where}: label {label!r} is not a label; it must be a text or a number")
-    return str(label)
+def _name(label: object, example: Example) -> str:
+    try:
+        return label_name(label)
+    except TrainingError as error:
+        hint = "; a list is for the task type multilabel" if isinstance(label, list) else ""
+        raise TrainingError(f"{example.where}: {error}{hint}") from None
 
 
-def _several(example: Example) -> list[str]:
-    if isinstance(example.label, list):
-        return [_name(label, example) for label in example.label]
-    if example.label == "":
-        return []
-    return [part.strip() for part in _name(example.label, example).split(_SEPARATOR) if part.strip()]
+def _several(example: Example) -> tuple[str, ...]:
+    try:
+        return read_label_cell(example.label)
+    except TrainingError as error:
+        raise TrainingError(f"{example.where}: {error}") from None
 
 
 def _is_integer(name: str) -> bool:
@@ -99,6 +116,8 @@ def _number(example: Example) -> float:
         value = float(example.label)
     except (TypeError, ValueError):
         value = math.nan
-    if not abs(value) <= torch.finfo(torch.float32).max:
-        raise TrainingError(f"{example.where}: label {example.label!r} is not a finite number; regression needs them")
+    if not abs(value) <= _MAX_FLOAT32:
+        raise TrainingError(
+            f"{example.where}: label {shown(example.label)} is not a finite number; regression needs them"
+        )
     return value

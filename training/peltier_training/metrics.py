@@ -8,20 +8,10 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from peltier_training.labels import TaskType
+from peltier_training.metric_names import BEST, LOWER_IS_BETTER, NAMES
 
-BEST: dict[TaskType, str] = {
-    "classification": "accuracy",
-    "multilabel": "f1_micro",
-    "regression": "pearson",
-    "text2text": "bleu",
-}
-NAMES: dict[TaskType, tuple[str, ...]] = {
-    "classification": ("accuracy", "f1", "f1_macro", "matthews"),
-    "multilabel": ("f1_micro", "f1_macro", "exact_match"),
-    "regression": ("pearson", "spearman", "mse"),
-    "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
-}
-LOWER_IS_BETTER = frozenset({"mse", "loss"})
+__all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression"]
+
 Array = np.ndarray[Any, Any]
 
 

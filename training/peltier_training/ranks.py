@@ -1,9 +1,8 @@
-"""The processes that torchrun starts for one training, each on its share of the rows. Without it there is one."""
+"""The processes that torchrun starts for one training, each on its share of the rows. Without it there is one.
+
+torch is imported when a device is taken: what `is_first` is asked before that must not wait for it."""
 
 import os
-
-import torch
-from torch import distributed
 
 
 def is_first() -> bool:
@@ -18,11 +17,15 @@ def num_processes() -> int:
 
 def take_device(device: str) -> None:
     """Make "cuda" the GPU of this process's number on its machine."""
+    import torch
+
     if device != "cpu" and torch.cuda.is_available() and "LOCAL_RANK" in os.environ:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 
 
 def part() -> None:
     """No process waits for another any more, and each may end."""
+    from torch import distributed
+
     if distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()

@@ -10,11 +10,14 @@ from typing import TypeVar
 
 from peltier_adapters.baselines import find_method
 from peltier_adapters.manifest import NAME_PATTERN
+from peltier_adapters.task_spec import Inputs
 from peltier_backbone.config import BackboneConfig
 
-from peltier_training import metrics
+from peltier_training import metric_names
 from peltier_training.errors import TrainingError
+from peltier_training.label_cells import check_separator
 from peltier_training.labels import TaskType
+from peltier_training.text_file import near_path
 from peltier_training.text_options import TextOptions
 
 _AT_LEAST = {
@@ -28,19 +31,36 @@ _AT_LEAST = {
     "eval_rows": 1,
     "patience": 1,
 }
+_INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
 _MAX_SEED = 2**32 - 1  # numpy's
 Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
 class Data:
-    """Where the examples are and which columns hold what; two text columns are a pair, three a triple."""
+    """Where the examples are and which columns hold what; two text columns are a pair, three a triple.
+
+    `label_separator` is between the labels of one cell of a multi-label task, None where they are lists. With
+    `skip_bad_rows` rows that cannot be used are left out."""
 
     train: Path
     validation: Path
     text_columns: tuple[str, ...]
     label_column: str
     labels: tuple[str, ...] | None = None
+    label_separator: str | None = None
+    skip_bad_rows: bool = False
+
+    @property
+    def inputs(self) -> Inputs:
+        """What a task calls that many texts."""
+        return _INPUTS[len(self.text_columns)]
+
+    def check(self, task_type: TaskType) -> None:
+        """Raise a `TrainingError` for a value that cannot be; the files are not opened."""
+        if self.label_separator is not None and task_type != "multilabel":
+            raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
+        check_separator(self.label_separator)
 
 
 @dataclass(frozen=True)
@@ -121,21 +141,24 @@ class Run:
     @property
     def metric(self) -> str:
         """What the best epoch is chosen by."""
-        return self.hyperparameters.metric or metrics.BEST[self.task_type]
+        return self.hyperparameters.metric or metric_names.BEST[self.task_type]
 
     def check(self) -> None:
         """Refuse before any data or weight is read."""
         if not re.fullmatch(NAME_PATTERN, self.task):
             raise TrainingError(f"task {self.task!r} is not a name; a name matches {NAME_PATTERN}")
-        if self.task_type not in metrics.BEST:
-            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(metrics.BEST)}")
-        known = metrics.NAMES[self.task_type]
+        if self.task_type not in metric_names.BEST:
+            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(metric_names.BEST)}")
+        known = metric_names.NAMES[self.task_type]
         if self.metric not in known:
             raise TrainingError(f"metric {self.metric!r} is not one of {self.task_type}'s: {', '.join(known)}")
         if not self.output.parent.is_dir():
-            raise TrainingError(f"output {self.output} cannot be written: its folder does not exist")
+            near = near_path(self.output.parent)
+            raise TrainingError(f"output {self.output} cannot be written: its folder does not exist{near}")
         if self.output.is_dir() or not os.access(self.output.parent, os.W_OK):
             raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
+        find_method(self.preset)
+        self.data.check(self.task_type)
         self.hyperparameters.check()
         self.text.check(self.task_type)
 
@@ -145,6 +168,12 @@ class Run:
             raise TrainingError(
                 f"task {self.task!r}: metric 'f1' is for two labels, it has {len(labels)}; f1_macro is for any"
             )
+
+    def check_length(self, config: BackboneConfig) -> None:
+        """Refuse inputs that are longer than the backbone reads."""
+        length = self.hyperparameters.max_length
+        if length > config.max_tokens:
+            raise TrainingError(f"max_length is {length}; this backbone takes {config.max_tokens} tokens")
 
     def resolved(self, config: BackboneConfig) -> "Run":
         """The run on this backbone, its options filled in; a `TrainingError` for what this family cannot do."""

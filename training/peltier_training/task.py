@@ -15,15 +15,10 @@ from peltier_training.run import Run
 from peltier_training.targets import DEFAULT_STEP, class_targets, number_targets
 from peltier_training.templates import find_template
 
-_INPUTS: dict[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
-
 
 def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
     """The task of a resolved run; a `TrainingError` says what of it cannot be."""
-    limit = backbone.config.max_tokens
-    if run.hyperparameters.max_length > limit:
-        raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
-    inputs = _INPUTS[len(run.data.text_columns)]
+    inputs = run.data.inputs
     own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
     try:
         task = TaskSpec(

@@ -1,24 +1,22 @@
 """One training run: data, trainable adapter, Trainer, best epoch, artifact."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from peltier_adapters.manifest import Manifest, read_manifest
 from peltier_adapters.presets import find_preset
 from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import TaskSpec
-from peltier_backbone.checkpoint import find_checkpoint
-from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone
 
-from peltier_training.data import Example, read_examples, thin_out
-from peltier_training.defaults import fill_in
+from peltier_training.data import Example, thin_out
 from peltier_training.errors import NotFiniteError
 from peltier_training.export import export, measure
-from peltier_training.labels import Labels, find_labels
+from peltier_training.labels import Labels
 from peltier_training.model import HeadedAdapter, TrainableAdapter
+from peltier_training.preparation import Prepared, prepare
 from peltier_training.ranks import part, take_device
 from peltier_training.record import create_record
 from peltier_training.report.cost import Meter
@@ -46,34 +44,30 @@ class Learned:
     task: TaskSpec
     model: TrainableAdapter
     course: Course
-    num_examples: int
+    sizes: Mapping[str, Any]
     validation: Sequence[Example]
     meter: Meter
 
 
 def train(run: Run) -> Manifest:
     """Train, keep the best epoch by the validation metric, and write the artifact to `run.output` with its report."""
-    return finish(learn(run))
+    return finish(learn(prepare(run)))
 
 
-def learn(run: Run) -> Learned:
+def learn(prepared: Prepared) -> Learned:
     """Train and keep the best epoch; of processes that torchrun started each has the same."""
-    run.check()
+    run, data = prepared.run, prepared.data
+    labels, examples, validation = data.labels, data.train.examples, data.validation.examples
     use_threads(run.threads)
     take_device(run.device)
     meter = Meter()
-    run = run.resolved(config := load_config(find_checkpoint(run.backbone)))
-    examples, validation = _read(run)
-    run = fill_in(run, config, len(examples))
-    labels = find_labels(run.task_type, examples, run.data.labels)
-    run.check_metric(labels.names)
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
     task = create_task(run, backbone, labels, examples)
     teach = _teach_text if backbone.config.generates else _teach_head
     model, course = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
     part()
-    return Learned(run, backbone, task, model, course, len(examples), validation, meter)
+    return Learned(run, backbone, task, model, course, data.sizes, validation, meter)
 
 
 def finish(learned: Learned) -> Manifest:
@@ -85,7 +79,7 @@ def finish(learned: Learned) -> Manifest:
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
     adapter = Candidate(run.task, run.preset, model.parts, model.merged(), learned.task)
     verdict = measure(exact, adapter, validation, record_gates=True)
-    record = create_record(run, model.settings, [learned.num_examples, len(validation)], verdict.metrics)
+    record = create_record(run, model.settings, learned.sizes, verdict.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
     write_file(run.output, data)  # first of all: no report is worth the loss of it
     manifest = read_manifest(run.output)
@@ -100,11 +94,6 @@ def finish(learned: Learned) -> Manifest:
     )
     write_report(run.output, create_report(Subject.of_artifact(run.output, data, manifest), findings))
     return manifest
-
-
-def _read(run: Run) -> tuple[list[Example], list[Example]]:
-    columns = run.data.text_columns, run.data.label_column
-    return read_examples(run.data.train, *columns), read_examples(run.data.validation, *columns)
 
 
 def _teach_head(

@@ -41,6 +41,12 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
         str | None,
         typer.Option(help="classification (the default), multilabel, regression or text2text.", rich_help_panel=_ONE),
     ] = None,
+    label_separator: Annotated[
+        str | None, typer.Option(help="Between the labels of a multi-label cell.", rich_help_panel=_ONE)
+    ] = None,
+    skip_bad_rows: Annotated[
+        bool | None, typer.Option("--skip-bad-rows", help="Leave bad rows out.", rich_help_panel=_ONE)
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at a time. Default: one a GPU, else one a core.")] = None,
     executor: Annotated[
         str, typer.Option(help="What runs them: processes, or ray, on RAY_ADDRESS's cluster or one of its own.")
@@ -54,13 +60,16 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     """Train presets x seeds x sizes x hyper-parameters, and compare them in a table and plots."""
     from peltier_training.errors import TrainingError
     from peltier_training.sweep.description import create_description, read_description
-    from peltier_training.sweep.executor import open_executor
     from peltier_training.sweep.flags import Flags, OneTask
     from peltier_training.sweep.grid import Grid
-    from peltier_training.sweep.rendering import to_json, to_rich
-    from peltier_training.sweep.sweep import Sweep
 
-    details = {"text_columns": text_column, "label_column": label_column, "task_type": task_type}
+    details = {
+        "text_columns": text_column,
+        "label_column": label_column,
+        "task_type": task_type,
+        "label_separator": label_separator,
+        "skip_bad_rows": skip_bad_rows,
+    }
     flags = Flags(
         tasks=task or (),
         presets=preset or (),
@@ -73,6 +82,11 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     description = create_description(flags.over(read_description(file) if file is not None else {}))
     root = data or (file.parent if file is not None else Path())
     trials = Grid(description, root, output).trials()
+    # What is wrong with the sweep is said before torch is imported, which takes seconds.
+    from peltier_training.sweep.executor import open_executor
+    from peltier_training.sweep.rendering import to_json, to_rich
+    from peltier_training.sweep.sweep import Sweep
+
     console = Console(stderr=True, highlight=False, markup=False)
     try:
         with open_executor(executor, description.device, workers) as opened:

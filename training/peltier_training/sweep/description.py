@@ -57,6 +57,8 @@ class Task(Layer):
     label_column: str = "label"
     task_type: TaskType = "classification"
     labels: tuple[str, ...] | None = None
+    label_separator: str | None = None
+    skip_bad_rows: bool = False
     text: TextOptions = TextOptions()
 
     @field_validator("text", mode="before")

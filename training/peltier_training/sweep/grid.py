@@ -76,9 +76,8 @@ class Grid:
         run.check()
         run.check_metric(source.labels.names)
         if self._config.generates:
-            find_template(run.text.template, "single")
-        if run.hyperparameters.max_length > (limit := self._config.max_tokens):
-            raise TrainingError(f"max_length is {run.hyperparameters.max_length}; this backbone takes {limit} tokens")
+            find_template(run.text.template, run.data.inputs)
+        run.check_length(self._config)
         return run.resolved(self._config)
 
     def _trial(self, run: Run, method: str, size: int | None, axes: Mapping[str, str]) -> Trial:

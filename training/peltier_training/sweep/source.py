@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from peltier_training.data import Example, read_examples
-from peltier_training.labels import Labels, find_labels
+from peltier_training.labelled_data import read_labelled
+from peltier_training.labels import Labels
 from peltier_training.run import Data
 from peltier_training.sweep.description import Task
 
@@ -23,23 +23,22 @@ class Source:
     @classmethod
     def read(cls, task: Task, root: Path) -> "Source":
         """The data of a task whose paths begin at `root`; a `TrainingError` says what is wrong in which line."""
-        data = Data(root / task.train, root / task.validation, task.text_columns, task.label_column)
-        examples, validation = (
-            read_examples(path, task.text_columns, task.label_column) for path in (data.train, data.validation)
+        data = Data(
+            root / task.train,
+            root / task.validation,
+            task.text_columns,
+            task.label_column,
+            task.labels,
+            task.label_separator,
+            task.skip_bad_rows,
         )
-        labels = find_labels(task.task_type, examples, task.labels)
-        _check_labels(labels, validation)
+        data.check(task.task_type)
+        found = read_labelled(data, task.task_type)
+        labels = found.labels
         # A small draw may miss a label, which the validation set has.
         named = labels.names if task.task_type in ("classification", "multilabel") else None
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
-        return cls(replace(data, labels=named), labels, len(examples), digests)
-
-
-def _check_labels(labels: Labels, examples: list[Example]) -> None:
-    if labels.type == "text2text":
-        labels.texts(examples)
-    else:
-        labels.targets(examples)
+        return cls(replace(data, labels=named), labels, len(found.train.examples), digests)
 
 
 def digest(*paths: Path) -> str:

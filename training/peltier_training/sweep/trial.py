@@ -42,6 +42,7 @@ class Trial:
             "preset": run.preset,
             "columns": [*run.data.text_columns, run.data.label_column],
             "labels": run.data.labels,
+            **_given({"label_separator": run.data.label_separator, "skip_bad_rows": run.data.skip_bad_rows or None}),
             "hyperparameters": _given(asdict(run.hyperparameters)),
             "text": _given(asdict(run.text)),
             "device": run.device,

@@ -19,9 +19,10 @@ from peltier_adapters.baselines import BASELINES
 from peltier_backbone.load import load_backbone
 
 from peltier_training.baseline import train_baseline
-from peltier_training.data import Example, read_examples
+from peltier_training.data import Example
 from peltier_training.errors import TrainingError
 from peltier_training.evaluation import evaluate
+from peltier_training.labelled_data import read_file
 from peltier_training.report.cost import Cost
 from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
@@ -126,7 +127,7 @@ def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
 
 
 def _read(run: Run, path: Path) -> list[Example]:
-    return read_examples(path, run.data.text_columns, run.data.label_column)
+    return list(read_file(run.data, path, run.task_type, run.data.labels).examples)
 
 
 def _write_output_to(path: Path) -> None:
