@@ -7,7 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from peltier_adapters.generation import create_draft
+from peltier_adapters.row import Row
 from peltier_adapters.search import Beams, Decoding, Line
+from peltier_backbone.load import Backbone
 from torch import Tensor
 
 START, END, VOCABULARY = 0, 1, 5
@@ -102,3 +105,20 @@ def test_beams_that_hold_every_text_find_the_best(language: int):
     beams = _run_beams(Decoding(length, num_beams=VOCABULARY), language)
     steps = len(beams.ids) + (beams.finish == "stop")
     assert beams.log_prob / steps == pytest.approx(best, abs=1e-5)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize(("length", "finish"), [(2, "stop"), (4, "length")])
+def test_a_score_counts_every_token_and_the_end(num_beams: int, length: int, finish: str, t5: Backbone):
+    """Where every step has the same probability, that is the score of a text, whether it ends by itself or is cut."""
+    draft = create_draft(t5, Row(t5.tokenizer.encode("bad")), Decoding(4, num_beams=num_beams))
+    end = t5.t5.config.eos_token_id
+    for step in range(4):
+        log_probs = torch.full((num_beams, VOCABULARY + 4), -9.0)
+        log_probs[:, end if finish == "stop" and step >= length else 5] = -0.5
+        draft.search.advance(log_probs)
+        if draft.finish is not None:
+            break
+    assert (draft.ids, draft.finish) == ([5] * length, finish)
+    assert draft.search.log_prob == pytest.approx(-0.5 * (length + (finish == "stop")))
+    assert draft.score == pytest.approx(math.exp(-0.5))

@@ -43,3 +43,32 @@ def test_dropping_twice_is_once() -> None:
     cache.drop("a")
     assert cache.nbytes == 0
     assert len(cache) == 0
+
+
+def test_the_cache_is_filled_to_its_last_byte() -> None:
+    """What just fits evicts nobody, alone or beside others; one byte more does, and evicts no more than it must."""
+    cache = make_cache(10)
+    cache.put("all", Thing(10))
+    assert cache.nbytes == 10
+    cache.drop("all")
+    for key, nbytes in (("a", 3), ("b", 3), ("c", 4)):
+        cache.put(key, Thing(nbytes))
+    assert (len(cache), cache.nbytes) == (3, 10)
+    cache.put("d", Thing(4))
+    assert ([key for key in "abcd" if cache.get(key)], cache.nbytes) == (["c", "d"], 8)
+
+
+def test_each_eviction_is_counted_and_nothing_else() -> None:
+    """Neither a deletion, nor what is put again, nor what is too large to be kept."""
+    metrics = Metrics()
+    cache: HostCache[str, Thing] = HostCache(10, metrics)
+    evictions = metrics.evictions.labels("host")
+    for key in "ab":
+        cache.put(key, Thing(4))
+    cache.put("b", Thing(4))
+    cache.put("giant", Thing(11))
+    cache.drop("a")
+    assert evictions._value.get() == 0
+    cache.put("c", Thing(4))
+    cache.put("wide", Thing(9))
+    assert evictions._value.get() == 2

@@ -454,3 +454,23 @@ async def test_gauges_tell_what_the_device_holds() -> None:
         slots.retire("b")
         assert gauges() == (2, 9)
     assert gauges() == (1, 5)
+
+
+@pytest.mark.parametrize("given", [False, True])
+async def test_what_is_deleted_while_it_loads_does_not_come_back(given: bool) -> None:
+    """Neither the load from the store nor an upload's own keeps it in the host tier: whoever asks next fetches it."""
+    loader = FakeLoader()
+    slots = make_slots(loader)
+
+    async def use() -> str:
+        async with slots.lease("a", FakeArtifact("a", 3) if given else None) as lease:
+            return lease.tier
+
+    first = asyncio.ensure_future(use())
+    await asyncio.sleep(0)
+    slots.retire("a")
+    await first
+    await settle()
+    async with slots.lease("a") as lease:
+        assert lease.tier == "store"
+    assert loader.fetches[-1:] == ["a"]

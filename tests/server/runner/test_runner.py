@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -16,11 +17,13 @@ from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.search import Decoding
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.lane import Lane, Room
+from peltier_server.queue.ticket import Terms
 from peltier_server.runner import bisection
 from peltier_server.runner.bisection import Bisection
 from peltier_server.runner.runner import Runner
@@ -248,3 +251,30 @@ async def test_a_cancelled_request_leaves_no_trace(runner: Runner, batcher: Batc
     request.cancel()
     assert await batcher.compute([rows[0]])
     assert request.cancelled()
+
+
+async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> None:
+    """One a step for each text, and for each beam of it, the end among them: what was asked of the queue's shares."""
+    charged = Counter[str]()
+
+    class Charging(Batcher):
+        def charge(self, tokens_by_tenant: Mapping[str, int]) -> None:
+            charged.update(tokens_by_tenant)
+            super().charge(tokens_by_tenant)
+
+    batcher = Charging(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=8)
+    metrics = Metrics()
+    runner = Runner(t5, batcher, metrics, num_threads=1)
+    runner.start()
+    row = Row(t5.tokenizer.encode("a good film"))
+    two, beams = await asyncio.gather(
+        batcher.write([row, row], [Decoding(3), Decoding(5)], Terms("a")),
+        batcher.write([row], [Decoding(4, num_beams=3)], Terms("b")),
+    )
+    batcher.close()
+    await asyncio.to_thread(runner.join, 10)
+    steps = [len(one.output.ids) + (one.output.finish == "stop") for one in two]
+    assert charged["a"] == sum(steps)
+    assert charged["b"] % 3 == 0
+    assert charged["b"] >= 3 * len(beams[0].output.ids)
+    assert metrics.generated_tokens._value.get() == charged["a"] + charged["b"] // 3
