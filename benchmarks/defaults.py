@@ -27,6 +27,7 @@ from peltier_training.data import Example, read_examples
 from peltier_training.export import measure
 from peltier_training.labels import TaskType
 from peltier_training.metrics import BEST
+from peltier_training.preparation import prepare
 from peltier_training.run import Data, Hyperparameters, Run
 from peltier_training.sweep.sample import draw, write_examples
 from peltier_training.train import learn
@@ -95,7 +96,7 @@ def run(point: Point, root: Path) -> dict[str, Any]:
     dev, test = rest[:DEV_ROWS], rest[DEV_ROWS:]
     start = time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
-        learned = learn(_create(point, Path(scratch), train, dev))
+        learned = learn(prepare(_create(point, Path(scratch), train, dev)))
         adapter = Candidate(point.task, point.preset, learned.model.parts, learned.model.merged(), learned.task)
         metrics = measure(learned.backbone, adapter, test).metrics
     numbers = learned.run.hyperparameters
