@@ -213,3 +213,16 @@ async def test_a_text_costs_what_it_may_become(
         assert (await running.predict("demo", "good", max_new_tokens=spare, num_beams=2)).status_code == 413
         assert (await running.predict("demo", "good", max_new_tokens=spare)).status_code == 200
         assert (await running.predict("demo", "good", max_new_tokens=1)).status_code == 429
+
+
+async def test_every_text_of_a_request_costs_what_it_may_become(
+    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """Many inputs in one request are no way around the tokens that a tenant may use."""
+    async with serve(backbone=str(t5_directory)) as running:
+        await running.upload(make_artifact(t5, "lora", task_type="text2text"), "demo")
+        tokens = (await running.predict("demo", ["good"] * 3)).json()["usage"]["tokens"]
+        spare = next(spare for spare in range(3, 12, 3) if (tokens + spare) % 10)
+        await limit(running, tokens_per_second=(tokens + spare) / 1000)
+        assert (await running.predict("demo", ["good"] * 3, max_new_tokens=spare // 3 + 1)).status_code == 413
+        assert (await running.predict("demo", ["good"] * 3, max_new_tokens=spare // 3)).status_code == 200
