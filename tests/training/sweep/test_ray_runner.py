@@ -1,14 +1,14 @@
 """Trials on a cluster of Ray of this machine's own."""
 
-import threading
-import time
+import gc
+import json
+import os
+import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.executor import Executor, open_executor
@@ -19,11 +19,20 @@ Tables = dict[str, Any]
 pytestmark = pytest.mark.xdist_group("ray")
 
 
+def living() -> list["subprocess.Popen[bytes]"]:
+    """The processes that this one has started."""
+    return [one for one in gc.get_objects() if type(one) is subprocess.Popen and one.poll() is None]
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Executor]:
-    """One for all tests, of a single worker."""
+    """One for all tests, of a single worker. Ray does not wait for its own processes, which Python warns of."""
+    others = living()
     with open_executor("ray", "cpu", 1) as executor:
+        own = [one for one in living() if one not in others]
         yield executor
+    for process in own:
+        process.wait()
 
 
 def test_ray_finds_what_processes_find(cluster: Executor, make_sweep: MakeSweep, tables: Tables):
@@ -40,61 +49,38 @@ def test_ray_finds_what_processes_find(cluster: Executor, make_sweep: MakeSweep,
     assert told == ["2 trials, 2 of them done, 1 at a time"]
 
 
+@dataclass(frozen=True)
+class Deadly:
+    """Kills the process that unpickles it, which is the task's, once it has written who listens on this machine."""
+
+    witness: Path
+
+    def __reduce__(self) -> tuple[Any, tuple[str, dict[str, object]]]:
+        return exec, (LAST_WORDS, {"witness": str(self.witness), "driver": os.getpid()})
+
+
+LAST_WORDS = """
+import contextlib, json, os, psutil, signal
+whole, sockets = psutil.Process(driver), []
+for each in (whole, *whole.children(recursive=True)):
+    with contextlib.suppress(psutil.NoSuchProcess):  # another may be ending
+        sockets += each.net_connections("tcp")
+with open(witness, "a") as file:
+    print(json.dumps([one.laddr.ip for one in sockets if one.status == "LISTEN"]), file=file)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 def test_a_killed_task_is_a_failed_trial(cluster: Executor, make_sweep: MakeSweep, tables: Tables, tmp_path: Path):
-    """It is not run a second time, and the next trial is; meanwhile nobody listens beyond this machine."""
-    tables["common"]["epochs"] = 1_000_000
-    endless = make_sweep(tables).trials[:1]
-    while any(one.is_task for one in family()):  # the worker of the test before may still be ending
-        time.sleep(0.05)
-    heard, killed, ended = set[str](), set[int](), threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.05):
-            seen = family()
-            if tasks := {one.process.pid for one in seen if one.is_task and one.kill()}:
-                heard.update(*(one.listens for one in seen))
-                killed.update(tasks)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        ((_, outcome),) = cluster.run(endless, tmp_path / "trials")
-    finally:
-        ended.set()
-        watcher.join()
+    """It is not run a second time; meanwhile nobody listens beyond this machine."""
+    deadly: Any = Deadly(tmp_path / "witness.jsonl")
+    trial = replace(make_sweep(tables).trials[0], parameters=deadly)
+    ((_, outcome),) = cluster.run([trial], tmp_path / "trials")
     assert outcome.failure is not None
     assert outcome.failure.startswith("its process ended before it had a result: ")
-    assert len(killed) == 1
-    assert heard <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    (heard,) = map(json.loads, deadly.witness.read_text().splitlines())
     assert heard
-
-
-@dataclass(frozen=True)
-class Relative:
-    """A process as it was when it was looked at, for it may be gone by now."""
-
-    process: psutil.Process
-    is_task: bool
-    listens: frozenset[str]
-
-    def kill(self) -> bool:
-        """Whether it was there to be killed."""
-        try:
-            self.process.kill()
-        except psutil.NoSuchProcess:
-            return False
-        return True
-
-
-def family() -> list[Relative]:
-    """This process and all that it has started and that live."""
-    own, found = psutil.Process(), []
-    for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):
-            connections = process.net_connections("tcp")
-            listens = frozenset(one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN)
-            found.append(Relative(process, process.name().startswith("ray::_work"), listens))
-    return found
+    assert set(heard) <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
 
 
 def test_a_gpu_that_ray_does_not_have_is_refused(cluster: Executor):
