@@ -144,8 +144,9 @@ def test_settings_keep_the_type_of_their_default():
 
 
 def test_an_unknown_preset_is_answered_with_those_there_are():
-    """The sentence lists every preset."""
-    with pytest.raises(AdapterError, match=r"^preset 'compactor' is unknown; it is one of houlsby, .*, adamix-lora$"):
+    """The sentence names the nearest preset and lists every one."""
+    rule = r"^preset 'compactor' is unknown, the nearest is 'compacter'; it is one of houlsby, .*, adamix-lora$"
+    with pytest.raises(AdapterError, match=rule):
         find_preset("compactor")
 
 

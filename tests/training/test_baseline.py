@@ -191,5 +191,7 @@ def test_an_impossible_head_is_refused_before_weights_are_read(
 
 def test_an_unknown_method_is_answered_with_baselines_too():
     """What can be trained is a preset or a baseline."""
-    with pytest.raises(AdapterError, match=r"preset 'fulll' is unknown; it is one of .*, full, intrinsic-said$"):
+    with pytest.raises(
+        AdapterError, match=r"preset 'fulll' is unknown, the nearest is 'full'; .*, full, intrinsic-said$"
+    ):
         find_method("fulll")
