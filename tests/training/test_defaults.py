@@ -43,6 +43,17 @@ def test_a_run_without_epochs_stops_early(make_run: MakeRun, bert: Backbone):
     assert (few.patience, few.eval_rows, many.eval_rows) == (8, 500, 3000)
 
 
+@pytest.mark.parametrize(("num_rows", "interval"), [(3000, 1), (200, 2), (48, 5)])
+def test_a_run_without_epochs_validates_at_most_twenty_times(
+    make_run: MakeRun, bert: Backbone, num_rows: int, interval: int
+):
+    """Few rows make many short epochs. A run whose epochs are given, as a recipe's are, validates after each."""
+    found = _filled(make_run, bert, num_rows)
+    assert found.epochs is not None
+    assert (found.validation_interval, found.epochs / interval <= 20) == (interval, True)
+    assert _filled(make_run, bert, num_rows, epochs=60).validation_interval is None
+
+
 def test_what_is_given_stays(make_run: MakeRun, bert: Backbone):
     """A run of so many epochs trains them all and validates on all rows, as it was told."""
     given = {"epochs": 3, "batch_size": 7, "learning_rate": 0.1}

@@ -1,27 +1,30 @@
 """After which epochs a training is measured."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+from peltier_training.run import Run
 from peltier_training.validation_interval import ValidationInterval
 from transformers import TrainerControl, TrainerState, TrainingArguments
 
+MakeRun = Callable[..., Run]
+
 
 @pytest.mark.parametrize(
-    ("epochs", "validated"),
-    [
-        (1, [1]),
-        (5, [1, 2, 3, 4, 5]),
-        (20, list(range(1, 21))),
-        (21, [*range(2, 21, 2), 21]),
-        (60, list(range(3, 61, 3))),
-    ],
+    ("interval", "epochs", "validated"),
+    [(None, 3, [1, 2, 3]), (None, 40, list(range(1, 41))), (2, 5, [2, 4, 5]), (3, 9, [3, 6, 9]), (7, 3, [3])],
 )
-def test_a_run_validates_at_most_twenty_times(tmp_path, epochs: int, validated: list[int]):
-    """After every epoch of a short run, and always after the last; what is not measured is not saved."""
+def test_a_run_validates_at_its_interval(
+    make_run: MakeRun, tmp_path: Path, interval: int | None, epochs: int, validated: list[int]
+):
+    """After every epoch where none is set, and always after the last; what is not measured is not saved."""
+    callback = ValidationInterval(make_run(epochs=epochs, validation_interval=interval))
     args = TrainingArguments(output_dir=str(tmp_path), num_train_epochs=epochs, use_cpu=True, report_to=[])
     found = []
     for epoch in range(1, epochs + 1):
         control = TrainerControl(should_evaluate=True, should_save=True)
-        ValidationInterval().on_epoch_end(args, TrainerState(epoch=float(epoch)), control)
+        callback.on_epoch_end(args, TrainerState(epoch=float(epoch)), control)
         assert control.should_save is control.should_evaluate
         found += [epoch] if control.should_evaluate else []
     assert found == validated

@@ -28,7 +28,7 @@ class BaselineTrainer(Trainer):
         nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
         arguments = create_arguments(run, num_train_epochs=run.epochs, save_strategy="no", bf16=run.dtype == "bfloat16")
         super().__init__(
-            args=arguments, eval_dataset=nothing, callbacks=[ValidationInterval(), Patience(run)], **options
+            args=arguments, eval_dataset=nothing, callbacks=[ValidationInterval(run), Patience(run)], **options
         )
 
     @property

@@ -18,6 +18,7 @@ _SMALL_BATCH, _BATCH = 16, 32
 _MIN_STEPS = 300
 _MIN_EPOCHS = 5
 _PATIENCE = 8
+_MAX_VALIDATIONS = 20
 _MIN_EVAL_ROWS = 500
 # The papers' narrowest encoder is BERT-base. Narrower ones learn little at its rates.
 _PUBLISHED_WIDTH = 768
@@ -27,19 +28,21 @@ _NARROW_FACTOR, _MAX_NARROW_RATE = 6, 3e-3
 def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
     """`run` with a value for every number that is left open, for `num_rows` of training on the backbone of `config`.
 
-    Epochs are as many as make 300 steps, and at least 5. A run without `epochs` also stops early, and chooses its epoch
-    on no more inputs than it has training rows, or 500.
+    Epochs are as many as make 300 steps, and at least 5. A run without `epochs` also stops early, validates at most
+    20 times, and chooses its epoch on no more inputs than it has training rows, or 500.
     """
     numbers = run.hyperparameters
     batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _FEW_ROWS else _BATCH)
     rate = numbers.learning_rate or _learning_rate(run.preset, config)
     filled = replace(numbers, batch_size=batch_size, learning_rate=rate)
     if numbers.epochs is None:
+        epochs = _epochs(math.ceil(num_rows / (batch_size * num_processes())))
         filled = replace(
             filled,
-            epochs=_epochs(math.ceil(num_rows / (batch_size * num_processes()))),
+            epochs=epochs,
             patience=numbers.patience or _PATIENCE,
             eval_rows=numbers.eval_rows or max(num_rows, _MIN_EVAL_ROWS),
+            validation_interval=math.ceil(epochs / _MAX_VALIDATIONS),
         )
     return replace(run, hyperparameters=filled, overrides={**run.overrides, **_pooling(run, config)})
 

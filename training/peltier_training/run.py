@@ -67,9 +67,10 @@ class Data:
 class Hyperparameters:
     """The optimisation. `warmup` is a fraction of the steps or, from 1 on, their number, `max_length` is in tokens.
     `metric` chooses the epoch that is kept (None: the task type's own), measured on `eval_rows` validation inputs
-    (None: all). Training ends after `patience` validations without a better one (None: never). What else is None is
-    filled in by `defaults.fill_in`, from the method, the backbone and the number of training rows; without `epochs` it
-    fills in `eval_rows` and `patience` too."""
+    (None: all). Training ends after `patience` validations without a better one (None: never). There are
+    `validation_interval` epochs from one validation to the next (None: one). What else is None is filled in by
+    `defaults.fill_in`, from the method, the backbone and the number of training rows; without `epochs` the last three
+    are, too."""
 
     epochs: int | None = None
     learning_rate: float | None = None
@@ -82,6 +83,7 @@ class Hyperparameters:
     metric: str | None = None
     eval_rows: int | None = None
     patience: int | None = None
+    validation_interval: int | None = None
 
     def check(self) -> None:
         """Raise a `TrainingError` for a value that cannot be."""

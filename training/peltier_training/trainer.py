@@ -114,7 +114,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=compute,
-        callbacks=[ValidationInterval(), Patience(run)],
+        callbacks=[ValidationInterval(run), Patience(run)],
     )
     return conduct(run, trainer, checkpoint)
 
@@ -131,7 +131,7 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Cour
         data_collator=collate_texts,
         train_dataset=rows,
         eval_dataset=nothing,
-        callbacks=[ValidationInterval(), Patience(run)],
+        callbacks=[ValidationInterval(run), Patience(run)],
     )
     return conduct(run, trainer, checkpoint)
 
