@@ -89,7 +89,7 @@ def test_only_a_few_long_names_are_named():
             "classification",
             [0] * 12 + [1] * 8,
             {"accuracy": 0.65},
-            "the accuracy of 0.65 is no better",
+            "the accuracy of 0.65 is within chance of answering 'no' to every row (0.6) on 20",
         ),  # by one row of 20
         ("classification", [0] * 12 + [1] * 8, {"accuracy": 0.8}, None),
         ("classification", [0] * 20, {"accuracy": 1.0}, None),

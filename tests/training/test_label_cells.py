@@ -35,6 +35,8 @@ def test_a_cell_of_one_reading_is_read(cell: Any, separator: str | None, labels:
 
 
 REFUSED: list[tuple[Any, str | None, str]] = [
+    (float("nan"), None, "label nan is not a label; it must be a text or a number"),
+    (["food", float("inf")], "|", "label inf is not a label"),
     (
         "food|price",
         None,

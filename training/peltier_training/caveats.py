@@ -73,10 +73,16 @@ def _constant(evidence: Evidence) -> str | None:
     if majority is None or not _is_poor(evidence, majority):
         return None
     metric, always = majority.metric, _short(majority.answer)
+    value, constant = evidence.verdict.metrics[metric], majority.metrics[metric]
+    if metric != "mse" and value > constant:
+        rows = len(evidence.verdict.gold)
+        return (
+            f"the {metric} of {value:.4g} is within chance of answering {always} to every row ({constant:.4g}) on "
+            f"{rows} rows; validate on more rows, or train for longer (--epochs)."
+        )
     return (
-        f"the {metric} of {evidence.verdict.metrics[metric]:.4g} is no better than answering {always} to every row "
-        f"({majority.metrics[metric]:.4g}); raise --learning-rate or --epochs, and check that texts and labels belong "
-        "together."
+        f"the {metric} of {value:.4g} is no better than answering {always} to every row ({constant:.4g}); raise "
+        "--learning-rate or --epochs, and check that texts and labels belong together."
     )
 
 

@@ -1,6 +1,7 @@
 """The labels that one cell of a multi-label file holds. What can be read in two ways is refused."""
 
 import json
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -21,7 +22,8 @@ def check_separator(separator: str | None) -> None:
 
 def label_name(label: Any) -> str:
     """The name of one label; a `TrainingError` for what is no text or number."""
-    if not isinstance(label, str | int | float) or not str(label).strip():
+    missing = isinstance(label, float) and not math.isfinite(label)  # how JSON writers of Python spell a missing cell
+    if missing or not isinstance(label, str | int | float) or not str(label).strip():
         raise TrainingError(f"label {shown(label)} is not a label; it must be a text or a number")
     return str(label)
 

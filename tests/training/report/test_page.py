@@ -236,3 +236,11 @@ def test_the_most_frequent_mistakes_come_first():
     """Right answers are no mistakes, and what never happened is not listed."""
     found = Confusion(labels=("a", "b", "c"), matrix=((9, 1, 0), (5, 9, 0), (0, 2, 9)), unknown=(0, 0, 0))
     assert most_confused(found) == [("b", "a", 5), ("c", "b", 2), ("a", "b", 1)]
+
+
+def test_rows_that_were_left_out_are_counted():
+    """By file: names alone would say that every file was left out."""
+    report = create_report()
+    data = report.training.data | {"skipped_rows": {"train": 3, "validation": 1}}
+    page = render(create_report(training=report.training.model_copy(update={"data": data})))
+    assert "<dd>train 3, validation 1</dd>" in page
