@@ -1,18 +1,21 @@
 """Is `peltier train` with no setting given as good as the best of a grid? MiniLM, few training rows.
 
-    .venv/bin/python benchmarks/defaults.py run --data DIR [--task trec] [--preset lora] [--default] [--part 1/2]
+    .venv/bin/python benchmarks/defaults.py run --data DIR [--task trec] [--preset lora] [--seed 0] [--part 1/2]
     .venv/bin/python benchmarks/defaults.py show
 
-DIR holds `<task>/train.jsonl.gz`. Each point trains on rows drawn from that file by the seed. Of the rows that are
-left, 300 choose the epoch and 1,000 measure. A point appends one line to the output, and points that have a line there
-are not run again. Both sides train on a bfloat16 backbone, on one thread; several parts may run at a time.
+DIR holds `<task>/train.jsonl.gz`. Each point of the grid trains on rows drawn from that file by the seed. Of the rows
+that are left, 300 choose the epoch and 1,000 measure. A point appends one line to the output, and points that have a
+line there are not run again; benchmarks/defaults.jsonl has those of docs/results.md. The backbone is in bfloat16, on
+one thread; several parts may run at a time, each with an output of its own. The defaults are a point of the grid.
 """
 
 import argparse
 import json
+import math
 import os
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -23,7 +26,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from peltier_adapters.proof import Candidate
-from peltier_training.data import Example, read_examples
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import load_config
+from peltier_training.data import read_examples
+from peltier_training.defaults import fill_in
 from peltier_training.export import measure
 from peltier_training.labels import TaskType
 from peltier_training.metrics import BEST
@@ -41,48 +47,44 @@ TASKS: dict[str, tuple[tuple[str, ...], TaskType]] = {
     "clinc150": (("text",), "classification"),
     "stsb": (("sentence1", "sentence2"), "regression"),
 }
-RATES = {
-    "compacter": (1e-3, 3e-3, 1e-2),
-    "lora": (1e-3, 3e-3, 1e-2),
-    "unipelt-apl": (1e-3, 3e-3, 1e-2),
-    "adamix": (1e-3, 3e-3, 1e-2),
-}
+PRESETS = ("lora", "compacter", "unipelt-apl", "adamix")
 FEW_TASKS = {"unipelt-apl": ("trec", "banking77"), "adamix": ("trec", "banking77")}
+RATES = (1e-3, 3e-3, 1e-2)
 EPOCHS = {200: (8, 24), 1000: (2, 5)}
+POOLINGS = ("mean", "pooler")
+Cell = tuple[str, str, int]
+Setting = tuple[float, int, str]
 
 
 @dataclass(frozen=True)
 class Point:
-    """One training; what is None is left to the defaults."""
+    """One training."""
 
     task: str
     preset: str
     size: int
     seed: int
-    learning_rate: float | None = None
-    epochs: int | None = None
-    pooling: str | None = None
+    learning_rate: float
+    epochs: int
+    pooling: str
 
     @property
-    def is_default(self) -> bool:
-        return self.learning_rate is None
+    def cell(self) -> Cell:
+        """What it is compared within."""
+        return self.preset, self.task, self.size
+
+    @property
+    def setting(self) -> Setting:
+        """What the grid varies."""
+        return self.learning_rate, self.epochs, self.pooling
 
 
-def points(tasks: list[str], presets: list[str], *, default: bool) -> Iterator[Point]:
-    """The grid: every rate for the longer training, the two higher ones for the shorter, and the pooler with the middle
-    rate. A low rate for few steps learns nothing. With `default`, the points that set nothing."""
-    for seed, preset, size, task in product(SEEDS, presets, SIZES, tasks):
-        if task not in FEW_TASKS.get(preset, tasks):
-            continue
-        if default:
-            yield Point(task, preset, size, seed)
-            continue
-        low, middle, high = RATES[preset]
-        short, long = EPOCHS[size]
-        yield from (Point(task, preset, size, seed, rate, long, "mean") for rate in (middle, high, low))
-        yield Point(task, preset, size, seed, middle, short, "mean")
-        if seed == SEEDS[0]:
-            yield Point(task, preset, size, seed, middle, long, "pooler")
+def points() -> Iterator[Point]:
+    """The whole grid, one seed after the other."""
+    for seed, preset, size, task in product(SEEDS, PRESETS, SIZES, TASKS):
+        if task in FEW_TASKS.get(preset, TASKS):
+            for rate, epochs, pooling in product(RATES, EPOCHS[size], POOLINGS):
+                yield Point(task, preset, size, seed, rate, epochs, pooling)
 
 
 def run(point: Point, root: Path) -> dict[str, Any]:
@@ -96,82 +98,100 @@ def run(point: Point, root: Path) -> dict[str, Any]:
     dev, test = rest[:DEV_ROWS], rest[DEV_ROWS:]
     start = time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
-        learned = learn(prepare(_create(point, Path(scratch), train, dev)))
+        folder = Path(scratch)
+        for name, rows in (("train", train), ("dev", dev)):
+            write_examples(folder / f"{name}.jsonl", rows, columns, "label")
+        learned = learn(prepare(create_run(point, folder)))
         adapter = Candidate(point.task, point.preset, learned.model.parts, learned.model.merged(), learned.task)
         metrics = measure(learned.backbone, adapter, test).metrics
-    numbers = learned.run.hyperparameters
-    scores = [
-        entry[f"eval_{learned.run.metric}"] for entry in learned.course.log if f"eval_{learned.run.metric}" in entry
-    ]
+    key = f"eval_{learned.run.metric}"
     return {
         **asdict(point),
         "value": metrics[BEST[task_type]],
-        "scores": scores,
-        "took": {"rate": numbers.learning_rate, "epochs": numbers.epochs, "batch_size": numbers.batch_size},
+        "scores": [entry[key] for entry in learned.course.log if key in entry],
         "test_rows": len(test),
         "cpu_seconds": round(time.process_time() - start, 1),
     }
 
 
-def _create(point: Point, folder: Path, train: list[Example], dev: list[Example]) -> Run:
+def create_run(point: Point, folder: Path) -> Run:
+    """The run of `point`, whose rows are in `folder`."""
     columns, task_type = TASKS[point.task]
-    data = Data(folder / "train.jsonl", folder / "dev.jsonl", columns, "label")
-    for path, rows in ((data.train, train), (data.validation, dev)):
-        write_examples(path, rows, columns, "label")
     return Run(
         task=point.task,
         task_type=task_type,
         preset=point.preset,
         backbone="minilm",
-        data=data,
+        data=Data(folder / "train.jsonl", folder / "dev.jsonl", columns, "label"),
         output=folder / "adapter.safetensors",
         directory=folder / "run",
         hyperparameters=Hyperparameters(epochs=point.epochs, learning_rate=point.learning_rate, seed=point.seed),
-        overrides={} if point.pooling is None else {"pooling": point.pooling},
+        overrides={"pooling": point.pooling},
         device="cpu",
         dtype="bfloat16",
         merge_report=False,
     )
 
 
+def default_setting(cell: Cell) -> Setting:
+    """What `peltier train` takes where nothing is set."""
+    preset, task, size = cell
+    columns, task_type = TASKS[task]
+    data = Data(Path("train.jsonl"), Path("dev.jsonl"), columns, "label")
+    run = Run(task, task_type, preset, "minilm", data, Path("output"), Path("directory"))
+    filled = fill_in(run, load_config(find_checkpoint("minilm")), size)
+    return filled.learning_rate, filled.epochs, filled.overrides.get("pooling", "pooler")
+
+
 def show(output: Path) -> None:
-    """Default against the best of the grid: mean of the seeds, each with its own best."""
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
-    cells: dict[tuple[str, str, int], dict[int, dict[str, Any]]] = {}
-    for line in lines:
-        cell = cells.setdefault((line["preset"], line["task"], line["size"]), {})
-        found = cell.setdefault(line["seed"], {"grid": []})
-        if line["learning_rate"] is None:
-            found["default"] = line
-        else:
-            found["grid"].append(line)
-    print(
-        f"{'preset':13}{'task':11}{'rows':>5}{'default':>9}{'best':>8}{'diff':>7}  best points (rate, epochs, pooling)"
-    )
-    gaps: dict[str, list[float]] = {}
-    for (preset, task, size), seeds in sorted(cells.items()):
-        whole = [found for found in seeds.values() if "default" in found and found["grid"]]
-        if not whole:
+    """The default of each cell, and the setting that is the most above it, on the seeds that both have."""
+    cells: dict[Cell, dict[Setting, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for line in read_lines(output):
+        point = create_point(line)
+        cells[point.cell][point.setting][point.seed] = 100 * line["value"]
+    print("| preset | task | rows | default (seeds) | above it | by (rate, epochs, pooling; seeds) | settings |")
+    print("| --- | --- | --: | --: | --: | --- | --: |")
+    gaps: dict[str, list[float]] = defaultdict(list)
+    for cell, found in sorted(cells.items()):
+        default = found.get(default_setting(cell))
+        if default is None:
             continue
-        best = [max(found["grid"], key=lambda line: line["value"]) for found in whole]
-        ours = 100 * sum(found["default"]["value"] for found in whole) / len(whole)
-        theirs = 100 * sum(line["value"] for line in best) / len(whole)
-        gaps.setdefault(preset, []).append(ours - theirs)
-        named = "; ".join(f"{line['learning_rate']:g}, {line['epochs']}, {line['pooling']}" for line in best)
-        print(f"{preset:13}{task:11}{size:5}{ours:9.1f}{theirs:8.1f}{ours - theirs:+7.1f}  {named}")
+        above = {setting: _above(values, default) for setting, values in found.items()}
+        best = max(above, key=lambda setting: above[setting])
+        gaps[cell[0]].append(above[best])
+        ours = sum(default.values()) / len(default)
+        named = "-" if found[best] is default else f"{best[0]:g}, {best[1]}, {best[2]}; {len(found[best])}"
+        row = (*cell, f"{ours:.1f} ({len(default)})", f"{above[best]:.1f}", named, len(found))
+        print("|", *(f"{value} |" for value in row))
+    print()
     for preset, values in gaps.items():
-        print(f"{preset}: on average {sum(values) / len(values):+.2f}, at worst {min(values):+.1f}")
+        print(f"{preset}: {len(values)} cells, on average {sum(values) / len(values):.2f}, at most {max(values):.1f}")
+
+
+def _above(values: dict[int, float], default: dict[int, float]) -> float:
+    common = values.keys() & default.keys()
+    return sum(values[seed] - default[seed] for seed in common) / len(common) if common else -math.inf
+
+
+def read_lines(output: Path) -> list[dict[str, Any]]:
+    """What has been run."""
+    return [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
+
+
+def create_point(line: dict[str, Any]) -> Point:
+    """The point of a line of the output."""
+    return Point(**{name: line[name] for name in Point.__dataclass_fields__})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("run", "show"))
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, help="for run")
     parser.add_argument("--task", choices=list(TASKS), action="append")
-    parser.add_argument("--preset", choices=list(RATES), action="append")
-    parser.add_argument("--default", action="store_true", help="the points that set nothing, in place of the grid")
+    parser.add_argument("--preset", choices=PRESETS, action="append")
+    parser.add_argument("--seed", type=int, choices=SEEDS, action="append")
     parser.add_argument("--part", default="1/1", help="which share of the points, as in 1/2")
-    parser.add_argument("--output", type=Path, default=Path("runs/defaults.jsonl"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).with_suffix(".jsonl"))
     options = parser.parse_args()
     if options.what == "show":
         show(options.output)
@@ -179,21 +199,19 @@ def main() -> None:
     torch.set_num_threads(1)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     part, parts = (int(number) for number in options.part.split("/"))
-    chosen = list(points(options.task or list(TASKS), options.preset or list(RATES), default=options.default))
-    done = {_identity(json.loads(line)) for line in _lines(options.output)}
+    chosen = [
+        point
+        for point in points()
+        if point.task in (options.task or TASKS)
+        and point.preset in (options.preset or PRESETS)
+        and point.seed in (options.seed or SEEDS)
+    ]
+    done = {create_point(line) for line in read_lines(options.output)}
     for point in chosen[part - 1 :: parts]:
-        if _identity(asdict(point)) not in done:
+        if point not in done:
             line = json.dumps(run(point, options.data))
             with options.output.open("a") as file:
                 file.write(line + "\n")
-
-
-def _lines(output: Path) -> list[str]:
-    return output.read_text().splitlines() if output.exists() else []
-
-
-def _identity(values: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(values[name] for name in Point.__dataclass_fields__)
 
 
 if __name__ == "__main__":
