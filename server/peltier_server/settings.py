@@ -95,7 +95,7 @@ class Settings(BaseSettings):
     device_bytes: Count = 1024 * _MIB
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
     undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
-    max_metric_versions: Annotated[int, Field(ge=0, le=10_000)] = 100
+    max_metric_versions: Annotated[int, Field(ge=0, le=500)] = 100
     log_format: Literal["text", "json"] = "text"
     log_level: LogLevel = "info"
     access_log: bool = False
