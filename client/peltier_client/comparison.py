@@ -115,6 +115,7 @@ def compare(
             f"{first.task} is a {kind[0]} task and {second.task} a {kind[1]} task: they cannot be compared"
         )
     judged = [_judge(kind[0], cases, one, separator, {*first.names, *second.names}) for one in answers]
+    _refuse_two_readings(cases, answers, judged)
     pairs = list(zip(judged[0].errors, judged[1].errors, strict=True))
     only = sum(a < b for a, b in pairs), sum(b < a for a, b in pairs)
     differing = [n for n, (a, b) in enumerate(zip(judged[0].shown, judged[1].shown, strict=True)) if a != b]
@@ -184,6 +185,16 @@ def _known(label: str, known: set[str]) -> str:
     if known and label not in known:
         raise InvalidInput(f"label {label!r} is none of the {len(known)} labels of either version")
     return label
+
+
+def _refuse_two_readings(cases: Sequence[Case], answers: Sequence[Answers], judged: Sequence[_Judged]) -> None:
+    """An integer stands for a name by its position, which may be another in each version."""
+    for case, first, second in zip(cases, judged[0].gold, judged[1].gold, strict=True):
+        if first != second:
+            raise InvalidInput(
+                f"line {case.line}: label {case.label!r} is {first!r} for {answers[0].task} and {second!r} for "
+                f"{answers[1].task}: write names instead of integers"
+            )
 
 
 def _value(answers: Answers, case: Case, prediction: Prediction) -> float:

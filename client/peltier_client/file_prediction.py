@@ -1,6 +1,7 @@
 """`peltier predict --file`: predictions for every row of a file, written to another."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,10 @@ class Summary(BaseModel):
     versions: dict[str, int] = {}
 
 
+class _OtherRun(Exception):
+    """The part file is of another file or another adapter, so it cannot be resumed."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C; the message says how far it was."""
 
@@ -84,7 +89,6 @@ def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
         PartFile(job.output, resume=job.resume) as part,
     ):
         tally = _run_here(job, AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS), rows, part)
-        part.finish()
         done = part.written
     return Summary(
         output=str(job.output),
@@ -98,7 +102,11 @@ def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
 def _run_here(job: Job, client: AsyncClient, rows: RowFile, part: PartFile) -> _Tally:
     try:
         with progress(rows.size_bytes) as show:
-            return asyncio.run(_run(job, client, rows, part, show))
+            tally = asyncio.run(_run(job, client, rows, part, show))
+        part.finish()
+        return tally
+    except _OtherRun as error:
+        raise InvalidInput(f"{error}: delete it to begin anew") from None
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {_left(part)}") from None
     except PeltierError as error:
@@ -115,6 +123,7 @@ async def _run(job: Job, client: AsyncClient, rows: RowFile, part: PartFile, sho
         async for batch in scorer.score(_rest(rows, part)):
             if not part.written.num_rows:
                 _refuse_mistake(batch)
+            _refuse_other_adapter(part, batch)
             part.write([to_document(one) for one in batch])
             tally.add(batch)
             show(rows.position, part.written.num_rows, part.written.num_errors)
@@ -126,23 +135,26 @@ def to_document(scored: Scored) -> dict[str, Any]:
     document: dict[str, Any] = {"line": scored.row.line, "row": dict(scored.row.cells)}
     if scored.prediction is not None and scored.adapter is not None:
         prediction = scored.prediction.model_dump(exclude_none=True)
-        return {**document, "prediction": prediction, "version": scored.adapter.version}
+        return {**document, "prediction": prediction, "adapter": scored.adapter.name, "version": scored.adapter.version}
     assert scored.error is not None, "a row has a prediction or an error"
     return {**document, "error": {"code": scored.error.code, "message": scored.error.message}}
 
 
 def _rest(rows: RowFile, part: PartFile) -> Iterator[Row]:
-    """The rows that are not in the part file; `InvalidInput` where its lines are not of this file."""
-    expected, last = part.written.num_rows, part.written.last_line
-    num_done = 0
+    """The rows that are not in the part file; `_OtherRun` where its lines are not of this file."""
+    written = part.written
+    num_done, cells = 0, written.last_row
     for row in rows.rows:
-        if row.line > last:
+        if row.line > written.last_line:
             break
-        num_done += 1
+        num_done, cells = num_done + 1, dict(row.cells)
     else:
         row = None
-    if num_done != expected:
-        raise InvalidInput(f"{part.path} does not hold predictions for {rows.path}: delete it to begin anew")
+    if num_done != written.num_rows:
+        raise _OtherRun(f"{part.path} does not hold predictions for {rows.path}")
+    # As JSON, because NaN does not equal itself.
+    if json.dumps(cells) != json.dumps(written.last_row):
+        raise _OtherRun(f"{part.path} has another row for line {written.last_line} than {rows.path}")
     if row is not None:
         yield row
     yield from rows.rows
@@ -153,6 +165,14 @@ def _refuse_mistake(batch: Sequence[Scored]) -> None:
     messages = {one.error.message for one in batch if one.error is not None and one.row.problem is None}
     if len(batch) >= _MIN_ROWS_OF_A_MISTAKE and all(one.error is not None for one in batch) and len(messages) == 1:
         raise InvalidInput(f"every one of the first {len(batch)} rows is refused: {messages.pop()}")
+
+
+def _refuse_other_adapter(part: PartFile, batch: Sequence[Scored]) -> None:
+    """The lines of one output are answers of one adapter."""
+    kept = part.written.adapter
+    for one in batch:
+        if kept is not None and one.adapter is not None and one.adapter.name != kept:
+            raise _OtherRun(f"{part.path} holds predictions of {kept!r}, not of {one.adapter.name!r}")
 
 
 def _left(part: PartFile) -> str:

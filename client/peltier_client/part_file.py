@@ -4,7 +4,9 @@ import gzip
 import json
 import os
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,17 +16,26 @@ from peltier_client.errors import InvalidInput
 
 @dataclass
 class Written:
-    """What the lines of a part file say: how many there are, how many have an error, and the input's last line."""
+    """What the lines of a part file say: how many there are, how many have an error, and who answered them.
+
+    `last_line` and `last_row` are of the input; `adapter` is the name in the last line that has a prediction.
+    """
 
     num_rows: int = 0
     num_errors: int = 0
     last_line: int = 0
+    last_row: dict[str, Any] = field(default_factory=dict)
+    adapter: str | None = None
 
     def add(self, document: dict[str, Any]) -> None:
-        """Counts one more line."""
+        """Counts one more line; raises KeyError or TypeError, and counts nothing, where it is no such line."""
+        line, row, adapter = document["line"], document["row"], document.get("adapter")
+        if not isinstance(line, int) or not isinstance(row, dict) or not isinstance(adapter, str | None):
+            raise TypeError("a line has the number of a line, a row and the name of an adapter")
         self.num_rows += 1
         self.num_errors += "error" in document
-        self.last_line = document["line"]
+        self.last_line, self.last_row = line, row
+        self.adapter = adapter or self.adapter
 
 
 class PartFile:
@@ -45,13 +56,20 @@ class PartFile:
 
     def write(self, documents: list[dict[str, Any]]) -> None:
         """Append lines; they are with the operating system afterwards, whatever becomes of this process."""
+        # Escaped, because a JSON text may hold half of a surrogate pair, which UTF-8 cannot encode.
+        lines = [json.dumps(document, separators=(",", ":")).encode() + b"\n" for document in documents]
+        with _refused_disk(self.path):
+            self._file.writelines(lines)
+            self._file.flush()
         for document in documents:
-            self._file.write(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
             self.written.add(document)
-        self._file.flush()
 
     def finish(self) -> None:
         """The file under its name, in one step, and no part file any more."""
+        with _refused_disk(self._output):
+            self._finish()
+
+    def _finish(self) -> None:
         os.fsync(self._file.fileno())
         self._file.close()
         if self._output.suffix != ".gz":
@@ -73,7 +91,9 @@ class PartFile:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._file.close()
+        # Lines that found no room on the disk are tried once more here. That error has been raised already.
+        with suppress(OSError):
+            self._file.close()
         if not self.written.num_rows:
             self.path.unlink(missing_ok=True)
 
@@ -91,6 +111,14 @@ class PartFile:
     def _count(self, line: bytes) -> None:
         try:
             self.written.add(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             place = f"{self.path}:{self.written.num_rows + 1}"
             raise InvalidInput(f"{place} is not a line of predictions: delete the file to begin anew") from error
+
+
+@contextmanager
+def _refused_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error

@@ -123,7 +123,12 @@ def _delimited_rows(path: Path, lines: Iterator[str], wanted: Sequence[str], del
     first, header = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (0, None))
     if header is None:
         return iter(())
-    headers = {delimiter: next(csv.reader([header], delimiter=delimiter)) for delimiter in delimiters}
+    if not _is_text(header):
+        raise InvalidInput(f"{path} has a header that is not UTF-8 text")
+    try:
+        headers = {delimiter: next(csv.reader([header], delimiter=delimiter)) for delimiter in delimiters}
+    except csv.Error as error:
+        raise InvalidInput(f"{path} has no readable header: {error}") from None
     fits = [delimiter for delimiter, names in headers.items() if set(wanted) <= set(names)]
     delimiter = fits[0] if fits else max(headers, key=lambda one: len(headers[one]))
     names = headers[delimiter]

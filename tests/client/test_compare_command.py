@@ -155,3 +155,23 @@ class Moving(dict[str, int]):
     def __missing__(self, task: str) -> int:
         self.count = getattr(self, "count", 0) + 1
         return self.count
+
+
+@pytest.mark.parametrize(
+    ("cell", "first", "second"),
+    [(1, "'yes'", "'no'"), ([1], "['yes']", "['no']")],
+)
+def test_an_integer_that_means_two_names_is_refused(
+    judge: Judge, compare: Compare, cell: Any, first: str, second: str
+) -> None:
+    """The versions have their labels in different orders, so each would be judged by other labels."""
+    several = isinstance(cell, list)
+    own = {"labels": ["yes"]} if several else {"label": "yes", "score": 1.0}
+    judge.answers["sst2@1"]["a"] = own | {"scores": {"no": 0.0, "yes": 1.0}}
+    judge.answers["sst2@2"]["a"] = own | {"scores": {"yes": 1.0, "no": 0.0}}
+    outcome = compare([{"text": "a", "label": cell}])
+    assert outcome.status == 1
+    readings = f"label {cell!r} is {first} for sst2@1 and {second} for sst2@2"
+    assert outcome.err == f"error: line 1: {readings}: write names instead of integers\n"
+    named = ["yes"] if several else "yes"
+    assert compare([{"text": "a", "label": named}]).status == 0

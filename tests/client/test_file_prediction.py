@@ -58,6 +58,7 @@ def test_a_line_for_every_row(predict: Predict, server: Any, tmp_path: Path) -> 
         (number, text, 1) for number, text in enumerate("abcde", 1)
     ]
     assert lines[0]["prediction"]["label"] == "positive"
+    assert {one["adapter"] for one in lines} == {"sst2"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl"]
 
 
@@ -158,6 +159,57 @@ def test_the_answers_of_another_file_are_not_gone_on_with(predict: Predict, tmp_
     assert "does not hold predictions for" in predict(jsonl("a", "b"), "--resume").err
     part.write_text("nonsense\n")
     assert f"{part}:1 is not a line of predictions" in predict(jsonl("a", "b"), "--resume").err
+
+
+KEPT = {"line": 1, "row": {"id": 0, "text": "a"}, "prediction": {}, "adapter": "sst2", "version": 1}
+
+
+@pytest.mark.parametrize(
+    ("kept", "sentence"),
+    [
+        ({"row": {"id": 0, "text": "x"}}, "has another row for line 1 than {file}"),
+        ({"line": 2}, "does not hold predictions for {file}"),
+        ({"adapter": "other"}, "holds predictions of 'other', not of 'sst2'"),
+    ],
+)
+def test_a_run_of_something_else_is_not_resumed(
+    predict: Predict, tmp_path: Path, kept: dict[str, Any], sentence: str
+) -> None:
+    """Another file or another adapter is one sentence, without the advice to resume; the part file stays as it is."""
+    part = tmp_path / "out.jsonl.part"
+    part.write_text(json.dumps(KEPT | kept) + "\n")
+    before = part.read_text()
+    outcome = predict(jsonl("a", "b"), "--resume")
+    reason = sentence.format(file=tmp_path / "in.jsonl")
+    assert (outcome.status, outcome.err) == (1, f"error: {part} {reason}: delete it to begin anew\n")
+    assert part.read_text() == before
+
+
+def test_rows_that_equal_nothing_are_resumed(predict: Predict, tmp_path: Path) -> None:
+    """NaN in a row is the same row again, and so is half of a surrogate pair, which has an error."""
+    content = '{"text": "a", "n": NaN}\n{"text": "hi \\ud83d", "n": NaN}\n{"text": "b"}\n'
+    assert predict(content).status == 1
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert ["error" in json.loads(line) for line in lines] == [False, True, False]
+    (tmp_path / "out.jsonl.part").write_text("".join(f"{line}\n" for line in lines[:2]))
+    assert predict(content, "--resume").status == 1
+    assert (tmp_path / "out.jsonl").read_text().splitlines() == lines
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits the size of files")
+@pytest.mark.parametrize("output", ["out.jsonl", "out.jsonl.gz"])
+def test_a_full_disk_is_said_with_how_to_go_on(predict: Predict, tmp_path: Path, output: str) -> None:
+    """One sentence, in place of the error of a file; what was written is kept, and can be resumed."""
+    from tests.full_disk import room_for
+
+    content = jsonl(*"abcd")
+    with room_for(300):
+        outcome = predict(content, "--batch-size", "1", output=output)
+    part = tmp_path / f"{output}.part"
+    sentence = f"{part} cannot be written: File too large; 1 rows are in {part}; --resume goes on after them"
+    assert (outcome.status, outcome.err) == (1, f"error: {sentence}\n")
+    assert predict(content, "--resume", output=output).status == 0
+    assert not part.exists()
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,8 @@ def test_a_bad_row_spoils_no_other(tmp_path: Path) -> None:
         ("f.csv", "txt,label\na,1\n", r"has no column 'text'; it has 'txt', 'label'"),
         ("f.csv", "text,text\na,1\n", "has column 'text' twice"),
         ("f.jsonl.gz", b"no gzip", "cannot be read"),
+        ("f.csv", "text,größe\na,1\n".encode("latin-1"), "has a header that is not UTF-8 text"),
+        ("f.csv", f"text,{'x' * 140_000}\na,1\n", "has no readable header: field larger than field limit"),
     ],
 )
 def test_a_file_that_cannot_be_meant_is_refused(tmp_path: Path, name: str, data: str | bytes, sentence: str) -> None:
