@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,31 @@ HINT = " (--skip-bad-rows leaves such rows out)"
 @dataclass(frozen=True)
 class LabelReader:
     """How the labels of a file are read. `names` are those that there may be, in the order of the logits, None for
-    any; the labels of a multi-label task are parted by `separator`, or are lists."""
+    any; with `positions` integers stand for them too. The labels of a multi-label task are parted by `separator`, or
+    are lists."""
 
     task_type: TaskType
     names: Sequence[str] | None = None
     separator: str | None = None
+    positions: bool = False
 
     def read(self, example: Example) -> Example:
-        """With a tuple for the labels of a multi-label task; a `TrainingError` for what cannot be a label."""
+        """With names for positions, and a tuple for the labels of a multi-label task; a `TrainingError` for what cannot
+        be a label."""
         if self.task_type == "multilabel":
             try:
                 several = read_label_cell(example.label, self.separator, self.names or ())
             except TrainingError as error:
                 raise TrainingError(f"{example.where}: {error}") from None
             example = replace(example, label=several)
-        Labels(self.task_type, tuple(self.names or ())).check(example)
+        if self.positions:
+            example = self._labels.by_name(example)
+        self._labels.check(example)
         return example
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels(self.task_type, tuple(self.names or ()))
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
 
 def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
     """The rows of one file; a `TrainingError` where none of them can be used and bad ones are to be left out."""
-    reader = LabelReader(task_type, names, data.label_separator)
+    reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
     rows = read_rows(path, data.text_columns, data.label_column, reader.read)
     if data.skip_bad_rows and not rows.examples:
         raise TrainingError(f"{path} has no row that can be used: {'; '.join(describe(rows.bad))}")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -55,6 +55,18 @@ class Labels:
         for label in labels if self.names else ():
             self._index(label, example)
 
+    def by_name(self, example: Example) -> Example:
+        """With the names at the positions that its integers are, unless integers are names."""
+        if self.type not in ("classification", "multilabel") or any(map(_is_integer, self.names)):
+            return example
+        if self.type == "multilabel":
+            return replace(example, label=tuple(map(self._at, _several(example))))
+        return replace(example, label=self._at(_name(example.label, example)))
+
+    def _at(self, label: str) -> str:
+        is_position = label not in self._positions and _is_integer(label) and int(label) < len(self.names)
+        return self.names[int(label)] if is_position else label
+
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.names)}
@@ -62,9 +74,6 @@ class Labels:
     def _index(self, label: str, example: Example) -> int:
         if label in self._positions:
             return self._positions[label]
-        # An integer is a position in the names, unless integers are names.
-        if _is_integer(label) and int(label) < len(self.names) and not any(map(_is_integer, self.names)):
-            return int(label)
         names = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
         raise TrainingError(
             f"{example.where}: label {shown(label)} is not one of the task's {len(self.names)} labels: {names}"

@@ -40,8 +40,9 @@ Number = TypeVar("Number", int, float)
 class Data:
     """Where the examples are and which columns hold what; two text columns are a pair, three a triple.
 
-    `label_separator` is between the labels of one cell of a multi-label task, None where they are lists. With
-    `skip_bad_rows` rows that cannot be used are left out."""
+    `labels` are the names that somebody gave, or with `labels_found` those of the training rows; integers in the files
+    are positions in given names alone. `label_separator` is between the labels of one cell of a multi-label task, None
+    where they are lists. With `skip_bad_rows` rows that cannot be used are left out."""
 
     train: Path
     validation: Path
@@ -50,6 +51,12 @@ class Data:
     labels: tuple[str, ...] | None = None
     label_separator: str | None = None
     skip_bad_rows: bool = False
+    labels_found: bool = False
+
+    @property
+    def has_given_labels(self) -> bool:
+        """Somebody named the labels."""
+        return self.labels is not None and not self.labels_found
 
     @property
     def inputs(self) -> Inputs:

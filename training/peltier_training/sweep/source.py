@@ -38,7 +38,8 @@ class Source:
         # A small draw may miss a label, which the validation set has.
         named = labels.names if task.task_type in ("classification", "multilabel") else None
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
-        return cls(replace(data, labels=named), labels, len(found.train.examples), digests)
+        drawn = replace(data, labels=named, labels_found=data.labels is None)
+        return cls(drawn, labels, len(found.train.examples), digests)
 
 
 def digest(*paths: Path) -> str:

@@ -43,6 +43,8 @@ class Trial:
             "columns": [*run.data.text_columns, run.data.label_column],
             "labels": run.data.labels,
             **_given({"label_separator": run.data.label_separator, "skip_bad_rows": run.data.skip_bad_rows or None}),
+            # Decides which rows are bad; they are left out, or there are none.
+            **_given({"labels_found": (run.data.skip_bad_rows and run.data.labels_found) or None}),
             "hyperparameters": _given(asdict(run.hyperparameters)),
             "text": _given(asdict(run.text)),
             "device": run.device,
