@@ -142,12 +142,12 @@ def train(  # noqa: PLR0913 - one parameter a flag
 
     from peltier_training.preparation import prepare
     from peltier_training.ranks import is_first
-    from peltier_training.resolution import Choice, print_resolved
+    from peltier_training.resolution import Choice, Given, print_resolved
     from peltier_training.run import Data, Hyperparameters, Run
     from peltier_training.text_options import TextOptions
 
     choice = Choice.find(recipe, task, preset, backbone)
-    given = {
+    hyperparameters = {
         "epochs": epochs,
         "learning_rate": learning_rate,
         "batch_size": batch_size,
@@ -160,6 +160,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
         "eval_rows": eval_rows,
         "patience": patience,
     }
+    given = Given(hyperparameters, parse_overrides(set_ or []), template or None)
     numbers = Hyperparameters(**choice.numbers(given))
     names = parse_names("labels", labels) if labels is not None else None
     run = Run(
@@ -180,7 +181,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
         directory=directory or Path("runs") / f"{task}-{choice.preset}-{numbers.seed}",
         hyperparameters=numbers,
         text=TextOptions(
-            template=template or choice.template(),
+            template=choice.template(given),
             task_prefix=task_prefix,
             targets=targets,
             regression_step=regression_step,
@@ -189,7 +190,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
             num_beams=num_beams,
             completion_temperature=completion_temperature,
         ),
-        overrides={**choice.recipe.settings, **parse_overrides(set_ or [])},
+        overrides=choice.settings(given),
         device=device,
         dtype=dtype,
         threads=num_threads,
@@ -200,7 +201,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     if is_first():
         _print_skipped({train: prepared.data.train, validation: prepared.data.validation})
         if recipe is not None:
-            print_resolved(run, choice, given)
+            print_resolved(prepared.run, choice, given)
     metrics, title = (_tune if run.preset in BASELINES else _adapt)(prepared)
     if is_first():
         _print(metrics, {}, json_output, title)

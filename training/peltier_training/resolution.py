@@ -1,7 +1,7 @@
 """What a training run is made of: flags first, then the recipe, then defaults."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from peltier_adapters.baselines import find_method
@@ -13,6 +13,16 @@ from rich.table import Table
 from peltier_training.errors import TrainingError
 from peltier_training.recipe import NO_RECIPE, Recipe, find_recipe
 from peltier_training.run import Run
+from peltier_training.templates import find_template
+
+
+@dataclass(frozen=True)
+class Given:
+    """Flags: hyper-parameters and a T5's template, None where a flag is not there, and the preset's settings."""
+
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    template: str | None = None
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,19 @@ class Choice:
             raise TrainingError(f"recipe {name!r} is of preset {recipe.preset!r}, and --preset is {preset!r}")
         return cls(recipe, preset or recipe.preset, backbone or recipe.backbone)
 
-    def numbers(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Hyper-parameters that are not left to their defaults; `given` holds None for flags that are not there."""
-        return {**self.recipe.hyperparameters, **{name: value for name, value in given.items() if value is not None}}
+    def numbers(self, given: Given) -> dict[str, Any]:
+        """Hyper-parameters that are not left to their defaults."""
+        flags = {name: value for name, value in given.numbers.items() if value is not None}
+        return {**self.recipe.hyperparameters, **flags}
 
-    def template(self) -> str | None:
-        """The recipe's, where the backbone reads templates."""
+    def settings(self, given: Given) -> dict[str, str]:
+        """Settings of the preset that are not left to their defaults."""
+        return {**self.recipe.settings, **given.settings}
+
+    def template(self, given: Given) -> str | None:
+        """The given one, or the recipe's where the backbone reads templates."""
+        if given.template is not None:
+            return given.template
         return self.recipe.template if self.recipe.template and self.config().generates else None
 
     def config(self) -> BackboneConfig:
@@ -44,10 +61,9 @@ class Choice:
         return load_config(find_checkpoint(self.backbone, config_only=True))
 
 
-def print_resolved(run: Run, choice: Choice, given: Mapping[str, Any]) -> None:
-    """Every number of the run and where it is from, on standard error."""
+def print_resolved(run: Run, choice: Choice, given: Given) -> None:
+    """Every number of a resolved run and where it is from, on standard error."""
     recipe, config = choice.recipe, choice.config()
-    resolved = run.resolved(config)
     settings = find_method(run.preset).settings(run.overrides, config)
     task = "" if recipe.task is None else f", task {recipe.task}"
     console = Console(stderr=True)
@@ -55,14 +71,15 @@ def print_resolved(run: Run, choice: Choice, given: Mapping[str, Any]) -> None:
     table = Table("what", "value", "from")
     table.add_row("preset", run.preset, "recipe")
     table.add_row("backbone", run.backbone, "recipe" if run.backbone == recipe.backbone else "flag")
-    for name, value in {**asdict(resolved.hyperparameters), "metric": resolved.metric}.items():
+    for name, value in {**asdict(run.hyperparameters), "metric": run.metric}.items():
         if value is not None:
-            table.add_row(name, f"{value}", _origin(given.get(name) is not None, name in recipe.hyperparameters))
-    if resolved.text.template is not None:
-        table.add_row("template", resolved.text.template, _origin(choice.template() != run.text.template, True))
-    for name, value in settings.items():
-        flagged = name in run.overrides and run.overrides[name] != recipe.settings.get(name)
-        table.add_row(f"set {name}", f"{value}", _origin(flagged, name in recipe.settings))
+            flagged = given.numbers.get(name) is not None
+            table.add_row(name, f"{value}", _origin(flagged, name in recipe.hyperparameters))
+    if config.generates:
+        template = run.text.template or find_template(None, run.data.inputs)
+        table.add_row("template", template, _origin(given.template is not None, recipe.template is not None))
+    for name, setting in settings.items():
+        table.add_row(f"set {name}", f"{setting}", _origin(name in given.settings, name in recipe.settings))
     console.print(table)
 
 
