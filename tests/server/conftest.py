@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from peltier_adapters.registry import Registry
 from peltier_adapters.row import Row
 from peltier_server.app import create_app
+from peltier_server.connection import connection_class
 from peltier_server.queue.batch import Batch
 from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
@@ -134,8 +135,10 @@ def listen(bert_directory: Path, tmp_path_factory: pytest.TempPathFactory, new_r
     @contextmanager
     def start(**overrides: object) -> Iterator[Listening]:
         own = {"backbone": bert_directory, "store": tmp_path_factory.mktemp("listening") / "store"}
-        app = create_app(make_settings(new_registry, {**own, **overrides}))
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+        settings = make_settings(new_registry, {**own, **overrides})
+        app = create_app(settings)
+        http = connection_class(settings.stall_seconds)
+        server = uvicorn.Server(uvicorn.Config(app, http=http, port=0, log_config=None))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
         thread.start()
         try:

@@ -172,7 +172,7 @@ def test_closed_tasks_are_written(client: openai.OpenAI) -> None:
         ({"max_tokens": 13}, "max_tokens", "max_tokens is 13: say allows at most 12"),
         ({"max_tokens": 0}, "max_tokens", "max_tokens is 0"),
         ({"temperature": 3}, "temperature", "temperature is 3"),
-        ({"stop": ["a"] * 5}, "stop", "stop"),
+        ({"stop": ["a"] * 5}, "stop", "stop: it must be a text or a list of at most 4 texts"),
         ({"prompt": [[1, 2]]}, "prompt", "prompt"),
         ({"prompt": ""}, None, "an input text is empty"),
         ({"prompt": "good " * 80}, None, "the input has 85 tokens; this task takes at most 64"),

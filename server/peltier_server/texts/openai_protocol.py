@@ -5,7 +5,16 @@ from typing import Annotated, Any, Literal, Self
 
 from peltier_client.errors import PeltierError
 from peltier_client.protocol import FinishReason, Priority, RequestModel, ResponseModel, Seed, Temperature, TopP
-from pydantic import Field, StrictBool, StrictInt, StringConstraints, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictInt,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 _MAX_STOPS = 4
 # What OpenAI's API has and this server has not, with the value that means the same as its absence.
@@ -62,6 +71,15 @@ class CompletionRequest(RequestModel):
         if value is not None and value != neutral:
             raise ValueError(f"only {neutral!r} is served" if neutral is not None else "it is not served")
         return value
+
+    @field_validator("stop", mode="wrap")
+    @classmethod
+    def _few_stops(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        # One sentence in place of a complaint for each form that it might have had.
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(f"it must be a text or a list of at most {_MAX_STOPS} texts, none of them empty") from None
 
     @field_validator("stream_options", mode="after")
     @classmethod

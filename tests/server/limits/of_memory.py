@@ -1,0 +1,64 @@
+"""Bounds of adapters in memory."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from peltier_server.residency import slots
+from peltier_server.residency.loader import StoreLoader
+
+from tests.server.limits.probe import Met, probe
+from tests.server.limits.servers import Servers
+
+
+@probe("bytes of one adapter on the device")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(_large(servers, 64), name="large")
+
+
+@probe("bytes of all adapters on the device")
+def _(servers: Servers) -> Met:
+    assert _evictions(servers, "device") > 0
+    return "the adapter used longest ago leaves, and the request waits for the load"
+
+
+@probe("bytes of adapters in the host's memory")
+def _(servers: Servers) -> Met:
+    assert _evictions(servers, "host") > 0
+    return "the adapter used longest ago leaves, and the next load reads the store"
+
+
+@probe("loads from the store at once", "peltier_server.residency.slots._MAX_FETCHES")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers.bert.service.slots, "_fetching", asyncio.Semaphore(0))
+        _evictions(servers, "device")
+        servers.bert.service.slots._host.drop(servers.bert.service.catalog.get("default", "large-0").newest.owned)
+        answer = replace(servers.bert, task="large-0").predict(timeout_ms=100)
+    assert answer.status_code == 504
+    return "other loads wait"
+
+
+@probe("time for the store to bring an adapter", "peltier_server.residency.slots._FETCH_SECONDS")
+def _(servers: Servers) -> Met:
+    async def never(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    with servers.start("bert", host_bytes=0) as other, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots, "_FETCH_SECONDS", 0.1)
+        patch.setattr(StoreLoader, "fetch", never)
+        other.service.slots.retire(other.service.catalog.get("default", "demo").newest.owned)
+        return other.predict()
+
+
+def _evictions(servers: Servers, tier: str) -> float:
+    """How many adapters have left a tier once two have come of which it holds one."""
+    for seed in range(2):
+        servers.bert.upload(_large(servers, 24, seed=seed), name=f"large-{seed}").raise_for_status()
+    (found,) = servers.bert.metrics("peltier_adapter_evictions_total", tier=tier)
+    return found
+
+
+def _large(servers: Servers, bottleneck: int, **options: object) -> bytes:
+    overrides = {"bottleneck": str(bottleneck)}
+    return servers.make_artifact(servers.backbones["bert"], "houlsby", overrides=overrides, **options)

@@ -1,0 +1,139 @@
+"""Bounds of connections, requests and their bodies."""
+
+import json
+import time
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
+from peltier_server import pace
+
+from tests.server.limits.probe import Met, probe
+from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers
+
+_CLOSED = "the connection is closed"
+_PREDICT = "/v1/tasks/demo/predict"
+_JSON = {"content-type": "application/json"}
+
+
+def _request(line: str, *headers: str) -> bytes:
+    return "\r\n".join((f"{line} HTTP/1.1", "host: a", f"authorization: Bearer {KEY}", *headers, "\r\n")).encode()
+
+
+@probe("size of a request's line and headers", "peltier_server.connection.MAX_HEAD_BYTES")
+def _(servers: Servers) -> Met:
+    assert servers.bert.hears(b"GET /health HTTP/1.1\r\nx: ", *[b"a" * 65536] * 2) == b""
+    return _CLOSED
+
+
+@probe("time for a request's line and headers")
+def _(servers: Servers) -> Met:
+    assert servers.bert.hears(b"GET /health HTTP/1.1\r\n") == b""
+    return _CLOSED
+
+
+@probe("requests sent ahead on a connection", "peltier_server.connection._MAX_PIPELINED")
+def _(servers: Servers) -> Met:
+    assert servers.bert.hears(_request("GET /health") * 100).count(b"HTTP/1.1 200") < 100
+    return _CLOSED
+
+
+@probe("time that a body stands still")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=1), headers=_JSON)
+
+
+@probe("slowest pace of a body, bytes a second", "peltier_server.pace.MIN_BYTES_PER_SECOND")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=8), headers=_JSON)
+
+
+@probe("time for 16 KiB/s of an answer to be taken")
+def _(servers: Servers) -> Met:
+    script = servers.bert.client.get("/docs/swagger-ui-bundle.js").content
+    heard = servers.bert.hears(_request("GET /docs/swagger-ui-bundle.js") * 10, pause_seconds=3 * STALL_SECONDS)
+    assert 0 < len(heard) < 10 * len(script)
+    return _CLOSED
+
+
+@probe("time to read on after an early answer", "peltier_server.pace._MAX_LINGER_SECONDS")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace, "_MAX_LINGER_SECONDS", 0.2)
+        heard = servers.bert.hears(_request("POST /v1/nowhere", "content-length: 100"))
+    assert heard.startswith(b"HTTP/1.1 404")
+    return _CLOSED
+
+
+@probe("size of a JSON body")
+def _(servers: Servers) -> Met:
+    return servers.bert.predict("a" * 200_000)
+
+
+@probe(
+    "strings, commas and brackets of a JSON body (64 for each of `max_inputs` if that is more)",
+    "peltier_server.routes.bodies._MIN_TOKENS",
+)
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post(_PREDICT, content=b"[" * 65_537, headers=_JSON)
+
+
+@probe("inputs of a request")
+def _(servers: Servers) -> Met:
+    return servers.bert.predict([TEXT] * 9)
+
+
+@probe("items of a mixed request")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post("/v1/predict", json={"requests": [{"task": "demo", "input": TEXT}] * 9})
+
+
+@probe("tokens of an input")
+def _(servers: Servers) -> Met:
+    return servers.bert.predict("bad " * 64, truncate=False)
+
+
+@probe("`timeout_ms`", "peltier_client.protocol.predict.MAX_TIMEOUT_MS")
+def _(servers: Servers) -> Met:
+    return servers.bert.predict(timeout_ms=MAX_TIMEOUT_MS + 1)
+
+
+@probe("time until `timeout_ms` has passed")
+def _(servers: Servers) -> Met:
+    with servers.bert.held():
+        return servers.bert.predict(timeout_ms=50)
+
+
+@probe("`priority`", "peltier_client.protocol.predict.MAX_PRIORITY")
+def _(servers: Servers) -> Met:
+    return servers.bert.predict(priority=MAX_PRIORITY + 1)
+
+
+@probe("reasons in an answer's `details`", "peltier_server.errors._MAX_SHOWN_REASONS")
+def _(servers: Servers) -> Met:
+    body = {"inputs": TEXT, **{f"key-{number}": 0 for number in range(200)}}
+    answer = servers.bert.client.post(_PREDICT, content=json.dumps(body), headers=_JSON)
+    assert len(answer.json()["error"]["details"]) == 100
+    return answer
+
+
+@probe("adapters on a page of the list", "peltier_server.routes.adapters._MAX_PAGE")
+def _(servers: Servers) -> Met:
+    return _page(servers, "/v1/adapters")
+
+
+@probe("records on a page of the audit log", "peltier_server.routes.audit._MAX_PAGE")
+def _(servers: Servers) -> Met:
+    return _page(servers, "/v1/audit")
+
+
+def _page(servers: Servers, path: str) -> httpx2.Response:
+    return servers.bert.client.get(path, params={"limit": 1001})
+
+
+def _slowly(body: bytes, *, pauses: int) -> Iterator[bytes]:
+    yield body
+    for _ in range(pauses):
+        time.sleep(2 * STALL_SECONDS / pauses)
+        yield b" "

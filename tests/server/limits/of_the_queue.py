@@ -1,0 +1,124 @@
+"""Bounds of what waits, of batches, and of a runner that is stuck."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import pytest
+from peltier_server import quarantine
+from peltier_server.runner import bisection
+from peltier_server.settings import Settings
+
+from tests.server.limits.probe import Met, probe
+from tests.server.limits.servers import TEXT, Servers, Small
+
+_MOST_OF_ONE = 3 * Settings.model_fields["max_queue_tokens"].default // 4
+_NEXT_BATCH = "other rows wait for the next batch"
+
+
+@probe("tokens that wait, of all tenants")
+def _(servers: Servers) -> Met:
+    with servers.bert.tenant() as other, _almost_filled(servers.bert):
+        return other.predict([TEXT] * 4)
+
+
+@probe("tokens that wait, of one tenant", _MOST_OF_ONE)
+def _(servers: Servers) -> Met:
+    with _almost_filled(servers.bert):
+        return servers.bert.predict([TEXT] * 3)
+
+
+@probe("tokens of one request", _MOST_OF_ONE)
+def _(servers: Servers) -> Met:
+    return servers.bert.predict(["a good film a good"] * 8)
+
+
+@probe("tokens of a batch")
+def _(servers: Servers) -> Met:
+    assert servers.bert.predict([TEXT] * 8).json()["batch"]["rows"] == 2
+    return _NEXT_BATCH
+
+
+@probe("rows of a batch")
+def _(servers: Servers) -> Met:
+    assert servers.bert.predict(["bad"] * 6).json()["batch"]["rows"] == 3
+    return _NEXT_BATCH
+
+
+@probe("time of a batch")
+def _(servers: Servers) -> Met:
+    return _of_a_stuck_runner(servers)[0]
+
+
+@probe("replaced runners in a row")
+def _(servers: Servers) -> Met:
+    return _of_a_stuck_runner(servers)[1]
+
+
+@probe("failures of a version in a row", "peltier_server.quarantine._MAX_FAILURES")
+def _(servers: Servers) -> Met:
+    with servers.bert.tenant() as other:
+        return _quarantined(other)
+
+
+@probe(
+    "time in quarantine: 10 s at first, doubled by each trial that fails",
+    "peltier_server.quarantine._MAX_PAUSE_SECONDS",
+)
+def _(servers: Servers) -> Met:
+    with servers.bert.tenant() as other:
+        return _quarantined(other)
+
+
+@cache
+def _of_a_stuck_runner(servers: Servers) -> tuple[Met, Met]:
+    """What a request in the stuck batch reads, and one after the last runner."""
+    with servers.start("bert", max_batch_seconds=0.1, max_runner_restarts=0) as other, _stuck():
+        first = last = other.predict()
+        while last.status_code == first.status_code:
+            last = other.predict()
+    return first, last
+
+
+def _quarantined(server: Small) -> Met:
+    """What the tenant reads after three failures."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bisection, "forward", fail)
+        for _ in range(quarantine._MAX_FAILURES):
+            assert "quarantine" not in server.predict().text
+        return server.predict()
+
+
+@contextmanager
+def _almost_filled(server: Small) -> Iterator[None]:
+    """45 of 64 tokens wait until the block ends, all of one tenant."""
+    with server.held() as send:
+        for count in (8, 1):
+            send(server.predict, [TEXT] * count)
+        while sum(server.service.batcher.queued_tokens_by_tenant().values()) < 45:
+            time.sleep(0.001)
+        yield
+
+
+@contextmanager
+def _stuck() -> Iterator[None]:
+    """No forward ends before the block does."""
+    released, forward = threading.Event(), bisection.forward
+
+    def wait(*rows: Any, **options: Any) -> Any:
+        released.wait(10)
+        return forward(*rows, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bisection, "forward", wait)
+        try:
+            yield
+        finally:
+            released.set()

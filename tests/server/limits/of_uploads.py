@@ -1,0 +1,100 @@
+"""Bounds of uploads and of what an artifact may say."""
+
+import asyncio
+import json
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from peltier_adapters.manifest import MAX_HEADER_BYTES
+from peltier_server.intake import Intake
+from peltier_server.settings import Settings
+
+from tests.server.limits.probe import Met, probe
+from tests.server.limits.servers import Servers
+
+_IN_MEMORY = 2 * Settings.model_fields["max_artifact_bytes"].default
+
+
+@probe("size of an artifact")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(bytes(5 * 1024 * 1024 + 70_000))
+
+
+@probe("size of the other parts of the form", 4096)
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(b"", name="a" * 5000)
+
+
+@probe("uploads received at once", "peltier_server.intake.MAX_RECEIVED_AT_ONCE")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers.bert.listening.app.state.intake, "_receiving", asyncio.Semaphore(0))
+        return servers.bert.upload(b"")
+
+
+@probe("uploads received at once, of one tenant", "peltier_server.intake.MAX_RECEIVED_OF_ONE")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers.bert.listening.app.state.intake, "_of_tenant", {"default": asyncio.Semaphore(0)})
+        return servers.bert.upload(b"")
+
+
+@probe("bytes of uploads in memory at once", _IN_MEMORY)
+def _(_: Servers) -> Met:
+    async def overtakes() -> bool:
+        intake = Intake(10, 1)
+        async with intake.read(6):
+            second = asyncio.create_task(_read(intake, 6))
+            await asyncio.sleep(0)
+            overtaken = second.done()
+        await second
+        return overtaken
+
+    assert not asyncio.run(overtakes())
+    return "other uploads wait"
+
+
+@probe("size of an artifact's header", "peltier_adapters.manifest.MAX_HEADER_BYTES")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(struct.pack("<Q", MAX_HEADER_BYTES + 1) + b" " * (MAX_HEADER_BYTES + 1))
+
+
+@probe("strings, commas and brackets of a header or a manifest", "peltier_adapters.manifest.MAX_JSON_TOKENS")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(struct.pack("<Q", 140_000) + b"[" * 140_000)
+
+
+@probe("labels of a task", 4096)
+def _(servers: Servers) -> Met:
+    def add_labels(manifest: dict[str, Any]) -> None:
+        manifest["task"]["labels"] = [f"label {number}" for number in range(4097)]
+
+    return servers.bert.upload(_changed(servers, "bitfit", add_labels))
+
+
+@probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.map_spec.MAX_SIZE")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(_changed(servers, "pfeiffer", lambda manifest: manifest["parts"][0].update(size=4097)))
+
+
+@probe("prefix or prompt length", "peltier_adapters.spec.MAX_PREFIX")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(_changed(servers, "prefix", lambda manifest: manifest["parts"][0].update(length=513)))
+
+
+async def _read(intake: Intake, num_bytes: int) -> None:
+    async with intake.read(num_bytes):
+        pass
+
+
+def _changed(servers: Servers, preset: str, change: Callable[[dict[str, Any]], None]) -> bytes:
+    data = servers.make_artifact(servers.backbones["bert"], preset)
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    manifest = json.loads(header["__metadata__"]["manifest"])
+    change(manifest)
+    header["__metadata__"]["manifest"] = json.dumps(manifest)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data[8 + length :]

@@ -1,0 +1,166 @@
+"""The servers that are asked for their limits: small ones, which stand by for all rows."""
+
+import asyncio
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_server.service import Service
+
+from tests.server.attacker import listen as hear
+from tests.server.conftest import Listen, Listening
+
+KEY = "an-admin-key-of-the-tests"
+STALL_SECONDS = 0.4
+TEXT = "a good film"
+_SETTINGS = {
+    "admin_key": KEY,
+    "stall_seconds": STALL_SECONDS,
+    "max_inputs": 8,
+    "max_body_bytes": 128 * 1024,
+    "max_artifact_bytes": 5 * 1024 * 1024,
+    "max_queue_tokens": 64,
+    "max_batch_tokens": 12,
+    "max_batch_rows": 3,
+    "max_decode_rows": 2,
+    "max_new_tokens": 10,
+    "device_bytes": 100_000,
+    "host_bytes": 100_000,
+    "undelete_seconds": 0,
+    "max_metric_versions": 1,
+}
+
+
+@dataclass(frozen=True)
+class Small:
+    """A server with small limits and the public task `demo`, over a real socket, as one tenant meets it."""
+
+    listening: Listening
+    client: httpx2.Client
+    task: str = "demo"
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def service(self) -> Service:
+        """Its rooms."""
+        return self.listening.service
+
+    def upload(self, data: bytes, **form: str) -> httpx2.Response:
+        """`POST /v1/adapters`."""
+        return self.client.post("/v1/adapters", files={"file": ("a.safetensors", data)}, data=form)
+
+    def predict(self, inputs: object = TEXT, **parameters: object) -> httpx2.Response:
+        """`POST /v1/tasks/{task}/predict`."""
+        return self.client.post(f"/v1/tasks/{self.task}/predict", json={"inputs": inputs, "parameters": parameters})
+
+    def connect(self) -> socket.socket:
+        """A connection to it."""
+        address = httpx2.URL(self.listening.url)
+        return socket.create_connection((address.host, address.port or 0), timeout=20)
+
+    def hears(self, *pieces: bytes, pause_seconds: float = 0) -> bytes:
+        """What a connection that sends these hears until the server closes it; it begins to listen after a pause."""
+        with self.connect() as connection:
+            with suppress(ConnectionError):
+                for piece in pieces:
+                    connection.sendall(piece)
+            time.sleep(pause_seconds)
+            return hear(connection)
+
+    def version(self, number: int) -> "Small":
+        """The same with a version of the task."""
+        return replace(self, task=f"{self.task}@{number}")
+
+    def metrics(self, name: str, **labels: str) -> list[float]:
+        """The values of the series of that name with these labels."""
+        page = self.client.get("/metrics").text
+        wanted = {f'{label}="{value}"' for label, value in labels.items()}
+        lines = [line for line in page.splitlines() if line.startswith(f"{name}{{")]
+        return [float(line.split()[-1]) for line in lines if all(one in line for one in wanted)]
+
+    def run(self, work: Coroutine[Any, Any, object]) -> None:
+        """Has the server's own event loop do it."""
+        polling = self.service.store.follower._polling
+        assert polling is not None
+        asyncio.run_coroutine_threadsafe(work, polling.get_loop()).result()
+
+    @contextmanager
+    def tenant(self, **quotas: object) -> Iterator["Small"]:
+        """This server as one more tenant with these quotas meets it."""
+        name = f"tenant-{next(self._numbers)}"
+        self.client.post("/v1/tenants", json={"name": name, "quotas": quotas}).raise_for_status()
+        body = {"tenant": name, "scopes": ["predict", "publish"]}
+        key = self.client.post("/v1/keys", json=body).raise_for_status().json()["key"]
+        with _client(self.listening, key) as client:
+            yield Small(self.listening, client, "default:demo", self._numbers)
+
+    @contextmanager
+    def held(self) -> Iterator[Callable[..., Any]]:
+        """Rows wait in the queue until the block ends. `send(call, …)` has a request made beside the block."""
+        released, holding = threading.Event(), threading.Event()
+        batcher, take = self.service.batcher, self.service.batcher.next
+
+        def wait(**options: Any) -> Any:
+            holding.set()
+            released.wait(10)
+            return take(**options)
+
+        with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as threads:
+            patch.setattr(batcher, "next", wait)
+            try:
+                # A runner that already waits for rows gets one, so that it comes back for the next.
+                self.predict("bad").raise_for_status()
+                holding.wait(10)
+                yield threads.submit
+            finally:
+                released.set()
+
+
+class Servers:
+    """Starts each of them when the first row asks for it."""
+
+    def __init__(self, listen: Listen, backbones: dict[str, Backbone], make_artifact: Callable[..., bytes]) -> None:
+        self.make_artifact = make_artifact
+        self.backbones = backbones
+        self._listen = listen
+        self._open = ExitStack()
+
+    def close(self) -> None:
+        """Ends them."""
+        self._open.close()
+
+    @cached_property
+    def bert(self) -> Small:
+        """Over an encoder."""
+        return self._open.enter_context(self.start("bert"))
+
+    @cached_property
+    def t5(self) -> Small:
+        """Over a T5, whose task writes texts."""
+        return self._open.enter_context(self.start("t5", task_type="text2text", max_queue_tokens=10_000))
+
+    @contextmanager
+    def start(self, family: str, *, task_type: str = "classification", **settings: object) -> Iterator[Small]:
+        """One more, for a row that needs one of its own."""
+        backbone = self.backbones[family]
+        with ExitStack() as opened:
+            listening = opened.enter_context(self._listen(backbone=Path(backbone.name), **{**_SETTINGS, **settings}))
+            small = Small(listening, opened.enter_context(_client(listening, KEY)))
+            small.upload(self.make_artifact(backbone, "bitfit", task_type=task_type)).raise_for_status()
+            small.client.patch("/v1/adapters/demo", json={"public": True}).raise_for_status()
+            yield small
+
+
+def _client(listening: Listening, key: str) -> httpx2.Client:
+    return httpx2.Client(base_url=listening.url, headers={"authorization": f"Bearer {key}"}, timeout=30)

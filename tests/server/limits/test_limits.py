@@ -1,0 +1,135 @@
+"""docs/limits.md is what the server does: every row is asked for its answer, and every bound has a row."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import httpx2
+import peltier_adapters.registry
+import peltier_adapters.store
+import peltier_client.protocol
+import peltier_server
+import pytest
+from peltier_adapters.registry import Quotas
+from peltier_backbone.load import Backbone
+from peltier_server.settings import Settings
+
+from tests.server.conftest import Listen
+from tests.server.limits import (  # noqa: F401 - each registers its probes
+    of_life,
+    of_memory,
+    of_requests,
+    of_tenants,
+    of_texts,
+    of_the_queue,
+    of_uploads,
+)
+from tests.server.limits.page import Row, read_limits
+from tests.server.limits.probe import PROBES
+from tests.server.limits.servers import Servers
+
+ROWS = read_limits()
+# What a setting says that bounds nothing.
+NO_BOUNDS = frozenset(
+    {
+        *("config", "backbone", "store", "registry", "publish", "host", "port", "insecure", "device", "dtype"),
+        *("admin_key", "metrics_key", "secret", "rate_store", "cuda_graphs", "threads"),
+        *("oidc_issuer", "oidc_audience", "oidc_jwks_url", "oidc_tenant_claim", "oidc_scope_claim"),
+        *("log_format", "log_level", "access_log"),
+    }
+)
+
+PACKAGES = (peltier_server, peltier_client.protocol, peltier_adapters.registry, peltier_adapters.store)
+# What no caller meets: how often and how long the server does things by itself, what its log and a shell show, the
+# range of a number's type, and a constant that a setting or another row stands for.
+UNMET = frozenset(
+    {
+        "peltier_adapters.registry.claims.MAX_COLLECTING",
+        "peltier_adapters.registry.tenants._MAX_COUNT",
+        "peltier_adapters.store.backup_reader._MAX_SUMMARY_BYTES",
+        "peltier_adapters.store.blob_location._MAX_CONNECT_SECONDS",
+        "peltier_adapters.store.blob_location._MAX_RETRIES",
+        "peltier_adapters.store.commands._MAX_GRACE_SECONDS",
+        "peltier_adapters.store.commands._MAX_SHOWN_ORPHANS",
+        "peltier_adapters.store.garbage._MAX_DELETIONS",
+        "peltier_adapters.store.garbage._MAX_STOPPING_SECONDS",
+        "peltier_client.protocol.names.MAX_VERSION",
+        "peltier_client.protocol.predict.MAX_BEAMS",
+        "peltier_client.protocol.predict.MAX_TEMPERATURE",
+        "peltier_client.protocol.tenants._MAX_COUNT",
+        "peltier_server.access_log._MAX_METHOD_LEN",
+        "peltier_server.access_log._MAX_PATH_LEN",
+        "peltier_server.errors._MAX_SHOWN_CHARS",
+        "peltier_server.routes.quick._MAX_BYTES",
+        "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
+        "peltier_server.service._MAX_JOIN_SECONDS",
+        "peltier_server.versions.janitor._MAX_PAUSE_SECONDS",
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def servers(listen: Listen, bert: Backbone, t5: Backbone, make_artifact: Callable[..., bytes]) -> Iterator[Servers]:
+    """The servers that the rows share."""
+    started = Servers(listen, {"bert": bert, "t5": t5}, make_artifact)
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_row_says_what_the_caller_reads(row: Row, servers: Servers) -> None:
+    """Status, code and sentence where there is an answer; else what the probe has seen, in the page's words."""
+    assert row.bound in PROBES, "the row has no probe: add one beside its like in tests/server/limits"
+    met = PROBES[row.bound].meet(servers)
+    if row.answer is None:
+        assert met == row.reads
+        return
+    status, code, sentence = row.answer
+    assert isinstance(met, httpx2.Response), met
+    error = met.json()["error"]
+    assert (met.status_code, error["code"]) == (status, code), error
+    assert sentence.fullmatch(error["message"]), error["message"]
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_row_says_the_default(row: Row) -> None:
+    """The one in the code: of its setting, of its quota, or of what its probe names."""
+    try:
+        default = row.default_in_code
+    except KeyError:
+        default = PROBES[row.bound].default
+    if row.number is None:
+        assert default is None, f"the page says {row.default!r}"
+    else:
+        assert row.number == default
+
+
+def test_every_probe_has_a_row() -> None:
+    """None is left of a row that has gone."""
+    assert PROBES.keys() <= ROWS.keys()
+
+
+def test_every_setting_and_quota_that_bounds_something_has_a_row() -> None:
+    """A new setting is either in a row or named above as one that bounds nothing."""
+    named = set().union(*(row.names for row in ROWS.values()))
+    assert Settings.model_fields.keys() - NO_BOUNDS - named == set()
+    assert Quotas.__dataclass_fields__.keys() - named == set()
+
+
+def test_every_constant_that_bounds_something_has_a_row() -> None:
+    """One that is called MAX_… is either a row's source or named above as one that callers never meet."""
+    sources = {probe.source for probe in PROBES.values()}
+    found = {name for package in PACKAGES for name in _constants(package)}
+    assert found - sources - UNMET == set()
+    assert found >= UNMET
+
+
+def _constants(package: ModuleType) -> Iterator[str]:
+    """The full names of what a package's modules set that begins with MAX."""
+    for path in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+        module = ".".join(
+            (package.__name__, *path.relative_to(Path(str(package.__file__)).parent).with_suffix("").parts)
+        )
+        for found in re.finditer(r"^(_?MAX_\w+)(?=[ :=])", path.read_text(), re.MULTILINE):
+            yield f"{module.removesuffix('.__init__')}.{found[1]}"
