@@ -1,5 +1,7 @@
 """Adapters with random weights of any preset, as artifacts that prove themselves."""
 
+from collections.abc import Sequence
+
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.manifest import TrainingRecord
@@ -21,29 +23,33 @@ INPUTS = (
 )
 
 
-def make_task(backbone: Backbone) -> TaskSpec:
-    """Two labels of a sentence; on a T5 a text to write."""
+def make_task(backbone: Backbone, labels: Sequence[str] = LABELS) -> TaskSpec:
+    """One of `labels` for a sentence; on a T5 a text to write."""
     if backbone.config.generates:
         writing = DecodingSpec(answer="generate")
         return TaskSpec(
             type="text2text", labels=(), inputs="single", max_length=128, template="{text}", decoding=writing
         )
-    return TaskSpec(type="classification", labels=LABELS, inputs="single", max_length=128)
+    return TaskSpec(type="classification", labels=tuple(labels), inputs="single", max_length=128)
 
 
-def make_bytes(backbone: Backbone, preset: str, number: int, **overrides: str | int) -> bytes:
+def make_bytes(
+    backbone: Backbone, preset: str, number: int, labels: Sequence[str] = LABELS, **overrides: str | int
+) -> bytes:
     """The file of adapter `number` of `preset`, with some of its settings overridden: every tensor is moved away from
     its start."""
     recipe = find_preset(preset)
     settings = recipe.settings({name: str(value) for name, value in overrides.items()}, backbone.config)
-    parts = recipe.compose(settings, backbone.config, outputs=len(LABELS))
+    parts = recipe.compose(settings, backbone.config, outputs=len(labels))
     generator = torch.Generator().manual_seed(number)
     tensors = {
         name: tensor + 0.02 * torch.randn(tensor.shape, generator=generator)
         for name, tensor in init_tensors(parts, backbone, generator).items()
     }
     name = f"{preset.replace('+', 'p')}-{number}"
-    return export(backbone, Candidate(name, preset, parts, tensors, make_task(backbone)), INPUTS, TrainingRecord())
+    return export(
+        backbone, Candidate(name, preset, parts, tensors, make_task(backbone, labels)), INPUTS, TrainingRecord()
+    )
 
 
 def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:

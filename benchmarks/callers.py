@@ -18,15 +18,18 @@ import uvloop
 T = TypeVar("T")
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = b"content-length:"
+# Of an answer in chunks, which has no length; its body is left in chunks.
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
 # An answer takes seconds at most, even from a machine that is busy with other things.
 _PATIENCE_SECONDS = 60.0
 
 
-def request_bytes(path: str, body: object) -> bytes:
-    """A POST of JSON."""
+def request_bytes(path: str, body: object, key: str | None = None) -> bytes:
+    """A POST of JSON, as the caller of `key`."""
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(data)}"
-    return head.encode() + _HEAD_END + data
+    bearer = f"\r\nauthorization: Bearer {key}" if key else ""
+    return (head + bearer).encode() + _HEAD_END + data
 
 
 def predict_bytes(task: str, text: str) -> bytes:
@@ -38,7 +41,9 @@ class Line(asyncio.Protocol):
     """One connection, with one request on its way at a time."""
 
     def __init__(self) -> None:
-        self._received = b""
+        self._received = bytearray()
+        self._body_at = 0
+        self._whole_bytes: int | None = None
         self._answer: asyncio.Future[bytes] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -49,27 +54,40 @@ class Line(asyncio.Protocol):
             self._answer.set_exception(exc or ConnectionResetError("the server hung up"))
 
     def ask(self, request: bytes) -> "asyncio.Future[bytes]":
-        """The body of the answer, once it is whole."""
+        """The body of the answer, once it is whole. Raises ConnectionResetError where the connection is closed."""
+        if self.transport.is_closing():
+            raise ConnectionResetError("the server hung up")
         self._answer = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         return self._answer
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        head, found, body = self._received.partition(_HEAD_END)
-        if not found:
+        if not self._body_at and not self._read_head():
             return
-        lowered = head.lower()
-        start = lowered.index(_LENGTH) + len(_LENGTH)
-        if len(body) < int(lowered[start:].partition(b"\r\n")[0]):
+        if self._whole_bytes is None:
+            if not self._received.endswith(_LAST_CHUNK):
+                return
+        elif len(self._received) < self._whole_bytes:
             return
-        self._received = b""
+        whole, body_at = bytes(self._received), self._body_at
+        self._received, self._body_at = bytearray(), 0
         if self._answer is None or self._answer.done():
             return
-        if head.startswith(b"HTTP/1.1 200"):
-            self._answer.set_result(body)
+        if whole.startswith(b"HTTP/1.1 200"):
+            self._answer.set_result(whole[body_at:])
         else:
-            self._answer.set_exception(RuntimeError((head + _HEAD_END + body).decode()))
+            self._answer.set_exception(RuntimeError(whole.decode()))
+
+    def _read_head(self) -> bool:
+        """Where the body begins, and where it ends if the head says so; False before the head is whole."""
+        end = self._received.find(_HEAD_END)
+        if end < 0:
+            return False
+        self._body_at = end + len(_HEAD_END)
+        _, found, length = bytes(self._received[:end]).lower().partition(_LENGTH)
+        self._whole_bytes = self._body_at + int(length.partition(b"\r\n")[0]) if found else None
+        return True
 
 
 @asynccontextmanager

@@ -1,0 +1,218 @@
+"""What one tenant may do to a server at full tilt: the attacks of benchmarks/neighbours.py, each in its own process.
+
+    python benchmarks/attacks.py NAME --url URL --key KEY
+
+It prints a line when it begins, runs until SIGTERM, and prints how many answers of each status it read. A refused
+caller asks again at once, whatever `Retry-After` says.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from callers import Line, lines, request_bytes, run
+
+Sender = Callable[["Attacker"], Coroutine[Any, Any, None]]
+NUM_COSTLY, NUM_HOGS, NUM_LISTED = 32, 64, 100
+_SENTENCE = (
+    "what begins as a modest story about two brothers and their farm grows, almost without one false note, into one "
+    "of the warmest and funniest films of the year"
+)
+# As much as a body may have.
+_LONG_TEXT = (" ".join([_SENTENCE] * 20_000))[:1_900_000]
+_HANG_UP_SECONDS = 0.05
+_SLOW_PIECE_SECONDS = 0.5
+
+
+def predict(task: str, inputs: object, **parameters: object) -> Callable[[str], bytes]:
+    """One request for one task; like all of them it becomes bytes once the caller's key is known."""
+    body = {"inputs": inputs, "parameters": parameters}
+    return lambda key: request_bytes(f"/v1/tasks/{task}/predict", body, key)
+
+
+def mixed(tasks: Iterable[str], text: str) -> Callable[[str], bytes]:
+    """One text for each task, in one request."""
+    body = {"requests": [{"task": task, "input": text} for task in tasks]}
+    return lambda key: request_bytes("/v1/predict", body, key)
+
+
+def fetch(path: str) -> Callable[[str], bytes]:
+    """A GET."""
+    return lambda key: f"GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\r\n".encode()
+
+
+def random_lengths(task: str, count: int) -> list[Callable[[str], bytes]]:
+    """Requests of different numbers of tokens, so that hardly two batches have the same."""
+    draw, words = random.Random(0), _SENTENCE.split()
+    return [
+        predict(task, [" ".join(draw.choices(words, k=draw.randint(1, 90))) for _ in range(draw.randint(1, 32))])
+        for _ in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """A caller in a loop: where, with which requests, and the statuses it has read."""
+
+    url: str
+    requests: Iterator[bytes]
+    statuses: Counter[str]
+
+
+async def ask(attacker: Attacker) -> None:
+    """Sends the next request as soon as the last one is answered."""
+    while True:
+        try:
+            async with lines(attacker.url, 1) as (line,):
+                while True:
+                    attacker.statuses[await _status(line, next(attacker.requests))] += 1
+        except OSError:
+            attacker.statuses["broken"] += 1
+
+
+async def hang_up(attacker: Attacker) -> None:
+    """Sends a whole request, and closes the connection before it can be answered."""
+    while True:
+        try:
+            async with lines(attacker.url, 1) as (line,):
+                answer = line.ask(next(attacker.requests))
+                done, _ = await asyncio.wait([answer], timeout=_HANG_UP_SECONDS)
+                attacker.statuses["answered" if done else "left"] += 1
+            if not done:
+                answer.cancel()
+            elif answer.exception() is not None:
+                attacker.statuses["refused"] += 1
+        except OSError:
+            attacker.statuses["broken"] += 1
+
+
+async def read_slowly(attacker: Attacker) -> None:
+    """Takes an answer in small pieces, and leaves in the middle of it."""
+    host, _, port = urlsplit(attacker.url).netloc.partition(":")
+    while True:
+        try:
+            reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
+            writer.write(next(attacker.requests))
+            for _ in range(4):
+                await reader.read(1024)
+                await asyncio.sleep(_SLOW_PIECE_SECONDS)
+            writer.transport.abort()
+            attacker.statuses["left"] += 1
+        except OSError:
+            attacker.statuses["broken"] += 1
+
+
+async def send_slowly(attacker: Attacker) -> None:
+    """Sends a body byte by byte until the server has had enough."""
+    host, _, port = urlsplit(attacker.url).netloc.partition(":")
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+            for byte in next(attacker.requests):
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(_SLOW_PIECE_SECONDS / 10)
+            writer.close()
+        except OSError:
+            attacker.statuses["broken"] += 1
+
+
+async def _status(line: Line, request: bytes) -> str:
+    try:
+        await line.ask(request)
+    except RuntimeError as error:
+        return str(error).split(" ", 2)[1]
+    return "200"
+
+
+@dataclass(frozen=True)
+class Attack:
+    """So many callers who all send the same requests; `adapters` are the kinds that the tenant must have published."""
+
+    callers: int
+    requests: tuple[Callable[[str], bytes], ...]
+    adapters: tuple[str, ...] = ("plain",)
+    send: Sender = ask
+
+
+_COSTLY = [f"costly-{number}" for number in range(NUM_COSTLY)]
+_HOGS = [f"hog-{number}" for number in range(NUM_HOGS)]
+_UNKNOWN = [f"nobody-{number}" for number in range(1024)]
+_PAGES = (fetch("/v1/adapters?limit=100"), fetch("/v1/adapters/labels"), fetch("/v1/adapters/labels/versions"))
+
+ATTACKS = {
+    # To see that the victim's own figures repeat.
+    "nobody": Attack(0, ()),
+    # 32 long sentences in each request.
+    "flood": Attack(16, (predict("plain", [_SENTENCE] * 32),)),
+    # One short text for each of 32 adapters of the highest cost that the server accepts; then long ones for one.
+    "costly": Attack(4, (mixed(_COSTLY, "a b"),), ("costly",)),
+    "costly rows": Attack(16, (predict(_COSTLY[0], [_SENTENCE] * 32),), ("costly",)),
+    # A prefix of 512.
+    "prefix": Attack(16, (predict("prefix", [_SENTENCE] * 32),), ("prefix",)),
+    # Another number of tokens in each request.
+    "shapes": Attack(1, tuple(random_lengths("plain", 2000))),
+    # 1,024 inputs for a task of many long labels; the same, and all labels asked for.
+    "labels": Attack(4, (predict("labels", ["a b"] * 1024),), ("labels",)),
+    "all labels": Attack(4, (predict("labels", ["a b"] * 1024, top_k=4096),), ("labels",)),
+    # Pages of adapters with many long labels.
+    "lists": Attack(8, _PAGES, ("labels",)),
+    # Texts of 1.9 MB; as many bytes in 1,024 texts.
+    "texts": Attack(32, (predict("plain", _LONG_TEXT),)),
+    "many texts": Attack(32, (predict("plain", [_LONG_TEXT[:1800]] * 1024),)),
+    # Mixed requests of 1,024 items; of 1,024 names that do not exist.
+    "mixed": Attack(16, (mixed(["plain"] * 1024, "a b"),)),
+    "unknown": Attack(16, (mixed(_UNKNOWN, "a b"),)),
+    # Large requests of callers who do not wait for the answer.
+    "hang-up": Attack(48, (predict("plain", _LONG_TEXT),), send=hang_up),
+    "mixed hang-up": Attack(48, (mixed(["plain"] * 1024, _SENTENCE),), send=hang_up),
+    # 32 long sentences for each of 64 adapters, which fill the device three times.
+    "leases": Attack(NUM_HOGS, tuple(predict(name, [_SENTENCE] * 32) for name in _HOGS), ("hogs",)),
+    # Downloads that break off, and bodies that arrive byte by byte.
+    "downloads": Attack(32, (fetch("/v1/adapters/hog-0/versions/1/artifact"),), ("hogs",), read_slowly),
+    "bodies": Attack(256, (predict("plain", _SENTENCE),), send=send_slowly),
+}
+
+
+async def run_attack(attack: Attack, url: str, key: str) -> Counter[str]:
+    """Until SIGTERM; the statuses that all its callers read."""
+    statuses: Counter[str] = Counter()
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    requests = [make(key) for make in attack.requests]
+    # Every caller begins at a request of its own.
+    turns = [itertools.cycle(requests[number % len(requests) :] + requests[: number % len(requests)])
+             for number in range(attack.callers)]  # fmt: skip
+    callers = [asyncio.ensure_future(attack.send(Attacker(url, one, statuses))) for one in turns]
+    print("begun", flush=True)
+    await stopped.wait()
+    for caller in callers:
+        caller.cancel()
+    failed = [one for one in await asyncio.gather(*callers, return_exceptions=True) if isinstance(one, Exception)]
+    if failed:
+        raise failed[0]
+    return statuses
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=list(ATTACKS))
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--key", required=True)
+    given = parser.parse_args()
+    os.nice(10)  # in production the attacker has a machine of its own
+    print(json.dumps(run(run_attack(ATTACKS[given.name], given.url, given.key))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

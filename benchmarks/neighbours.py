@@ -1,0 +1,260 @@
+"""What one tenant's requests do to another tenant's: one victim beside each attack of benchmarks/attacks.py.
+
+    .venv/bin/python benchmarks/neighbours.py [--seconds 20] [--attack texts --attack mixed]
+
+A server of one thread with MiniLM, small memory budgets, and two tenants of equal weight. The victim asks for one short
+text at a time, and beside that for one text of 5 KB at a time: first alone, then while the other tenant attacks from a
+process of its own. A line of the table for each: the victim's p50 and p99 in milliseconds, its p99 against its own
+alone just before, answers of the victim that failed, the statuses that the attacker read, and the most memory that the
+server had meanwhile. At last all attacks at once.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from adapters import INPUTS, make_bytes
+from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED
+from callers import lines, request_bytes, run
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_client import AsyncClient, PeltierError
+from serving import Server, serving
+
+OPERATOR = "plt_operator-of-the-benchmark"
+DEVICE_MIB, HOST_MIB = 192, 64
+SHORT, LONG = "my card was stolen", " ".join([INPUTS[-1]] * 40)[:5000]
+_PAUSE_SECONDS = 0.02
+_WARM_SECONDS, _CALM_SECONDS = 3.0, 120.0
+# From the highest cost down: the attacker takes the first that the server accepts.
+_COSTLY: tuple[tuple[str, Mapping[str, str | int]], ...] = (
+    ("phm", {"n": 32, "bottleneck": 4096}),
+    *(("houlsby", {"bottleneck": size}) for size in (4096, 2048, 1024, 768, 512, 384, 256, 128, 64)),
+)
+_LABELS = ((4096, 240), (4096, 100), (4096, 50), (1024, 240), (1024, 50), (512, 50), (150, 50))
+
+
+@dataclass
+class Watch:
+    """Seconds of each answer that the victim got, and the statuses of those that were no answer."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+
+    def percentile_ms(self, share: float) -> float:
+        """Of the answers."""
+        ranked = sorted(self.seconds)
+        return 1e3 * ranked[round(share * (len(ranked) - 1))] if ranked else float("nan")
+
+
+async def watch(url: str, request: bytes, seconds: float) -> Watch:
+    """One request at a time for so long; what is asked by then is waited for."""
+    seen, end = Watch(), time.monotonic() + seconds
+    async with lines(url, 1) as (line,):
+        while time.monotonic() < end:
+            begun = time.monotonic()
+            try:
+                await line.ask(request)
+                seen.seconds.append(time.monotonic() - begun)
+            except RuntimeError as error:
+                seen.failures[str(error).split(" ", 2)[1]] += 1
+            await asyncio.sleep(_PAUSE_SECONDS)
+    return seen
+
+
+async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> list[Watch]:
+    """Each request by a caller of its own."""
+    return list(await asyncio.gather(*(watch(url, request, seconds) for request in requests)))
+
+
+class Memory:
+    """Of a process: what it has, and the most that it had since it was asked to forget."""
+
+    def __init__(self, pid: int) -> None:
+        self._folder = Path(f"/proc/{pid}")
+
+    def forget(self) -> None:
+        (self._folder / "clear_refs").write_text("5")
+
+    @property
+    def peak_mib(self) -> float:
+        return self._read("VmHWM")
+
+    @property
+    def now_mib(self) -> float:
+        return self._read("VmRSS")
+
+    def _read(self, name: str) -> float:
+        status = (self._folder / "status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(f"{name}:"))
+
+
+class Publisher:
+    """Gives the attacker the adapters that its attacks ask for."""
+
+    def __init__(self, backbone: Backbone, client: AsyncClient) -> None:
+        self._backbone = backbone
+        self._client = client
+
+    async def publish(self, kinds: Collection[str]) -> None:
+        """Those of `kinds`."""
+        making = {
+            "plain": self._publish_plain,
+            "prefix": self._publish_prefix,
+            "labels": self._publish_labels,
+            "costly": self._publish_costly,
+            "hogs": self._publish_hogs,
+        }
+        for kind in sorted(kinds):
+            await making[kind]()
+
+    async def _publish_plain(self) -> None:
+        await self._client.upload(make_bytes(self._backbone, "compacter", 1), name="plain")
+
+    async def _publish_prefix(self) -> None:
+        await self._client.upload(make_bytes(self._backbone, "prefix", 2, length=512), name="prefix")
+
+    async def _publish_hogs(self) -> None:
+        for number in range(NUM_HOGS):
+            data = make_bytes(self._backbone, "houlsby", number, bottleneck=240)
+            await self._client.upload(data, name=f"hog-{number}")
+
+    async def _publish_labels(self) -> None:
+        for count, length in _LABELS:
+            labels = [f"{number:04}".ljust(length, "x") for number in range(count)]
+            data = make_bytes(self._backbone, "bitfit", 3, labels)
+            if not await self._refused("labels", data, f"{count} labels of {length} characters"):
+                for number in range(NUM_LISTED):
+                    await self._client.upload(data, name=f"listed-{number}")
+                return
+
+    async def _publish_costly(self) -> None:
+        for preset, settings in _COSTLY:
+            data = make_bytes(self._backbone, preset, 0, **settings)
+            if not await self._refused("costly-0", data, f"{preset} {dict(settings)}"):
+                for number in range(1, NUM_COSTLY):
+                    data = make_bytes(self._backbone, preset, number, **settings)
+                    await self._client.upload(data, name=f"costly-{number}")
+                return
+
+    async def _refused(self, name: str, data: bytes, what: str) -> bool:
+        try:
+            await self._client.upload(data, name=name)
+        except PeltierError as error:
+            print(f"refused: {what}: {str(error)[:200]}")
+            return True
+        print(f"accepted: {what}, {len(data) / 2**20:.1f} MiB")
+        return False
+
+
+@contextmanager
+def attacking(names: Sequence[str], url: str, key: str) -> Iterator[Counter[str]]:
+    """The attacks go on while the block runs; afterwards the value has the statuses that they read."""
+    script = Path(__file__).with_name("attacks.py")
+    statuses: Counter[str] = Counter()
+    running = [
+        subprocess.Popen([sys.executable, str(script), name, "--url", url, "--key", key], stdout=subprocess.PIPE)
+        for name in names
+    ]
+    try:
+        for process in running:
+            assert process.stdout is not None
+            process.stdout.readline()
+        time.sleep(_WARM_SECONDS)
+        yield statuses
+    finally:
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        for process in running:
+            out, _ = process.communicate(timeout=60)
+            statuses.update(json.loads(out or "{}"))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A server, the victim's two requests, and the attacker's key."""
+
+    server: Server
+    requests: tuple[bytes, bytes]
+    key: str
+    seconds: float
+
+    def show(self, names: Sequence[str], what: str) -> None:
+        """Prints a line for the victim's short texts and one for its long ones."""
+        memory = Memory(self.server.process.pid)
+        alone = run(watch_both(self.server.url, self.requests, self.seconds / 2))
+        memory.forget()
+        with attacking(names, self.server.url, self.key) as statuses:
+            beside = run(watch_both(self.server.url, self.requests, self.seconds))
+        peak = memory.peak_mib
+        for text, before, after in zip(("short", "5 KB"), alone, beside, strict=True):
+            p99, own = after.percentile_ms(0.99), before.percentile_ms(0.99)
+            numbers = f"{before.percentile_ms(0.5):7.0f}{own:7.0f}{after.percentile_ms(0.5):8.0f}{p99:8.0f}"
+            lost = " ".join(f"{code}:{count}" for code, count in (before.failures + after.failures).items()) or "-"
+            read = " ".join(f"{code}:{count}" for code, count in sorted(statuses.items()))
+            print(f"{what:<14}{text:<6}{numbers}{p99 / own:7.1f}  {lost:<8}{peak:7.0f}  {read}", flush=True)
+        run(self._wait_until_calm(alone[0].percentile_ms(0.5)))
+
+    async def _wait_until_calm(self, usual_ms: float) -> None:
+        """Until the victim is answered as it usually is, because the attack's requests have ended."""
+        end = time.monotonic() + _CALM_SECONDS
+        while time.monotonic() < end:
+            (seen,) = await watch_both(self.server.url, self.requests[:1], 1)
+            if seen.percentile_ms(1) < 2 * usual_ms:
+                return
+
+
+async def settle_in(url: str, backbone: Backbone, kinds: Collection[str]) -> tuple[str, str]:
+    """The keys of the victim and of the attacker, whose adapters of `kinds` are published."""
+    async with AsyncClient(url, OPERATOR, timeout=300) as operator:
+        keys = []
+        for tenant in ("victim", "attacker"):
+            await operator.create_tenant(tenant)
+            keys.append((await operator.create_key("predict", "publish", tenant=tenant)).key)
+    async with AsyncClient(url, keys[0], timeout=300) as victim:
+        await victim.upload(make_bytes(backbone, "compacter", 0), name="demo")
+    async with AsyncClient(url, keys[1], timeout=300) as attacker:
+        await Publisher(backbone, attacker).publish(kinds)
+    return keys[0], keys[1]
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each attack")
+    parser.add_argument("--attack", choices=list(ATTACKS), action="append", help="these alone")
+    given = parser.parse_args()
+    backbone = load_backbone("minilm")
+    budgets = ("--device-bytes", str(DEVICE_MIB * 2**20), "--host-bytes", str(HOST_MIB * 2**20))
+    environment = {"PELTIER_ADMIN_KEY": OPERATOR}
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving(Path(directory) / "store", *budgets, environment=environment) as server,
+    ):
+        empty = Memory(server.process.pid).now_mib
+        names = given.attack or list(ATTACKS)
+        kinds = {kind for name in names for kind in ATTACKS[name].adapters}
+        victim, attacker = asyncio.run(settle_in(server.url, backbone, kinds))
+        path = "/v1/tasks/demo/predict"
+        requests = (request_bytes(path, {"inputs": SHORT}, victim), request_bytes(path, {"inputs": LONG}, victim))
+        stage = Stage(server, requests, attacker, given.seconds)
+        print(f"budgets: device {DEVICE_MIB} MiB, host {HOST_MIB} MiB; the process at its start: {empty:.0f} MiB")
+        heads = f"{'p50':>7}{'p99':>7}{'p50':>8}{'p99':>8}{'times':>7}"
+        print(f"{'attack':<14}{'text':<6}{heads}  {'failed':<8}{'MiB':>7}  the attacker read", flush=True)
+        for name in names:
+            stage.show([name], name)
+        if given.attack is None:
+            stage.show([name for name in ATTACKS if name != "nobody"], "all at once")
+
+
+if __name__ == "__main__":
+    main()
