@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 from peltier_training.errors import TrainingError
-from peltier_training.labelled_data import read_file, read_labelled, skipped_lines
+from peltier_training.labelled_data import read_labelled, skipped_lines
 from peltier_training.run import Data
-from peltier_training.sweep.description import Task
-from peltier_training.sweep.source import Source
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -48,17 +46,6 @@ def test_integers_are_positions_in_given_names_alone(tmp_path: Path, kind: Any):
         read_labelled(Data(train, validation, ("text",), "label"), kind)
     found = read_labelled(Data(train, validation, ("text",), "label", ("no", "yes")), kind)
     assert [example.label for example in found.validation.examples] in (["yes", "no"], [("yes",), ("no",)])
-
-
-def test_trials_skip_the_rows_that_their_sweep_skips(tmp_path: Path):
-    """The names that a sweep found in the training file do not make a label of a 1 in a trial."""
-    write(tmp_path / "train.jsonl", ("a", "no"), ("b", "yes"))
-    write(tmp_path / "validation.jsonl", ("c", 1), ("d", "no"))
-    for names, rows in ((None, ["d"]), (("no", "yes"), ["c", "d"])):
-        task = Task(train="train.jsonl", validation="validation.jsonl", labels=names, skip_bad_rows=True)
-        data = Source.read(task, tmp_path).data
-        found = read_file(data, data.validation, "classification", data.labels)
-        assert [example.input for example in found.examples] == rows
 
 
 def test_skipped_rows_are_counted_and_told(data: Data):

@@ -146,3 +146,26 @@ def test_a_mistake_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_skipped_rows_are_told_before_the_first_trial(
+    tables: Tables, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    """How many of each file, and which; two tasks with one file tell it once."""
+    train = Path(tables["tasks"]["toy"]["train"])
+    (tmp_path / "holes.jsonl").write_text(
+        train.read_text() + '{"text": "", "label": "positive"}\n{"text": "a film", "label": null}\n'
+    )
+    (tmp_path / "sweep.toml").write_text(
+        f'[common]\nepochs = 1\n[tasks.toy]\ntrain = "holes.jsonl"\nvalidation = "{train}"\nskip_bad_rows = true\n'
+        f'[tasks.other]\ntrain = "holes.jsonl"\nvalidation = "{train}"\nskip_bad_rows = true\n[methods.lora]\n'
+    )
+    words = [f"--backbone={tables['backbone']}", f"--output={tmp_path / 'out'}", "--size=1000"]
+    monkeypatch.setattr("sys.argv", ["peltier", "sweep", str(tmp_path / "sweep.toml"), *words])
+    with pytest.raises(SystemExit):  # there are fewer rows than that
+        main()
+    lines = capsys.readouterr().err.splitlines()
+    path = tmp_path / "holes.jsonl"
+    assert lines[0] == f"{path}: 2 of 50 rows were left out"
+    assert [line.split(" ")[0] for line in lines[1:]] == [f"{path}:49:", f"{path}:50:", "error:"]

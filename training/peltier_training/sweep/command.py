@@ -81,13 +81,16 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     )
     description = create_description(flags.over(read_description(file) if file is not None else {}))
     root = data or (file.parent if file is not None else Path())
-    trials = Grid(description, root, output).trials()
+    console = Console(stderr=True, highlight=False, markup=False)
+    grid = Grid(description, root, output)
+    for line in grid.skipped:
+        console.print(line, soft_wrap=True)
+    trials = grid.trials()
     # What is wrong with the sweep is said before torch is imported, which takes seconds.
     from peltier_training.sweep.executor import open_executor
     from peltier_training.sweep.rendering import to_json, to_rich
     from peltier_training.sweep.sweep import Sweep
 
-    console = Console(stderr=True, highlight=False, markup=False)
     try:
         with open_executor(executor, description.device, workers) as opened:
             plan = Sweep(trials, output, opened, by)

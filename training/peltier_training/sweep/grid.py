@@ -35,6 +35,11 @@ class Grid:
         self._backbone_digest = digest(*_backbone_files(checkpoint))
         self._sources = {name: Source.read(task, root) for name, task in description.tasks.items()}
 
+    @property
+    def skipped(self) -> list[str]:
+        """What people are told of rows that were left out, once for each file."""
+        return list(dict.fromkeys(line for source in self._sources.values() for line in source.skipped))
+
     def trials(self) -> list[Trial]:
         """All of them, one seed after another; a `TrainingError` or an `AdapterError` for the first that cannot be."""
         given = self._description

@@ -1,11 +1,11 @@
 """A task's data, read and checked once for all its trials."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from peltier_training.labelled_data import read_labelled
+from peltier_training.labelled_data import read_labelled, skipped_lines
 from peltier_training.labels import Labels
 from peltier_training.run import Data
 from peltier_training.sweep.description import Task
@@ -13,12 +13,14 @@ from peltier_training.sweep.description import Task
 
 @dataclass(frozen=True)
 class Source:
-    """Where the data are, their labels, how many rows there are to train on, and digests of the files."""
+    """Where the data are, their labels, how many rows there are to train on, and digests of the files; `skipped` is
+    what people are told of rows that were left out."""
 
     data: Data
     labels: Labels
     num_rows: int
     digests: Mapping[str, str]
+    skipped: Sequence[str]
 
     @classmethod
     def read(cls, task: Task, root: Path) -> "Source":
@@ -39,7 +41,8 @@ class Source:
         named = labels.names if task.task_type in ("classification", "multilabel") else None
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
         drawn = replace(data, labels=named, labels_found=data.labels is None)
-        return cls(drawn, labels, len(found.train.examples), digests)
+        skipped = skipped_lines({data.train: found.train, data.validation: found.validation})
+        return cls(drawn, labels, len(found.train.examples), digests, skipped)
 
 
 def digest(*paths: Path) -> str:
