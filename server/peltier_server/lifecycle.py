@@ -21,7 +21,7 @@ class Lifecycle:
         self.failure: Exception | None = None
         self._service: Service | None = None
         self._settled = asyncio.Event()
-        self.num_refused = 0
+        self.num_refused = 0  # requests that came too late; probes of a server that drains are none
         self._num_arrived = 0
 
     @property
@@ -73,6 +73,7 @@ class Lifecycle:
         """What answers a request; raises `Draining` or `NotReady` where it cannot. One that drains still answers those
         that were `admitted` before."""
         if self.draining and not admitted:
+            self.num_refused += 1
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
         if self.failure is not None:
             raise NotReady(f"the server is of no use: {self.failure}")
@@ -84,7 +85,6 @@ class Lifecycle:
     def arrive(self) -> Iterator[bool]:
         """One request, from its head to the end of its answer; whether it came before the drain, which then waits."""
         if self.draining:
-            self.num_refused += 1
             yield False
             return
         self._num_arrived += 1

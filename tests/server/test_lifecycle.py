@@ -74,6 +74,18 @@ async def test_a_draining_server_finishes_what_it_accepted(
         assert answer.headers["retry-after"] == "1"
 
 
+async def test_only_newcomers_are_counted_as_refused(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Probes that a drain answers, /ready's 503 among them, are not in the number that the log states."""
+    await running.upload(make_artifact(bert, name="a"))
+    running.app.state.lifecycle.drain()
+    probes = [await running.client.get(path) for path in ("/health", "/ready")]
+    asked = [await running.predict("a", "bad"), await running.client.get("/v1/adapters")]
+    assert [answer.status_code for answer in (*probes, *asked)] == [200, 503, 503, 503]
+    assert running.app.state.lifecycle.num_refused == len(asked)
+
+
 async def test_a_lame_duck_still_serves(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
     """Whoever has not noticed yet is answered, and told to take another connection; the readiness probe is told no."""
     await running.upload(make_artifact(bert, name="a"))
