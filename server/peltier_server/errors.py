@@ -155,10 +155,16 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         return _method_not_allowed(request)
     wire = to_wire(error)
-    broken = isinstance(wire, ServerError | Unavailable) or isinstance(error, _FULL)
-    if broken and not isinstance(error, PeltierError):
-        logger.error("request %s failed", request.state.request_id, exc_info=error)
+    _log(request.state.request_id, error, wire)
     return error_response(wire, request.url.path)
+
+
+def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
+    if isinstance(error, _FULL):
+        # Every upload meets it until there is room again, and a traceback says no more than the sentence.
+        logger.warning("request %s: %s", request_id, error)
+    elif isinstance(wire, ServerError | Unavailable) and not isinstance(error, PeltierError):
+        logger.error("request %s failed", request_id, exc_info=error)
 
 
 def _method_not_allowed(request: Request) -> Response:

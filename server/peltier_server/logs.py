@@ -19,6 +19,8 @@ logger = logging.getLogger(__name__)
 
 # Their records below WARNING repeat what this server says itself.
 _NOISY = ("uvicorn.error", "alembic")
+# uvicorn's record of an answer that the observer has left incomplete, and of which it has said why.
+_INCOMPLETE = "ASGI callable returned without completing response."
 # What can end a line, move a terminal's cursor or turn the direction of writing, and what is no character at all.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[^\s\"=\\]+")
@@ -104,11 +106,16 @@ def configure_logging(settings: Settings) -> None:
     logging.basicConfig(level=max(level, logging.INFO), handlers=[handler], force=True)
     for noisy in _NOISY:
         logging.getLogger(noisy).setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     if settings.access_log:
         enable_access_log()
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_of_thread
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != _INCOMPLETE
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

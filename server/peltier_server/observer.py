@@ -55,6 +55,8 @@ class Observer:
             await self._app(scope, receive, answer.send)
         except asyncio.CancelledError:
             # Requests are cancelled from outside only where a draining server's time is up.
+            if answer.started:
+                logger.warning("the server stopped in the middle of the answer to request %s", answer.request_id)
             await answer.fail(Draining("the server stopped before the answer was ready", retry_after=1.0))
         except Exception:
             request_id = scope["state"]["request_id"]
@@ -84,21 +86,21 @@ class _Answer:
     def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         self.status = ClientGone.status
         self.num_bytes = 0
-        self._request_id = request_id
+        self.request_id = request_id
         self._scope = scope
         self._receive = receive
         self._send = send
         self._replaced = False
-        self._started = False
+        self.started = False
 
     async def send(self, message: Message) -> None:
         if self._replaced:
             return
         if message["type"] == "http.response.start":
-            self._started = True
+            self.started = True
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            headers["x-request-id"] = self._request_id
+            headers["x-request-id"] = self.request_id
             if self.status == TooLarge.status and headers.get("content-type", "").startswith("text/plain"):
                 await self._replace_refused_body()
                 return
@@ -107,10 +109,10 @@ class _Answer:
         await self._send(message)
 
     async def fail(self, error: PeltierError) -> None:
-        """Answers with `error`, unless an answer has begun: then it breaks off, so that nobody takes it for whole."""
-        if self._started:
-            raise RuntimeError(f"request {self._request_id} failed in the middle of its answer: {error}")
-        await self._answer(error)
+        """Answers with `error`. An answer that has begun stays incomplete: the server then closes the connection, so
+        that nobody takes it for whole."""
+        if not self.started:
+            await self._answer(error)
 
     async def _replace_refused_body(self) -> None:
         # The framework's own limit of bodies answers in plain text, in the place where no handler can shape it.
@@ -118,7 +120,7 @@ class _Answer:
         await self._answer(TooLarge("the request body is larger than this server accepts"))
 
     async def _answer(self, error: PeltierError) -> None:
-        response = error_response(error, self._scope["path"], {"x-request-id": self._request_id})
+        response = error_response(error, self._scope["path"], {"x-request-id": self.request_id})
         self.status = response.status_code
         self.num_bytes = len(response.body)
         await response(self._scope, self._receive, self._send)

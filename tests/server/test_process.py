@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from peltier_backbone.load import Backbone
 
+from tests.server.attacker import listen
 from tests.server_process import Server
 
 Start = Callable[..., Server]
@@ -143,6 +144,32 @@ def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callabl
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
     assert server.process.wait(20) == 0
     assert re.search(r" WARNING \S+: drain ended answered=0 cut_off=1 refused=\d+ seconds=\S+\n", server.log)
+
+
+def test_downloads_that_a_drain_cuts_off_are_a_line_each(
+    start: Start, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Of callers who read slowly, or not at all; nobody gets the rest, and no traceback is written."""
+    server = start(*_AT_ONCE, "--drain-seconds", "0.3").wait_until_ready()
+    server.client.timeout = 120
+    large = make_artifact(bert, "houlsby", name="large", overrides={"bottleneck": "4096"})
+    assert server.upload(large).status_code == 201
+    host, port = server.url.removeprefix("http://").split(":")
+    slow = [socket.socket() for _ in range(3)]
+    for connection in slow:
+        # Most of the artifact must not fit into the buffers of the two ends.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /v1/adapters/large/versions/1/artifact HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    for connection in slow:
+        with connection:
+            assert len(listen(connection)) < len(large)
+    assert server.log.count("the server stopped in the middle of the answer") == len(slow), server.log
+    assert "Traceback" not in server.log
+    assert " ERROR uvicorn.error: ASGI callable" not in server.log
 
 
 def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:

@@ -1,6 +1,7 @@
 """Tenants over HTTP, and what their quotas do."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,8 +150,10 @@ async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
     assert not shelf.app.state.turnstile.in_flight
 
 
-async def test_a_full_shelf_is_507(shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """By bytes or by number; versions of an adapter that is there need no further place for it."""
+async def test_a_full_shelf_is_507(
+    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """By bytes or by number; versions of an adapter that is there need no further place for it. It is no fault."""
     await limit(shelf, max_adapters=1)
     other = await shelf.upload(make_artifact(bert, "bitfit", seed=1), "other")
     assert (other.status_code, other.json()["error"]["code"]) == (507, "storage_full")
@@ -159,6 +162,7 @@ async def test_a_full_shelf_is_507(shelf: Running, bert: Backbone, make_artifact
     again = await shelf.upload(make_artifact(bert, "bitfit", seed=2), "demo")
     assert (again.status_code, again.json()["error"]["code"]) == (507, "storage_full")
     assert again.headers["retry-after"] == "60"
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 async def test_what_is_over_a_quota_leaves_nothing(

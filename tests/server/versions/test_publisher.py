@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -184,13 +185,20 @@ async def test_an_upload_that_fails_leaves_nothing(
 
 
 async def test_a_release_that_fails_does_not_hide_why_an_upload_failed(
-    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+    running: Running,
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The reservation ends by itself; the caller learns of the disk that is full."""
+    """The reservation ends by itself; the caller learns of the disk that is full, the operator in one line."""
     monkeypatch.setattr(owner_of(running, "put"), "put", failing(BlobStoreFull("no space left")))
     monkeypatch.setattr(running.service.store.registry, "release", failing(RegistryError("no route to it")))
     answer = await running.upload(make_artifact(bert, "bitfit", name="a"))
     assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full")
+    (record,) = (record for record in caplog.records if record.levelno > logging.INFO)
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert record.getMessage().endswith(": no space left")
 
 
 async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
