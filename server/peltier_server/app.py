@@ -62,6 +62,8 @@ def create_app(settings: Settings) -> FastAPI:
         yield
         lifecycle.drain()
         loading.cancel()
+        if lifecycle.abandoned:
+            return
         service = (await asyncio.gather(loading, return_exceptions=True))[0]
         if isinstance(service, Service):
             await service.close()

@@ -18,6 +18,7 @@ class Lifecycle:
     def __init__(self) -> None:
         self.leaving = False
         self.draining = False
+        self.abandoned = False
         self.failure: Exception | None = None
         self._service: Service | None = None
         self._settled = asyncio.Event()
@@ -56,6 +57,10 @@ class Lifecycle:
     def drain(self) -> None:
         """From now on nothing that arrives is accepted. Safe to call from a signal handler."""
         self.leaving = self.draining = True
+
+    def abandon(self) -> None:
+        """From now on nothing is waited for, and nothing closed. Safe to call from a signal handler."""
+        self.abandoned = True
 
     async def settled(self) -> None:
         """Returns once loading has ended; raises what it failed with."""

@@ -27,6 +27,7 @@ _BACKLOG = 2048
 _GC_THRESHOLDS = (10_000, 10, 100)
 # How long a server that has failed waits for requests that may still be answered.
 _FAILED_SECONDS = 5
+_ABANDONED = 1  # the exit status after a second signal
 
 
 class DrainingServer(uvicorn.Server):
@@ -53,6 +54,7 @@ class DrainingServer(uvicorn.Server):
         self._signals.append(sig)
         if self._lifecycle.leaving:
             self.should_exit = self.force_exit = True
+            self._lifecycle.abandon()
         stays = sig == signal.SIGTERM and self._lifecycle.ready
         self._drain_at = time.monotonic() + (self._settings.lame_duck_seconds if stays else 0)
         self._lifecycle.leave()
@@ -69,6 +71,13 @@ class DrainingServer(uvicorn.Server):
         if time.monotonic() >= self._drain_at and not self.should_exit:
             self._end_when_drained()
         return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the app in any case: a second signal makes uvicorn leave it to the loop's end, whose cancellation is
+        logged as a failure of the app."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
 
     def _announce(self) -> None:
         self._announced = True
@@ -100,7 +109,8 @@ class DrainingServer(uvicorn.Server):
 
 
 def run(app: FastAPI, settings: Settings) -> None:
-    """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken."""
+    """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken. A second
+    signal ends the process with status 1."""
     keep_freed_memory()
     lifecycle: Lifecycle = app.state.lifecycle
     with _listen(settings.host, settings.port) as listener:
@@ -120,7 +130,9 @@ def run(app: FastAPI, settings: Settings) -> None:
         server.run(sockets=[listener])
         server.log_signals()
     if server.force_exit:
-        logger.warning("a second signal has ended the server before it was drained")
+        logger.warning("a second signal has ended the server; what it still computed is lost")
+        logging.shutdown()
+        os._exit(_ABANDONED)  # Python cannot end in order while threads compute: it would abort
     if lifecycle.failure is not None:
         _log_failure(settings, lifecycle.failure)
         raise lifecycle.failure

@@ -172,6 +172,29 @@ def test_downloads_that_a_drain_cuts_off_are_a_line_each(
     assert " ERROR uvicorn.error: ASGI callable" not in server.log
 
 
+def test_a_second_signal_ends_it_now(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """While rows are computed: their caller reads 503, the log says it in one line without a traceback, and the process
+    ends with 1, not by a crash."""
+    server = start("--lame-duck-seconds", "300", "--max-batch-tokens", "16").wait_until_ready()
+    assert server.upload(make_artifact(bert)).status_code == 201
+    answers: list[httpx2.Response] = []
+    many = ["the plot was not very good , and the actor is dull"] * 1000
+    caller = threading.Thread(target=lambda: answers.append(server.predict(many)))
+    caller.start()
+    _wait_until(lambda: _tokens(server, "queue_tokens") > 0)
+    server.process.send_signal(signal.SIGTERM)
+    _wait_until(lambda: "signal received" in server.log)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 1
+    caller.join()
+    assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
+    after = server.log.partition("signal received")[2].splitlines()[1:]
+    assert [re.sub(r"^\S+ ", "", line) for line in after] == [
+        "INFO peltier_server.process: signal received signal=SIGTERM",
+        "WARNING peltier_server.process: a second signal has ended the server; what it still computed is lost",
+    ]
+
+
 def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:
     """In JSON every line is an object, the HTTP library's too: start, ready, requests, signal, drain, shutdown."""
     server = start(*_AT_ONCE, "--log-format", "json", "--access-log").wait_until_ready()
