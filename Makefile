@@ -82,14 +82,16 @@ check-floors: $(FLOORS)/.installed
 		tests/adapters_store/registry/test_registry.py tests/adapters_store/test_artifact.py \
 		tests/server/test_routes_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 
-# The package without extras, as who only asks a server installs it. Without tests/conftest.py, which needs torch.
+# The package without extras, as who only asks a server installs it. Without tests/conftest.py, which needs torch; what
+# that loads against skipped tests is loaded by name.
 check-client: $(INSTALLED_DEV)
 	rm -rf $(CLIENT)
 	$(PYTHON) -m venv --without-pip $(CLIENT)
 	$(UV) --python $(CLIENT)/bin/python --constraint constraints.txt --build-constraint constraints.txt \
 		--editable . hypothesis pytest pytest-asyncio
 	$(CLIENT)/bin/python -m compileall -q backbone adapters_store server training client
-	$(CLIENT)/bin/python -m pytest -p no:cacheprovider --confcutdir tests/client $(CLIENT_TESTS) $(ARGS)
+	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.skips --confcutdir tests/client \
+		$(CLIENT_TESTS) $(ARGS)
 
 # What is pinned stays unless pyproject.toml or ARGS asks for another version. Both locks hold for every platform and
 # every Python from 3.11 on. A CUDA build of torch pins its libraries itself, each build its own.

@@ -51,6 +51,16 @@ def test_opposites_and_expected_failures_may_be_skipped(tmp_path: Path) -> None:
     assert f"{len(reasons)} skipped, 1 xfailed in " in run(tmp_path, codes, "true")
 
 
+def test_every_job_of_ci_is_under_the_rule() -> None:
+    """Each pytest that `.ci/run` starts loads conftest.py, or the rule by its name."""
+    jobs = re.findall(r"^ *job (\S+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    command = ("make", "--dry-run", "--always-make", *jobs)
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    calls = [line for line in printed.replace("\\\n", " ").splitlines() if "-m pytest" in line]
+    assert len(calls) == 3
+    assert [call for call in calls if "--confcutdir" in call and "-p tests.skips" not in call] == []
+
+
 def test_the_suite_is_under_the_rule() -> None:
     """conftest.py loads it, so a reason that nobody allowed fails here in CI."""
     from tests import conftest, skips
