@@ -166,9 +166,10 @@ def _compacter(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
         return out
 
     def plain() -> Tensor:
-        first, rule_down, bias, rule_up, ones, second = (tensor.to(x.dtype)[:, None, None] for tensor in own)
-        inner = maps.ContractingLphm(first, rule_down, bias, segments)(x, 0, 0)
-        wide = maps.ExpandingLphm(rule_up, second, ones[:, 0, 0], segments)
+        first, rule_down, bias, rule_up, _, second = (tensor.to(x.dtype)[:, None, None] for tensor in own)
+        narrow = Tensors({"left": first, "right": rule_down, "bias": bias})
+        inner = maps.ContractingLphm(narrow, segments, x.dtype)(x, 0, 0)
+        wide = maps.ExpandingLphm(Tensors({"left": rule_up, "right": second}), shape.n, segments, x.dtype)
         return y + wide(F.gelu(inner, approximate="tanh"), 0, 0)
 
     return Case("compacter", kernel, plain, runs, *_cost(shape, *folded))

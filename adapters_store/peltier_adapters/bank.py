@@ -19,6 +19,8 @@ from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.label_tree import LabelTree, grow_tree
+from peltier_adapters.served import build_served
+from peltier_adapters.served_spec import served_parts
 from peltier_adapters.spec import HeadSpec, Parts, position_offset, prompt_length
 from peltier_adapters.task_spec import TaskSpec
 from peltier_adapters.tensors import Gathered, Tensors
@@ -113,10 +115,12 @@ class Banks:
         self._lock = threading.Lock()
 
     def add(self, artifact: Artifact) -> Resident:
-        """Bring an artifact's tensors to the device: by one copy, which may still be under way, or by none where they
-        are there already. Safe from any thread, also while a batch runs."""
-        parts, tensors = artifact.manifest.parts, artifact.tensors
-        if not isinstance(tensors, Weights):
+        """Bring an artifact's tensors to the device in the form in which they are served: by one copy, which may still
+        be under way, or by none where they are there already. Safe from any thread, also while a batch runs."""
+        parts, tensors = served_parts(artifact.manifest.parts), artifact.tensors
+        if parts != artifact.manifest.parts:
+            tensors = build_served(artifact.manifest.parts, tensors, self._backbone.config)
+        elif not isinstance(tensors, Weights):
             tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
         body = self._bank(tuple(part for part in parts if part.kind != "head"))
         head = self._bank(tuple(part for part in parts if part.kind == "head"))

@@ -60,4 +60,29 @@ class LphmMap(Spec):
         return {"left": (self.n, before // self.n, self.rank), "right": (self.n, self.rank, after // self.n)}
 
 
+class FoldedLphmMap(Spec):
+    """An LPHM map as it is served: the rule is part of the smaller factor, so that W = left right over blocks of the
+    wider side (methods.md 1.7). Only `served_spec` makes one; no artifact has it.
+
+    Towards a narrow output `left` acts on each of the n input blocks. Towards a wide one `right` gives each of the n
+    output blocks, and its last n rows are the map's bias.
+    """
+
+    kind: Literal["folded_lphm"] = "folded_lphm"
+    n: Size
+    rank: Size
+
+    def contracts(self, before: int, after: int) -> bool:
+        """Whether the input is the wider side, or as wide."""
+        return before >= after
+
+    def shapes(self, before: int, after: int) -> Shapes:
+        n, inner = self.n, self.n * self.rank
+        if self.contracts(before, after):
+            return {"left": (before // n, inner), "right": (n * inner, after)}
+        return {"left": (before, n * (inner + n)), "right": (inner + n, after // n)}
+
+
 MapSpec = Annotated[DenseMap | LowRankMap | PhmMap | LphmMap, Field(discriminator="kind")]
+# What a bottleneck on a device may have.
+ServedMapSpec = MapSpec | FoldedLphmMap

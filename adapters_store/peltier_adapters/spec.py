@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from peltier_backbone.config import BackboneConfig
 from pydantic import Field, model_validator
 
-from peltier_adapters.map_spec import LphmMap, MapSpec, Shape, Shapes, Size, Spec
+from peltier_adapters.map_spec import FoldedLphmMap, LphmMap, MapSpec, ServedMapSpec, Shape, Shapes, Size, Spec
 
 Site = Literal["attention", "ffn"]
 Activation = Literal["relu", "gelu", "gelu_new", "swish"]
@@ -87,10 +87,15 @@ class BottleneckSpec(_PartSpec):
         shapes: Shapes = {}
         for side, before, after in (("down", hidden, self.size), ("up", self.size, hidden)):
             shapes |= {f"{side}.{name}": leading + shape for name, shape in self.map.shapes(before, after).items()}
-            shapes[f"{side}.bias"] = (*leading, after)
+            if _has_bias(self.map, before, after):
+                shapes[f"{side}.bias"] = (*leading, after)
         if isinstance(self.map, LphmMap):
             shapes["rule"] = (self.map.n,) * 3
         return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
+
+
+def _has_bias(spec: ServedMapSpec, before: int, after: int) -> bool:
+    return not isinstance(spec, FoldedLphmMap) or spec.contracts(before, after)
 
 
 class LoraSpec(_PartSpec):

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from peltier_backbone.native.scattered import Offsets, Scattered
 from torch import Tensor
 
+from peltier_adapters.map_spec import Shape
 from peltier_adapters.weights import Layout
 
 
@@ -22,6 +23,10 @@ class Tensors(Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._stacked)
+
+    def shape(self, name: str) -> Shape:
+        """Of one group's tensor."""
+        return tuple(self._stacked[name].shape[1:])
 
     def apart(self, name: str) -> Scattered:
         """Each group's own, for kernels that read them where they lie."""
@@ -52,6 +57,10 @@ class Gathered(Tensors):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def shape(self, name: str) -> Shape:
+        """Without a copy."""
+        return tuple(self._layout.view(self._names[name], self._flats[0]).shape)
 
     def apart(self, name: str) -> Scattered:
         """Without a copy."""

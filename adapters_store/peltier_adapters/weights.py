@@ -48,6 +48,11 @@ class Layout:
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that `Weights` of this layout take."""
+        return num_pages_bytes(4 * self.length)
+
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The tensors inside `flat` [rows, length], each with the leading dimension of rows."""
         return _views(flat, self._places.items())
@@ -99,12 +104,16 @@ class Weights(Mapping[str, Tensor]):
     On the CPU the memory is whole pages, which are given back with the last reference (see `Pages`).
     """
 
-    def __init__(self, layout: Layout, pieces: Mapping[str, bytes | memoryview]) -> None:
-        """A copy of `pieces`, which hold the elements of each tensor in float32, one after the other."""
+    def __init__(self, layout: Layout, pieces: Mapping[str, bytes | memoryview] | None = None) -> None:
+        """A copy of `pieces`, which hold the elements of each tensor in float32, one after the other; without them
+        zeros, for their maker to fill."""
         self._layout = layout
         memory = _PAGES.take(4 * layout.length)
-        layout.write(pieces, memoryview(memory).cast("B"))
+        if pieces is not None:
+            layout.write(pieces, memoryview(memory).cast("B"))
         self.flat = torch.frombuffer(memory, dtype=torch.float32)[: layout.length]
+        if pieces is None:
+            self.flat.zero_()
 
     @classmethod
     def copy(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Self:
@@ -114,7 +123,7 @@ class Weights(Mapping[str, Tensor]):
     @property
     def nbytes(self) -> int:
         """Bytes of memory that they take."""
-        return num_pages_bytes(4 * self._layout.length)
+        return self._layout.nbytes
 
     def __getitem__(self, name: str) -> Tensor:
         return self._views()[name]

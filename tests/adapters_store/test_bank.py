@@ -107,7 +107,7 @@ def test_a_bank_goes_with_its_last_adapter(bert: Backbone, make_artifact: MakeAr
 
 def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: MakeArtifact):
     """On the CPU the host's copy and the device's are one."""
-    (artifact,) = _artifacts(bert, make_artifact, 1)
+    artifact = read_artifact(make_artifact(bert, "lora"), bert)
     resident = Banks(bert).add(artifact)
     gathered = {**resident.body.gather([resident.body_slot]), **resident.head.gather([resident.head_slot])}
     assert {name: tensor.data_ptr() for name, tensor in gathered.items()} == {

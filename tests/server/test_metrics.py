@@ -63,7 +63,7 @@ async def test_every_name_of_the_contract_is_there(
     serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """With its unit in its name."""
-    artifacts = [make_artifact(bert, name=f"a{seed}", seed=seed) for seed in range(3)]
+    artifacts = [make_artifact(bert, "lora", name=f"a{seed}", seed=seed) for seed in range(3)]
     room_for_one = int(1.5 * read_artifact(artifacts[0], bert).nbytes)
     async with serve(device_bytes=room_for_one, host_bytes=room_for_one) as running:
         for data in artifacts:

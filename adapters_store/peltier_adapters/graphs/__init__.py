@@ -11,7 +11,7 @@ So one graph serves every batch of a `Shape`:
    nothing. The number of groups is rounded up, and the runs of those too many are empty.
 4. Weights are not read where adapters lie, as that changes: they are gathered before a replay, as always, but into
    stacks that stay where they are. Graphs with as many groups of one bank share its stack. What parts make of their
-   tensors once a batch, such as a folded Compacter, is part of the graph.
+   tensors once a batch, such as norms in the backbone's dtype, is part of the graph.
 5. Attention (`attention.py`) is one call for all rows without a prefix, and one more for each bank whose rows have one,
    over as many rows as the shape allows.
 6. Outputs are copied to tensors of their own. So nothing in the graphs' memory outlives a replay, and all of them share

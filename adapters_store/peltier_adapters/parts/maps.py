@@ -3,6 +3,7 @@
 Tensors arrive as [G, S, L, …] (groups, sites, layers). A map is prepared once a batch and called per site and layer.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Protocol
 
@@ -12,7 +13,16 @@ from peltier_backbone.native.library import Activation
 from peltier_backbone.native.scattered import Scattered
 from torch import Tensor
 
-from peltier_adapters.map_spec import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap, Shape
+from peltier_adapters.map_spec import (
+    DenseMap,
+    FoldedLphmMap,
+    LowRankMap,
+    LphmMap,
+    MapSpec,
+    PhmMap,
+    ServedMapSpec,
+    Shape,
+)
 from peltier_adapters.parts.part import normal, xavier
 from peltier_adapters.segments import Segments
 from peltier_adapters.tensors import Tensors
@@ -84,10 +94,26 @@ class LowRank:
 
 class ContractingLphm:
     """W = sum_i rule_i (x) (left_i right_i) from a wide input: first left on each of the n input blocks, then the rule
-    and right as one small matrix [n*n*r, out]. Exact; W is never built (methods.md 1.7)."""
+    and right as one small matrix [n*n*r, out]. Exact; W is never built (methods.md 1.7). The tensors are those that
+    `fold` makes."""
 
-    def __init__(self, left: Tensor, right: Tensor, bias: Tensor, segments: Segments) -> None:
-        self.left, self.right, self.bias, self._segments = left, right, bias, segments
+    def __init__(self, tensors: Tensors, segments: Segments, dtype: torch.dtype) -> None:
+        self._tensors, self._segments, self._dtype = tensors, segments, dtype
+
+    @cached_property
+    def left(self) -> Tensor:
+        """[G, S, L, in / n, n r]."""
+        return self._tensors["left"].to(self._dtype)
+
+    @cached_property
+    def right(self) -> Tensor:
+        """[G, S, L, n n r, out]."""
+        return self._tensors["right"].to(self._dtype)
+
+    @cached_property
+    def bias(self) -> Tensor:
+        """[G, S, L, out]."""
+        return self._tensors["bias"].to(self._dtype)
 
     def _inner(self, x: Tensor, site: int, layer: int) -> Tensor:
         left = self.left[:, site, layer]
@@ -103,8 +129,8 @@ class ContractingLphm:
         self._segments.add_linear(y, self._inner(x, site, layer), right, bias, scale=scale)
 
     def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
-        left, right, bias = (Scattered.of(one[:, site]) for one in (self.left, self.right, self.bias))
-        fold = self.right.shape[-2] // self.left.shape[-1]
+        left, right, bias = (self._tensors.apart(name)[site] for name in ("left", "right", "bias"))
+        fold = right.first.shape[-2] // left.first.shape[-1]
         return (Product(left, fold=fold), Product(right, bias, activation=activation))
 
 
@@ -115,8 +141,26 @@ class ExpandingLphm:
     that the whole map ends in one product that adds to `y`.
     """
 
-    def __init__(self, left: Tensor, right: Tensor, ones: Tensor, segments: Segments) -> None:
-        self.left, self.right, self.ones, self._segments = left, right, ones, segments
+    def __init__(self, tensors: Tensors, n: int, segments: Segments, dtype: torch.dtype) -> None:
+        self._tensors, self._n, self._segments, self._dtype = tensors, n, segments, dtype
+
+    @cached_property
+    def left(self) -> Tensor:
+        """[G, S, L, in, n (n r + n)]."""
+        return self._tensors["left"].to(self._dtype)
+
+    @cached_property
+    def right(self) -> Tensor:
+        """[G, S, L, n r + n, out / n]."""
+        return self._tensors["right"].to(self._dtype)
+
+    @cached_property
+    def ones(self) -> Tensor:
+        """The constant inner vector, [G, n (n r + n)]."""
+        eye = torch.eye(self._n, dtype=self._dtype, device=self._segments.device)
+        inner = self._tensors.shape("right")[-2] - self._n
+        ones = torch.cat((eye.new_zeros(self._n, inner), eye), -1).view(1, -1)
+        return ones.expand(self._segments.num_groups, -1)
 
     def _inner(self, x: Tensor, site: int, layer: int) -> Tensor:
         return self._segments.linear(x, self.left[:, site, layer], self.ones)
@@ -133,14 +177,16 @@ class ExpandingLphm:
         self._segments.add_linear(y.view(-1, right.shape[-1]), blocks, right, fold=fold)
 
     def products(self, site: int, activation: Activation = "none") -> tuple[Product, ...]:
-        left, right = (Scattered.of(one[:, site]) for one in (self.left, self.right))
-        ones = Scattered.of(self.ones[:, None].expand(-1, self.left.shape[2], -1))
-        fold = self.left.shape[-1] // self.right.shape[-2]
-        return (Product(left, ones), Product(right, fold=fold, activation=activation))
+        left, right = (self._tensors.apart(name)[site] for name in ("left", "right"))
+        ones = Scattered.of(self.ones[:, None].expand(-1, len(left.first), -1))
+        return (Product(left, ones), Product(right, fold=self._n, activation=activation))
 
 
-def prepare(spec: MapSpec, tensors: Tensors, rule: Tensor | None, segments: Segments, dtype: torch.dtype) -> Map:
-    """The map of `tensors`, bias and all; `rule` is the one that LPHM maps share. Folded in float32, then cast."""
+def prepare(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None, segments: Segments, dtype: torch.dtype) -> Map:
+    """The map of `tensors`, bias and all; `rule` is the one that LPHM maps share. Folded in float32, then cast.
+
+    Training maps are built or folded here, in every pass. A server has done that when it loaded the adapter.
+    """
     match spec:
         case DenseMap():
             return Dense(tensors, segments, dtype)
@@ -151,23 +197,31 @@ def prepare(spec: MapSpec, tensors: Tensors, rule: Tensor | None, segments: Segm
             return Dense(Tensors(built), segments, dtype)
         case LphmMap():
             assert rule is not None, "the spec of a bottleneck has it"
-            return _lphm(tensors, rule, segments, dtype)
+            return _lphm(Tensors(fold(tensors, rule)), spec.n, segments, dtype)
+        case FoldedLphmMap():
+            return _lphm(tensors, spec.n, segments, dtype)
 
 
-def _lphm(tensors: Tensors, rule: Tensor, segments: Segments, dtype: torch.dtype) -> Map:
+def _lphm(tensors: Tensors, n: int, segments: Segments, dtype: torch.dtype) -> Map:
+    if "bias" in tensors:
+        return ContractingLphm(tensors, segments, dtype)
+    return ExpandingLphm(tensors, n, segments, dtype)
+
+
+def fold(tensors: Mapping[str, Tensor], rule: Tensor) -> dict[str, Tensor]:
+    """The tensors of a `FoldedLphmMap` from those of the `LphmMap` and its rule [G, n, n, n]; exact but for
+    rounding."""
     left, right, bias = (tensors[name] for name in ("left", "right", "bias"))
     groups, sites, layers, n, width, rank = left.shape
     after = right.shape[-1]
     if width >= after:
         wide = left.permute(0, 1, 2, 4, 3, 5).reshape(groups, sites, layers, width, n * rank)
         small = torch.einsum("giac,gslirp->gslaircp", rule, right).flatten(3, 5).flatten(-2)
-        return ContractingLphm(wide.to(dtype), small.to(dtype), bias.to(dtype), segments)
+        return {"left": wide, "right": small, "bias": bias}
     mixed = torch.einsum("giac,gslikr->gslakcir", rule, left).reshape(groups, sites, layers, n * width, n, n * rank)
     small = torch.cat((mixed, mixed.new_zeros(*mixed.shape[:-1], n)), -1).flatten(-2)
     blocks = right.reshape(groups, sites, layers, n * rank, after)
-    wide = torch.cat((blocks, bias.view(groups, sites, layers, n, after)), -2)
-    ones = torch.cat((wide.new_zeros(n, n * rank), torch.eye(n, device=wide.device)), -1).view(1, -1)
-    return ExpandingLphm(small.to(dtype), wide.to(dtype), ones.expand(groups, -1).to(dtype), segments)
+    return {"left": small, "right": torch.cat((blocks, bias.view(groups, sites, layers, n, after)), -2)}
 
 
 def kronecker(rule: Tensor, weight: Tensor) -> Tensor:

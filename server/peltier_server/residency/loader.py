@@ -6,10 +6,15 @@ from functools import partial
 
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.served import device_bytes
+from peltier_adapters.served_spec import served_parts
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
 
 from peltier_server.owned import Owned
+
+# Built within about a millisecond.
+_QUICK_BYTES = 1024 * 1024
 
 
 class StoreLoader:
@@ -29,9 +34,19 @@ class StoreLoader:
         """Reads and checks `data`; an ArtifactError has every reason."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, read_artifact, data, self.backbone)
 
+    def device_bytes(self, artifact: Artifact) -> int:
+        """What it takes in the form in which it is served."""
+        return device_bytes(artifact.manifest.parts, self.backbone.config)
+
     async def install(self, artifact: Artifact) -> Resident:
         """Copies to memory that no batch reads, so this needs no turn of the runner."""
-        if self.backbone.device.type == "cpu" and not artifact.manifest.task.targets:
-            # There is nothing to copy and no label to tokenise, and another thread would take longer to begin.
+        if self._is_quick(artifact):
             return self._banks.add(artifact)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
+
+    def _is_quick(self, artifact: Artifact) -> bool:
+        """Whether there is no label to tokenise and little or nothing to copy and build: another thread would take
+        longer to begin."""
+        is_here = self.backbone.device.type == "cpu" and not artifact.manifest.task.targets
+        parts = artifact.manifest.parts
+        return is_here and (self.device_bytes(artifact) <= _QUICK_BYTES or served_parts(parts) == parts)

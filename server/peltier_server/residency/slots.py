@@ -42,6 +42,9 @@ class Loader(Protocol[K_contra, A, R_co]):
     async def fetch(self, key: K_contra) -> A:
         """From the store, parsed and checked."""
 
+    def device_bytes(self, artifact: A) -> int:
+        """Bytes that it takes on the device."""
+
     async def install(self, artifact: A) -> R_co:
         """To the device."""
 
@@ -181,10 +184,10 @@ class Slots(Generic[K, A, R]):
                     self._abandon(entry)
                 artifact = await self._fetch(entry)
                 # With the right to fetch, so that there are never more artifacts in memory that wait for room.
-                await self._reserve(entry, artifact.nbytes)
+                await self._reserve(entry, self._loader.device_bytes(artifact))
         else:
             self._keep(entry, artifact)
-            await self._reserve(entry, artifact.nbytes)
+            await self._reserve(entry, self._loader.device_bytes(artifact))
         resident = await self._loader.install(artifact)
         self._num_resident += 1
         self._metrics.loads.inc()

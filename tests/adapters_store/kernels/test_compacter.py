@@ -58,9 +58,12 @@ def _plain(bank: Folded, y: Tensor, x: Tensor, scale: Tensor | float, activation
     (first, rule_down, bias), (rule_up, ones, second) = (
         [own(tensor.abs() if activation is None else tensor) for tensor in side] for side in bank
     )
-    inner = ContractingLphm(first, rule_down, bias, SEGMENTS)(x, 0, 0)
+    narrow = Tensors({"left": first, "right": rule_down, "bias": bias})
+    inner = ContractingLphm(narrow, SEGMENTS, torch.float32)(x, 0, 0)
     activated = inner if activation is None else ACTIVATIONS[activation](inner)
-    return y + scale * ExpandingLphm(rule_up, second, ones, SEGMENTS)(activated, 0, 0)
+    n = ones.shape[-1] // second.shape[-2]
+    expanding = ExpandingLphm(Tensors({"left": rule_up, "right": second}), n, SEGMENTS, torch.float32)
+    return y + scale * expanding(activated, 0, 0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
