@@ -38,16 +38,19 @@ def find_caveats(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _unfinished(evidence: Evidence) -> str | None:
-    """The last evaluation is the best, so a later one might be better yet."""
+    """The last evaluation is the best, so a later one might be better yet. A single one has none to be compared with;
+    only who asks for one epoch has it."""
     course, metric = evidence.course, evidence.metric
     falls = metric in metrics.LOWER_IS_BETTER
-    if not course or (not falls and course[-1] >= _PERFECT.get(metric, 1.0)):
+    if len(course) < 2 or (not falls and course[-1] >= _PERFECT.get(metric, 1.0)):
         return None
     best = min(course) if falls else max(course)
     if course.index(best) < len(course) - 1:
         return None
-    which = "the only epoch is the best" if len(course) == 1 else f"the last of {len(course)} validations is the best"
-    return f"{which} by {metric} ({best:.4g}): training may not have converged; train for longer (--epochs)."
+    return (
+        f"the last of {len(course)} validations is the best by {metric} ({best:.4g}): training may not have converged; "
+        "train for longer (--epochs)."
+    )
 
 
 def _unanswered(evidence: Evidence) -> str | None:
