@@ -65,7 +65,7 @@ class Service:
             max_restarts=settings.max_runner_restarts,
         )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
-        loader = StoreLoader(backbone, store.blobs, self._workers)
+        loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
         self.quarantine = Quarantine(metrics)
         limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile, self.quarantine, metrics)

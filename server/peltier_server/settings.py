@@ -92,6 +92,7 @@ class Settings(BaseSettings):
     max_inputs: Count = 1024
     max_body_bytes: Count = 2 * _MIB
     max_artifact_bytes: Count = 64 * _MIB
+    max_adapter_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     device_bytes: Count = 1024 * _MIB
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
     undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0

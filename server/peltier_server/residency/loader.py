@@ -6,6 +6,8 @@ from functools import partial
 
 from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.cost import AdapterCost
+from peltier_adapters.errors import ArtifactError
 from peltier_adapters.served import device_bytes
 from peltier_adapters.served_spec import served_parts
 from peltier_adapters.store.blobs import Blobs
@@ -18,21 +20,23 @@ _QUICK_BYTES = 1024 * 1024
 
 
 class StoreLoader:
-    """The real `slots.Loader`: blobs, parsing in `executor`, banks."""
+    """The real `slots.Loader`: blobs, parsing in `executor`, banks. An adapter that costs more than `max_adapter_cost`
+    times what its backbone does (`AdapterCost`) is refused, also when it has been stored before."""
 
-    def __init__(self, backbone: Backbone, blobs: Blobs, executor: Executor) -> None:
+    def __init__(self, backbone: Backbone, blobs: Blobs, executor: Executor, *, max_adapter_cost: float = 1.0) -> None:
         self.backbone = backbone
+        self._max_adapter_cost = max_adapter_cost
         self._blobs = blobs
         self._executor = executor
         self._banks = Banks(backbone)
 
     async def fetch(self, key: Owned) -> Artifact:
         """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
-        return await self._blobs.load(key.digest, partial(read_artifact, backbone=self.backbone, digest=key.digest))
+        return await self._blobs.load(key.digest, partial(self._read, digest=key.digest))
 
     async def parse(self, data: bytes) -> Artifact:
         """Reads and checks `data`; an ArtifactError has every reason."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, read_artifact, data, self.backbone)
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self._read, data)
 
     def device_bytes(self, artifact: Artifact) -> int:
         """What it takes in the form in which it is served."""
@@ -43,6 +47,14 @@ class StoreLoader:
         if self._is_quick(artifact):
             return self._banks.add(artifact)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
+
+    def _read(self, data: bytes, digest: str | None = None) -> Artifact:
+        artifact = read_artifact(data, self.backbone, digest)
+        cost = AdapterCost.of(artifact.manifest.parts, self.backbone.config)
+        reasons = cost.problems(self._max_adapter_cost, "max_adapter_cost")
+        if reasons:
+            raise ArtifactError(reasons)
+        return artifact
 
     def _is_quick(self, artifact: Artifact) -> bool:
         """Whether there is no label to tokenise and little or nothing to copy and build: another thread would take

@@ -80,3 +80,19 @@ async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreL
         await loader.fetch(Owned("default", f"sha256:{0:064}"))
     with pytest.raises(ArtifactError):
         await loader.parse(b"nonsense")
+
+
+async def test_an_adapter_beyond_its_bound_is_refused_wherever_it_comes_from(
+    bert: Backbone, tmp_path: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """As an upload, and from a store that was filled under a higher bound; with the part, value, limit and setting."""
+    blobs, data = Blobs.open(tmp_path), make_artifact(bert, "phm", overrides={"bottleneck": "192"})
+    digest = await blobs.put(data)
+    refusal = r"part 'bottleneck' takes 36,864 .* 2.09 times .* at most 1 times is allowed \(max_adapter_cost\)"
+    with ThreadPoolExecutor(1) as executor:
+        bounded, generous = StoreLoader(bert, blobs, executor), StoreLoader(bert, blobs, executor, max_adapter_cost=3)
+        with pytest.raises(ArtifactError, match=refusal):
+            await bounded.parse(data)
+        with pytest.raises(ArtifactError, match=refusal):
+            await bounded.fetch(Owned("default", digest))
+        assert (await generous.fetch(Owned("default", digest))).digest == digest

@@ -327,3 +327,28 @@ async def test_a_bfloat16_server_measures_what_rounding_does_to_an_adapter(
         assert "scores differ by" in answer.json()["error"]["message"]
         assert running.service.slots.used_bytes == artifact.nbytes
         assert 'peltier_adapters{tier="host"} 1.0' in (await running.client.get("/metrics")).text
+
+
+async def test_an_adapter_that_costs_too_much_is_refused(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """At upload with nothing stored; one that was stored under a higher bound answers with the reason, stays, and
+    serves again once the bound is raised."""
+    data = make_artifact(bert, "phm", name="a", overrides={"bottleneck": "192"})
+    rule = "at most 1 times is allowed (max_adapter_cost)"
+    async with serve() as running:
+        answer = await running.upload(data)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "artifact_refused")
+        assert all(reason.startswith("part 'bottleneck'") for reason in answer.json()["error"]["details"])
+        assert rule in answer.json()["error"]["message"]
+        assert stored_files(tmp_path / "store") == []
+    async with serve(max_adapter_cost=3) as running:
+        answer = await running.upload(data)
+        assert answer.status_code == 201, answer.text
+    async with serve() as running:
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
+        assert rule in answer.json()["error"]["message"]
+        assert (await running.client.get("/v1/adapters/a/versions/1/artifact")).content == data
+    async with serve(max_adapter_cost=3) as running:
+        assert (await running.predict("a", "bad")).status_code == 200
