@@ -17,9 +17,9 @@ def sync(path: Path) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Puts the bytes there in one step: whoever reads, a crash and a power loss find what was there before, or all of
-    them.
+    them, and once it returns they find all of them.
 
-    Raises OSError, and then leaves nothing of them.
+    Raises OSError, and then leaves nothing half-written.
     """
     # A name of its own, so that two who write the same file at once do not write into each other's.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -29,6 +29,7 @@ def write_file(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+        sync(path.parent)
     finally:
         with suppress(OSError):
             partial.unlink()

@@ -40,6 +40,18 @@ def test_the_bytes_have_reached_the_disk_before_they_have_their_name(
     assert path.read_bytes() == NEW
 
 
+@pytest.mark.parametrize("before", [None, OLD])
+def test_a_write_that_is_done_outlives_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+) -> None:
+    """Its name too, which is an entry of the folder."""
+    path, power_loss = tmp_path / "a", PowerLoss(monkeypatch)
+    if before is not None:
+        path.write_bytes(before)
+    write_file(path, NEW)
+    assert power_loss.left(path) == NEW
+
+
 def test_two_who_write_at_once_do_not_disturb_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is last has its bytes there, and both succeed."""
     path, replace = tmp_path / "a", Path.replace
