@@ -1,5 +1,6 @@
 """Text to token ids, without padding."""
 
+import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,11 @@ class Tokenizer:
     def num_entries(self) -> int:
         """Ids are below this, added tokens included."""
         return max(self._fast.get_vocab(with_added_tokens=True).values()) + 1
+
+    @property
+    def max_token_bytes(self) -> int:
+        """The most bytes of JSON that one token can add to a text."""
+        return max(len(json.dumps(token, ensure_ascii=False).encode()) - 2 for token in self._fast.get_vocab())
 
     def encode(self, text: str, pair: str | None = None, *, max_tokens: int | None = None) -> Encoded:
         """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first.

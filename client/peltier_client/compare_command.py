@@ -48,6 +48,10 @@ Separator = Annotated[
 Differences = Annotated[int, typer.Option(min=0, help="Rows shown at most that the two answer differently.")]
 
 
+# A task may have so many at most.
+_ALL_LABELS = 4096
+
+
 @dataclass(frozen=True)
 class Questions:
     """The labelled rows, and how they are asked."""
@@ -111,7 +115,17 @@ async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers
                     _take(questions, answers[0], batch)
                     _take(questions, answers[1], await anext(other))
                     show(rows.position, len(cases), 0)
+            for side in answers:
+                await _name_labels(client, side, cases)
     return cases
+
+
+async def _name_labels(client: AsyncClient, answers: Answers, cases: Sequence[Case]) -> None:
+    """All labels in order: an answer to which nobody gives a `top_k` may have the best ones alone."""
+    if answers.names and answers.adapter is not None:
+        found = await client.predict(answers.task, [cases[0].input], top_k=_ALL_LABELS)  # type: ignore[arg-type]
+        if found.adapter.version == answers.adapter.version:
+            answers.names = tuple(found[0].scores or ())
 
 
 def _take(questions: Questions, answers: Answers, batch: Sequence[Scored]) -> None:

@@ -9,10 +9,11 @@ from peltier_server.residency.slots import Tier
 
 @dataclass(frozen=True)
 class Prediction:
-    """The body of an answer, and the tier in which its adapter was found."""
+    """The body of an answer, the tier in which its adapter was found, and how many bytes the body has at most."""
 
     response: PredictResponse
     tier: Tier
+    max_bytes: int
 
 
 @dataclass(frozen=True)

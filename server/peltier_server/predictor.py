@@ -23,6 +23,8 @@ from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
 
+from peltier_server.answer_body import BYTES_ON_THE_LOOP
+from peltier_server.answer_size import AnswerBudget, AnswerMeasure, AnswerSize
 from peltier_server.metrics import Metrics
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
@@ -50,11 +52,13 @@ _NUM_WORKERS = 2
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request: inputs, and new tokens for each of them; of its tenant; and of its version. `metrics` counts the
-    inputs that a limit truncates."""
+    """Of one request: inputs, new tokens for each of them, bytes of the answer, and scores where the caller says
+    nothing; of its tenant; and of its version. `metrics` counts the inputs that a limit truncates."""
 
     max_inputs: int
     max_new_tokens: int
+    max_answer_bytes: int
+    default_top_k: int
     turnstile: Turnstile
     quarantine: Quarantine
     metrics: Metrics
@@ -67,6 +71,7 @@ class _Request:
     target: Target
     inputs: tuple[Input, ...]
     parameters: Parameters
+    budget: AnswerBudget
     deadline: float = math.inf
     stream: TextStream | None = None
 
@@ -87,6 +92,8 @@ class Predictor:
         self._slots = slots
         self._batcher = batcher
         self._limits = limits
+        token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
+        self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
         # Of its own, so that megabytes of text never keep an adapter from loading.
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="tokenizer")
 
@@ -99,15 +106,24 @@ class Predictor:
         reference = TaskReference.parse(task)
         return Target(reference, origin, self._catalog.resolve(reference, origin))
 
-    async def predict(self, target: Target, inputs: Sequence[Input], parameters: Parameters) -> Prediction:
-        """One prediction per input, in order."""
-        self.check_count(len(inputs), "inputs")
-        return await self._in_time(_Request(target, tuple(inputs), parameters))
+    def open_answer(self) -> AnswerBudget:
+        """What the parts of one HTTP answer share."""
+        return AnswerBudget(self._limits.max_answer_bytes)
 
-    def stream(self, target: Target, text: Input, parameters: Parameters) -> TextStream:
+    async def predict(
+        self, target: Target, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
+    ) -> Prediction:
+        """One prediction per input, in order; they take from `budget`, or are the whole answer."""
+        self.check_count(len(inputs), "inputs")
+        return await self._in_time(_Request(target, tuple(inputs), parameters, budget or self.open_answer()))
+
+    def stream(
+        self, target: Target, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
+    ) -> TextStream:
         """The answer to one input while it is being written."""
         stream = TextStream(self._backbone.tokenizer)
-        stream.start(self._in_time(_Request(target, (text,), parameters, stream=stream)))
+        request = _Request(target, (text,), parameters, budget or self.open_answer(), stream=stream)
+        stream.start(self._in_time(request))
         return stream
 
     def max_new_tokens(self, target: Target) -> int:
@@ -156,10 +172,12 @@ class Predictor:
 
     async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
         started = time.monotonic()
-        task, parameters = entry.task, request.parameters
-        decoding = choose_decoding(task, parameters, max_new_tokens=self._limits.max_new_tokens)
+        task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
+        decoding = choose_decoding(task, request.parameters, max_new_tokens=self._limits.max_new_tokens)
         if request.stream is not None:
             check_stream(decoding)
+        size = self._size(entry, len(request.inputs), parameters, decoding)
+        request.budget.take(size)
         self._slots.prefetch(entry.owned)
         encoded = await self._encode(task, request.inputs, truncate=parameters.truncate)
         num_tokens = sum(map(len, encoded))
@@ -176,12 +194,22 @@ class Predictor:
         response = PredictResponse(
             task=entry.version.name,
             adapter=entry.reference,
-            predictions=await self._read(task, outcomes, parameters),
+            predictions=await self._read(task, outcomes, parameters, size),
             usage=create_usage(opening, outcomes),
             timings_ms=create_timings(lease, last, time.monotonic() - started),
             batch=BatchInfo(rows=last.batch_rows, adapters=last.batch_adapters),
         )
-        return Prediction(response, lease.tier)
+        return Prediction(response, lease.tier, size.num_bytes)
+
+    def _with_top_k(self, task: TaskSpec, parameters: Parameters) -> Parameters:
+        if parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
+            return parameters
+        return parameters.model_copy(update={"top_k": self._limits.default_top_k})
+
+    def _size(self, entry: Entry, num_inputs: int, parameters: Parameters, decoding: Decoding | None) -> AnswerSize:
+        if decoding is None:
+            return self._measure.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
+        return self._measure.of_text(num_inputs, entry.label_bytes, decoding)
 
     async def _compute(
         self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
@@ -201,10 +229,11 @@ class Predictor:
         return await asyncio.get_running_loop().run_in_executor(self._workers, work)
 
     async def _read(
-        self, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters
+        self, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters, size: AnswerSize
     ) -> list[AnyPrediction]:
         work = partial(read_answers, self._backbone, task, outcomes, parameters)
-        return work() if len(outcomes) <= _ANSWERS_ON_THE_LOOP else await asyncio.to_thread(work)
+        is_small = len(outcomes) <= _ANSWERS_ON_THE_LOOP and size.num_bytes <= BYTES_ON_THE_LOOP
+        return work() if is_small else await asyncio.to_thread(work)
 
 
 def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], truncate: bool) -> list[Encoded]:

@@ -68,7 +68,15 @@ class Service:
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
         self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
         self.quarantine = Quarantine(metrics)
-        limits = Limits(settings.max_inputs, settings.max_new_tokens, turnstile, self.quarantine, metrics)
+        limits = Limits(
+            max_inputs=settings.max_inputs,
+            max_new_tokens=settings.max_new_tokens,
+            max_answer_bytes=settings.max_answer_bytes,
+            default_top_k=settings.default_top_k,
+            turnstile=turnstile,
+            quarantine=self.quarantine,
+            metrics=metrics,
+        )
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.curator = Curator(store)

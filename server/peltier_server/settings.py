@@ -91,6 +91,8 @@ class Settings(BaseSettings):
     max_new_tokens: Count = 1024
     max_inputs: Count = 1024
     max_body_bytes: Count = 2 * _MIB
+    max_answer_bytes: Count = 16 * _MIB
+    default_top_k: Count = 256
     max_artifact_bytes: Count = 64 * _MIB
     max_adapter_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     device_bytes: Count = 1024 * _MIB

@@ -22,6 +22,7 @@ class Judge:
         self.server = server
         self.answers: dict[str, dict[str, dict[str, Any]]] = {"sst2@1": {}, "sst2@2": {}}
         self.versions = {"sst2@1": 1, "sst2@2": 2}
+        self.brief = False
         server.planned = self
 
     def __bool__(self) -> bool:
@@ -29,10 +30,14 @@ class Judge:
 
     def popleft(self) -> Answer:
         request = self.server.received[-1]
+        whole = json.loads(request.body).get("parameters", {}).get("top_k") is not None
         task = request.path.split("/")[3]
         inputs = json.loads(request.body)["inputs"]
         keys = [one if isinstance(one, str) else "+".join(one) for one in inputs]
         body = answer_for("sst2", len(inputs)) | {"predictions": [self.answers[task][key] for key in keys]}
+        if self.brief and not whole:
+            for number, one in enumerate(body["predictions"]):
+                body["predictions"][number] = {**one, "scores": {one["label"]: 1.0}}
         body["adapter"] = {**body["adapter"], "name": "sst2", "version": self.versions[task]}
         return Answer(200, body)
 
@@ -56,6 +61,16 @@ def compare(peltier: Peltier, tmp_path: Path) -> Compare:
 
 def label(name: str) -> dict[str, Any]:
     return {"label": name, "score": 1.0, "scores": {"no": 0.0, "yes": 0.0}}
+
+
+def test_labels_are_numbered_by_all_of_them(compare: Compare, judge: Judge) -> None:
+    """Also where the server answers the best scores alone, of a task with very many labels."""
+    judge.brief = True
+    for task in judge.answers:
+        judge.answers[task] = {"a": label("yes"), "b": label("no")}
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
+    document = json.loads(compare(rows, "--json").out)
+    assert document["first"]["metrics"]["accuracy"] == 1.0
 
 
 def test_two_classifiers(compare: Compare, judge: Judge) -> None:

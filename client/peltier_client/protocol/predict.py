@@ -58,6 +58,8 @@ Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 class Parameters(RequestModel):
     """How to answer. The defaults are what an absent key means; the last six are for tasks that generate text.
 
+    Without `top_k` the scores of all labels are answered, of a task with very many the best ones (the server's
+    `default_top_k`); a multilabel task names every label that applies in any case.
     An input longer than the task takes is truncated, which `usage` says; without `truncate` it is refused.
     `answer` chooses for a T5 task with labels whether they are scored or a text is generated and read as a label.
     A row of a higher `priority` comes before its own tenant's others, and before no other tenant's.

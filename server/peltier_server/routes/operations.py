@@ -27,6 +27,8 @@ _LIMITS = (
     "max_new_tokens",
     "max_inputs",
     "max_body_bytes",
+    "max_answer_bytes",
+    "default_top_k",
     "max_artifact_bytes",
     "device_bytes",
     "host_bytes",

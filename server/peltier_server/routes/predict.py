@@ -34,6 +34,8 @@ from peltier_client.protocol import (
     TextPiece,
 )
 
+from peltier_server.answer_body import mixed_json, prediction_json
+from peltier_server.answer_size import AnswerBudget
 from peltier_server.errors import ClientGone, describe_errors
 from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.origin import Origin
@@ -73,7 +75,7 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
         prediction = await unless_gone(request, service.predictor.predict(target, inputs, body.parameters))
-        answer = prediction.response.model_dump_json(by_alias=True)
+        answer = await prediction_json(prediction.response, prediction.max_bytes)
         return Response(answer, headers=_provenance(prediction), media_type=JSON)
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
@@ -82,25 +84,26 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     return EventResponse(until_error(_events(stream), _error_event), _early_provenance(opening, stream), stream.close)
 
 
-@router.post("/predict", responses=_MIXED_RESPONSES)
-async def predict_mixed(
-    body: MixedPredictRequest, request: Request, response: Response, service: Accepted
-) -> MixedPredictResponse:
+@router.post("/predict", response_model=MixedPredictResponse, responses=_MIXED_RESPONSES)
+async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> Response:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
     origin = get_origin(request)
-    work = asyncio.gather(*(_result(service, origin, item) for item in body.requests))
+    budget = service.predictor.open_answer()
+    work = asyncio.gather(*(_result(service, origin, item, budget) for item in body.requests))
     results = await unless_gone(request, work)
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
-    response.headers.update(_truncation(truncated))
-    return MixedPredictResponse(results=results)
+    answer = await mixed_json(results, budget.taken_bytes)
+    return Response(answer, headers=_truncation(truncated), media_type=JSON)
 
 
-async def _result(service: Service, origin: Origin, item: MixedItem) -> PredictResponse | ErrorBody:
+async def _result(
+    service: Service, origin: Origin, item: MixedItem, budget: AnswerBudget
+) -> PredictResponse | ErrorBody:
     started, status, target = time.monotonic(), ClientGone.status, None
     try:
         target = service.predictor.aim(origin, item.task)
-        prediction = await service.predictor.predict(target, [item.input], item.parameters)
+        prediction = await service.predictor.predict(target, [item.input], item.parameters, budget)
         status = HTTPStatus.OK
         return prediction.response
     except PeltierError as error:

@@ -10,6 +10,7 @@ from peltier_adapters.registry import Version
 from peltier_adapters.task_spec import TaskSpec
 from peltier_client.protocol import AdapterRef, AdapterVersion, TaskSummary
 
+from peltier_server.answer_size import LabelBytes
 from peltier_server.owned import Owned
 from peltier_server.version_metrics import VersionLabels
 
@@ -60,6 +61,11 @@ class Entry:
     def labels(self) -> VersionLabels:
         """What metrics count it under."""
         return VersionLabels(self.version.tenant, self.version.name, str(self.number))
+
+    @cached_property
+    def label_bytes(self) -> LabelBytes:
+        """What its labels take of an answer."""
+        return LabelBytes(self.task.labels)
 
     @cached_property
     def reference(self) -> AdapterRef:

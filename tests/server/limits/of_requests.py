@@ -89,6 +89,19 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/predict", json={"requests": [{"task": "demo", "input": TEXT}] * 9})
 
 
+@probe("bytes of an answer, known before anything is computed; a mixed request's parts share them")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_answer_bytes=1000) as other:
+        return other.predict()
+
+
+@probe("scores of an input where the caller gives no `top_k`")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", default_top_k=1) as other:
+        assert len(other.predict().json()["predictions"][0]["scores"]) == 1
+    return "the best are answered"
+
+
 @probe("tokens of an input")
 def _(servers: Servers) -> Met:
     return servers.bert.predict("bad " * 64, truncate=False)
