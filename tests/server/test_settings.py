@@ -1,11 +1,13 @@
 """Flags over environment over file, and what is refused."""
 
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 from peltier_adapters.store.blob_location import BlobError
-from peltier_server.settings import SettingsError, load_settings
+from peltier_server.commands import serve
+from peltier_server.settings import Settings, SettingsError, load_settings
 from pydantic import ValidationError
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
@@ -19,6 +21,12 @@ def test_flags_come_before_environment_before_file(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PELTIER_MAX_INPUTS", "20")
     settings = load_settings({"config": config, "port": 100})
     assert (settings.port, settings.max_inputs, settings.dtype) == (100, 20, "bfloat16")
+
+
+def test_every_setting_has_a_flag() -> None:
+    """Of `peltier serve`, but for secrets: others on the machine can read a command."""
+    secrets = {"admin_key", "metrics_key", "secret"}
+    assert set(inspect.signature(serve).parameters) == set(Settings.model_fields) - secrets
 
 
 def test_auto_is_resolved() -> None:
