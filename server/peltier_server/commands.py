@@ -65,6 +65,12 @@ def serve(  # noqa: PLR0913 - one flag each
     max_inputs: Annotated[
         int | None, typer.Option(help="Inputs of one request at most.", rich_help_panel=_LIMITS)
     ] = None,
+    max_answer_bytes: Annotated[
+        int | None, typer.Option(help="Bytes of one answer at most.", rich_help_panel=_LIMITS)
+    ] = None,
+    default_top_k: Annotated[
+        int | None, typer.Option(help="Scores of an input where top_k is not given.", rich_help_panel=_LIMITS)
+    ] = None,
     max_body_bytes: Annotated[
         int | None, typer.Option(help="Bytes of a JSON body at most.", rich_help_panel=_LIMITS)
     ] = None,
