@@ -1,10 +1,11 @@
 """The locks against the ranges of pyproject.toml, and the environment against the lock."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import distribution
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,15 @@ ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("constraints.txt", "floors.txt")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# The extras that a folder's imports may be of; what is optional is imported where it is used.
+OPTIONAL = ("cuda", "minilm", "oidc", "ray")
+EXTRAS = {
+    "client": (),
+    "backbone": ("adapters", *OPTIONAL),
+    "adapters_store": ("adapters", *OPTIONAL),
+    "server": ("adapters", "server", *OPTIONAL),
+    "training": ("adapters", "training", *OPTIONAL),
+}
 # What CI cannot install at its floor, and how far the range is known to hold.
 NOT_AT_THEIR_FLOOR = {
     "torch": "CI can install the CPU build of 2.13 alone",
@@ -78,6 +88,30 @@ def closure(name: str, extras: frozenset[str]) -> set[str]:
             if needed.marker is None or any(needed.marker.evaluate(value) for value in values):
                 open_ends.append(needed)
     return found
+
+
+def imported(file: Path) -> set[str]:
+    """The top-level names that a file imports from elsewhere, wherever in it."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0]
+    tops = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
+    return {name for name in tops if not name.startswith("peltier_")}
+
+
+@pytest.mark.parametrize("folder", EXTRAS)
+def test_what_is_imported_is_declared(folder: str) -> None:
+    """By name and with a range; that another requirement brings it today is no promise."""
+    project = PROJECT["project"]
+    lines = [
+        *project["dependencies"],
+        *(one for extra in EXTRAS[folder] for one in project["optional-dependencies"][extra]),
+    ]
+    declared = {canonicalize_name(Requirement(line).name) for line in lines if Requirement(line).specifier}
+    names = {name for file in (ROOT / folder).rglob("*.py") for name in imported(file)}
+    assert names
+    owners = packages_distributions()
+    assert {name for name in names if not declared & {canonicalize_name(one) for one in owners[name]}} == set()
 
 
 @pytest.mark.parametrize("python", PYTHONS)
