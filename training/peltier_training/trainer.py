@@ -87,8 +87,9 @@ class TextTrainer(AdapterTrainer):
 
 @dataclass(frozen=True)
 class Course:
-    """How a training went: `log` is the Trainer's, an entry for every fiftieth of the steps and for every epoch, those
-    before a resumption among them. `seconds` were spent on `epochs` of training in this process, without validation."""
+    """How a training went: `log` is the Trainer's, an entry for every fiftieth of the steps and for every validation,
+    those before a resumption among them. `seconds` were spent on `epochs` of training in this process, validation not
+    counted."""
 
     log: Sequence[Mapping[str, float]]
     best_step: int | None

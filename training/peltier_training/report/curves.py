@@ -21,7 +21,7 @@ class Point(Spec):
 
 class Curves(Spec):
     """`training` has the loss (a mean over the steps since its last point) and the learning rate; `validation` each
-    metric after each epoch, as the run saw them: on its own dtype and on the rows that choose the epoch."""
+    metric at each validation, as the run saw them: on its own dtype and on the rows that choose the epoch."""
 
     training: dict[str, tuple[Point, ...]]
     validation: dict[str, tuple[Point, ...]]
