@@ -5,6 +5,17 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+Identity = tuple[int, int]
+
+
+def identity_of(path: Path) -> Identity | None:
+    """What tells the file or directory at `path` from any other one: its device and inode. None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
 
 def sync(path: Path) -> None:
     """Returns once the file's bytes, or the directory's entries, are on the disk; raises OSError."""

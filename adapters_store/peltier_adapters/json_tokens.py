@@ -5,7 +5,9 @@ megabytes would fill the memory of a server.
 """
 
 import re
+from collections.abc import Iterable
 from itertools import islice
+from typing import Any
 
 # An unfinished string ends with the text, and nothing is read twice: any text is judged in time linear in its length.
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
@@ -16,3 +18,13 @@ def has_more_tokens(text: bytes, limit: int) -> bool:
     if len(text) <= limit:
         return False
     return next(islice(_TOKEN.finditer(text), limit, None), None) is not None
+
+
+def doubled_name(pairs: Iterable[tuple[str, Any]]) -> str | None:
+    """The first name that one object of a JSON text gives twice, for an `object_pairs_hook`."""
+    seen: set[str] = set()
+    for name, _ in pairs:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -5,6 +5,8 @@ import re
 import reprlib
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -12,7 +14,7 @@ from peltier_backbone.config import BackboneConfig
 from pydantic import FailFast, Field, ValidationError, model_validator
 
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.json_tokens import has_more_tokens
+from peltier_adapters.json_tokens import doubled_name, has_more_tokens
 from peltier_adapters.map_spec import Spec
 from peltier_adapters.spec import HeadSpec, PartSpec, discords, position_offset
 from peltier_adapters.task_spec import TaskSpec
@@ -156,14 +158,16 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     text = data[8 : 8 + length]
     _check_tokens(text, "header")
     try:
-        header = json.loads(text.decode(), object_pairs_hook=_unique, parse_constant=_no_number)
+        header = json.loads(text.decode(), object_pairs_hook=partial(_unique, "header"), parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != "peltier":
         raise ArtifactError(["the header has no metadata with format 'peltier': this is not a Peltier artifact"])
     _check_table(header)
-    return parse_manifest(metadata.get("manifest", "")), header
+    manifest = _encode(metadata.get("manifest", ""))
+    _require_unique(manifest, "manifest")
+    return _validate(manifest), header
 
 
 def _check_table(table: dict[str, Any]) -> None:
@@ -174,14 +178,12 @@ def _check_table(table: dict[str, Any]) -> None:
             raise ArtifactError([f"tensor {reprlib.repr(name)} has shape {reprlib.repr(shape)}: not a list of sizes"])
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Two readers may disagree on which of two equal names counts."""
-    table: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in table:
-            raise ArtifactError([f"the header names {reprlib.repr(name)} twice"])
-        table[name] = value
-    return table
+    name = doubled_name(pairs)
+    if name is not None:
+        raise ArtifactError([f"the {what} names {reprlib.repr(name)} twice"])
+    return dict(pairs)
 
 
 def _no_number(text: str) -> None:
@@ -195,13 +197,27 @@ def _check_tokens(text: bytes, what: str) -> None:
 
 def parse_manifest(text: object) -> Manifest:
     """A manifest from its JSON text."""
+    return _validate(_encode(text))
+
+
+def _encode(text: object) -> bytes:
     try:
         encoded = text.encode() if isinstance(text, str) else b""
     except UnicodeEncodeError:
         raise ArtifactError(["the manifest is not Unicode text"]) from None
     _check_tokens(encoded, "manifest")
+    return encoded
+
+
+def _require_unique(text: bytes, what: str) -> None:
+    # What is no JSON at all is refused where it is validated.
+    with suppress(ValueError, RecursionError):
+        json.loads(text, object_pairs_hook=partial(_unique, what))
+
+
+def _validate(text: bytes) -> Manifest:
     try:
-        return Manifest.model_validate_json(encoded)
+        return Manifest.model_validate_json(text)
     except ValidationError as error:
         raise ArtifactError([f"manifest {sentence}" for sentence in sentences(error)]) from None
 

@@ -18,9 +18,10 @@ from peltier_adapters.registry import (
     RegistryConflict,
     RegistryError,
     RegistryFull,
+    RegistryGone,
     VersionUnknown,
 )
-from peltier_adapters.store.blobs import BlobError, BlobStoreFull
+from peltier_adapters.store.blobs import BlobError, BlobStoreFull, BlobStoreGone
 from peltier_backbone.errors import BackboneError
 from peltier_client.errors import (
     AdapterNotFound,
@@ -54,6 +55,9 @@ _RETRY_AFTER_SECONDS = 1.0
 # Room comes when somebody deletes something.
 _RETRY_AFTER_FULL_SECONDS = 60.0
 _FULL = (BlobStoreFull, RegistryFull)
+# An operator has to bring the store back; the log says once that it is gone.
+_RETRY_AFTER_GONE_SECONDS = 10.0
+_GONE = (BlobStoreGone, RegistryGone)
 # Children before their parents.
 _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (AdapterUnknown, AdapterNotFound),
@@ -163,7 +167,7 @@ def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
     if isinstance(error, _FULL):
         # Every upload meets it until there is room again, and a traceback says no more than the sentence.
         logger.warning("request %s: %s", request_id, error)
-    elif isinstance(wire, ServerError | Unavailable) and not isinstance(error, PeltierError):
+    elif isinstance(wire, ServerError | Unavailable) and not isinstance(error, (PeltierError, *_GONE)):
         logger.error("request %s failed", request_id, exc_info=error)
 
 
@@ -185,6 +189,11 @@ def _from_store(error: AdapterError) -> PeltierError:
         return StorageFull(
             "the server's store has no room left; what is published keeps answering",
             retry_after=_RETRY_AFTER_FULL_SECONDS,
+        )
+    if isinstance(error, _GONE):
+        return Unavailable(
+            "the server's store is gone, so it takes no changes; what is loaded keeps answering",
+            retry_after=_RETRY_AFTER_GONE_SECONDS,
         )
     if isinstance(error, RegistryError | BlobError):
         # What exactly fails is the operator's business, and may name what callers have no right to see.

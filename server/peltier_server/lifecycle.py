@@ -72,7 +72,9 @@ class Lifecycle:
         """Raises `Draining` or `NotReady` with the reason where requests had better go elsewhere."""
         if self.leaving:
             raise Draining("the server is about to stop", retry_after=_RETRY_AFTER_SECONDS)
-        self.service().watchdog.require_well()
+        service = self.service()
+        service.watchdog.require_well()
+        service.store_watch.require_well()
 
     def service(self, *, admitted: bool = False) -> Service:
         """What answers a request; raises `Draining` or `NotReady` where it cannot. One that drains still answers those

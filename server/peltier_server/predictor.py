@@ -16,7 +16,7 @@ from peltier_adapters.errors import AdapterError, InputError
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
-from peltier_adapters.store.blobs import BlobDamaged, BlobError, BlobNotFound
+from peltier_adapters.store.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
@@ -262,6 +262,9 @@ def _not_loaded(target: Target, error: AdapterError) -> PeltierError:
     what = f"adapter {version.name!r} version {version.number} cannot be loaded"
     if not isinstance(error, BlobError):
         return InferenceFailed(f"{what}: {error}")
+    if isinstance(error, BlobStoreGone):
+        # The log says once that it is gone.
+        return Unavailable(f"{what}, as the server's store is gone", retry_after=_RETRY_AFTER_SECONDS)
     # Where the store is and how it fails is the operator's business; callers of a public adapter are other tenants.
     logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
     reason = "the server's log has the reason under this request's x-request-id"

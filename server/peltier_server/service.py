@@ -8,7 +8,7 @@ from typing import Self
 
 from peltier_adapters.registry import Registry
 from peltier_adapters.store.blobs import Blobs
-from peltier_adapters.store.ownership import require_own
+from peltier_adapters.store.ownership import require_own, require_registry_of
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_server.access.door import Door
@@ -21,6 +21,7 @@ from peltier_server.residency.slots import Slots
 from peltier_server.runner.runner import Runner
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
+from peltier_server.store_watch import StoreWatch
 from peltier_server.turnstile import Turnstile
 from peltier_server.versions.catalog import Catalog
 from peltier_server.versions.curator import Curator
@@ -80,15 +81,18 @@ class Service:
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.curator = Curator(store)
+        self.store_watch = StoreWatch(store.registry, store.blobs)
         self._janitor = Janitor(store.registry, store.blobs, settings.undelete_seconds)
 
     @classmethod
     async def open(cls, settings: Settings, metrics: Metrics, door: Door, turnstile: Turnstile) -> Self:
         """Loads the backbone, opens the store and the door, starts the runner, publishes the examples."""
         async with AsyncExitStack() as opened:
+            blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
+            # First, because a new registry would be made in the place of one that is missing.
+            await require_registry_of(blobs, settings.registry)
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
-            blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
             await require_own(registry, blobs)
             catalog = Catalog()
             follower = Follower(registry, catalog, [door])
@@ -103,6 +107,7 @@ class Service:
             service._runner.start()
             follower.start(service.slots)
             service._janitor.start()
+            service.store_watch.start()
             opened.push_async_callback(service._stop)
             if settings.publish is not None:
                 await publish_examples(settings.publish, registry, service.publisher)
@@ -116,6 +121,7 @@ class Service:
 
     async def _stop(self) -> None:
         await self.watchdog.close()
+        await self.store_watch.close()
         await self._janitor.close()
         await self.store.follower.close()
         self.batcher.close()

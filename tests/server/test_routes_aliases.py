@@ -211,3 +211,12 @@ async def test_an_upload_may_be_given_an_alias_at_once(
     new = {"file": make_artifact(bert, "bitfit", seed=8)}
     assert (await shelf.client.post("/v1/adapters", files=new, data={**form, "alias": "7"})).status_code == 422
     assert (await shelf.client.get("/v1/adapters/a")).json()["latest"]["version"] == 4
+
+
+@pytest.mark.parametrize("body", ['{"versions": {"1": 0.5, "1": 1.0}}', '{"version": 1, "version": 2}'])
+async def test_a_name_given_twice_is_refused(shelf: Running, body: str) -> None:
+    """Nobody could say which share was meant; a parser takes the last one in silence."""
+    headers = {"content-type": "application/json"}
+    answer = await shelf.client.put("/v1/adapters/a/aliases/production", content=body, headers=headers)
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].endswith(" twice")

@@ -10,6 +10,7 @@ from peltier_adapters.registry.errors import (
     RegistryConflict,
     RegistryError,
     RegistryFull,
+    RegistryGone,
     TenantUnknown,
     VersionUnknown,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "RegistryConflict",
     "RegistryError",
     "RegistryFull",
+    "RegistryGone",
     "Reservation",
     "Snapshot",
     "Tenant",

@@ -16,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from peltier_adapters.durable import make_directory
+from peltier_adapters.registry.database_file import require_whole
 from peltier_adapters.registry.errors import RegistryError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -26,6 +27,7 @@ BAD_VALUES = (UnicodeEncodeError, OverflowError)
 
 _BUSY_SECONDS = 30
 _CONNECT_SECONDS = 10
+_GONE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # Longer than any statement here takes; without it a database that has vanished would be waited for without end.
 _STATEMENT_SECONDS = 30
 # Shorter than that: a writer that hangs or has vanished keeps the others waiting, and they shall not give up before it.
@@ -100,6 +102,7 @@ def upgrade(url: URL) -> None:
     try:
         if path is not None:
             make_directory(path.parent)
+            require_whole(path)
             # A file that cannot be opened fails here: in Alembic's event loop, aiosqlite's thread would outlive it.
             sqlite3.connect(path).close()
         with _alembic:
@@ -165,6 +168,17 @@ def is_full(error: Exception) -> bool:
     if getattr(error.orig, "sqlstate", None) == "53100":
         return True
     return getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+
+def is_gone(error: Exception) -> bool:
+    """The database is missing or damaged, or has no tables: SQLSTATE 3D000 and 42P01, and SQLite's own codes."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if getattr(error.orig, "sqlstate", None) in ("3D000", "42P01"):
+        return True
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    # An error of the second kind has one byte of code and one that says more of it.
+    return (code is not None and code & 0xFF in _GONE) or "no such table" in str(error.orig)
 
 
 def refuses_a_value(error: Exception) -> bool:

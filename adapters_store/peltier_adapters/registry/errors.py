@@ -8,6 +8,7 @@ RegistryError           the database itself failed, or cannot be used
     - KeyUnknown
   x RegistryConflict    what is there stands against it
   x InvalidRecord       what was given breaks a rule
+  x RegistryGone        the database is missing, another one, older than it was, or damaged
   x RegistryFull        the database has no room for more
   x QuotaReached        the tenant would own more than it may
   x BlobBusy            the bytes are just being collected, or were: try again from the start
@@ -46,6 +47,10 @@ class RegistryConflict(RegistryError):
 
 class InvalidRecord(RegistryError):
     """A value breaks a rule of the registry."""
+
+
+class RegistryGone(RegistryError):
+    """The database is not the one that this process has opened: what it acknowledged would be lost."""
 
 
 class RegistryFull(RegistryError):

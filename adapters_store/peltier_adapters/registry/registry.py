@@ -27,7 +27,7 @@ from peltier_adapters.registry.records import (
     Version,
 )
 from peltier_adapters.registry.snapshot import read_snapshot
-from peltier_adapters.registry.transactions import Transactions, Writing, read_identity, read_revision
+from peltier_adapters.registry.transactions import Transactions, Writing, read_revision
 
 _NO_LIMITS = Quotas()
 # Who reserves and collects is not of interest: neither changes what anyone owns.
@@ -72,8 +72,12 @@ class Registry:
         await self._transactions.close()
 
     async def identity(self) -> str:
-        """What tells this registry from every other one; a copy of its database, unlike an import, has the same."""
-        return await self._transactions.read(read_identity)
+        """What tells this registry from every other one; a copy of its database, unlike an import, has the same.
+
+        Once this was asked, another registry in the place of this one is refused with RegistryGone, as an older state
+        of this one is.
+        """
+        return await self._transactions.identity()
 
     # What replicas follow.
 
@@ -87,7 +91,10 @@ class Registry:
         Manifests, which are large and never change, come only with versions that have become live after `since`.
         Applying each in its turn gives what reading everything would give, whoever else writes meanwhile.
         """
-        return await self._transactions.read(lambda connection: read_snapshot(connection, since))
+        snapshot = await self._transactions.read(lambda connection: read_snapshot(connection, since))
+        self._transactions.require_newer(snapshot.revision, since)
+        self._transactions.saw(snapshot.revision)
+        return snapshot
 
     # Adapters and their versions.
 

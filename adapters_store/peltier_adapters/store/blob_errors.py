@@ -23,6 +23,10 @@ class BlobDamaged(BlobError):
     """What is stored under the digest are other bytes."""
 
 
+class BlobStoreGone(BlobError):
+    """The store is missing, or another one is in its place."""
+
+
 class BlobStoreFull(BlobError):
     """The store has no room for more bytes."""
 

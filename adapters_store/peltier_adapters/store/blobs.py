@@ -14,10 +14,19 @@ from typing import Self, TypeVar
 from obstore.exceptions import AlreadyExistsError
 
 from peltier_adapters.durable import make_directory, sync
-from peltier_adapters.store.blob_errors import BlobDamaged, BlobNotFound, BlobStoreFull, plainly
+from peltier_adapters.store.blob_errors import BlobDamaged, BlobNotFound, BlobStoreFull, BlobStoreGone, plainly
 from peltier_adapters.store.blob_location import BlobError, BlobLocation, locate
 
-__all__ = ["BlobDamaged", "BlobError", "BlobNotFound", "BlobStoreFull", "Blobs", "StoredBlob", "digest_of"]
+__all__ = [
+    "BlobDamaged",
+    "BlobError",
+    "BlobNotFound",
+    "BlobStoreFull",
+    "BlobStoreGone",
+    "Blobs",
+    "StoredBlob",
+    "digest_of",
+]
 
 T = TypeVar("T")
 
@@ -54,6 +63,8 @@ class Blobs:
         self._name = location.name
         self._store = location.store
         self._root = location.directory
+        # Whose these blobs are, once that is known.
+        self._owner: str | None = None
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blobs")
         self._parsers = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blob-parsers")
 
@@ -86,6 +97,7 @@ class Blobs:
         """
         if self._root is not None:
             return await self._in_thread(lambda: self._put_file(data))
+        await self.require_present()
         digest = await self._in_thread(lambda: digest_of(data))
         key = _key(digest)
         with plainly(f"the blob {digest} cannot be stored"):
@@ -111,11 +123,14 @@ class Blobs:
         if self._root is None:
             with plainly(f"the blob {digest} cannot be read"):
                 downloaded = await self._stored(key)
+            if downloaded is None:
+                await self.require_present()
 
         def work() -> T:
             with plainly(f"the blob {digest} cannot be read"):
                 data = downloaded if self._root is None else _read(self._root / key)
             if data is None:
+                self._require_directory()
                 raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
             # In this order: hashing lets other threads run, and parsing hardly does.
             parsed = self._parsers.submit(parse, data)
@@ -167,6 +182,22 @@ class Blobs:
         with plainly(f"the blob store {self._name!r} cannot be swept"):
             return await asyncio.to_thread(_sweep, self._root / _FOLDER, time.time() - age.total_seconds())
 
+    async def require_present(self) -> None:
+        """Raises BlobStoreGone where the store is missing or another one, and BlobError where it does not answer.
+
+        Before its owner is known nothing tells it from another one. In a directory this costs microseconds, in a
+        bucket a request.
+        """
+        if self._root is not None:
+            self._require_directory()
+        elif self._owner is not None:
+            self._require_owner(await self.owner())
+
+    @property
+    def is_local(self) -> bool:
+        """The blobs are in a directory of this machine."""
+        return self._root is not None
+
     async def owner(self) -> str | None:
         """Who has claimed this store."""
         with plainly(f"the owner of the blob store {self._name!r} cannot be read"):
@@ -177,8 +208,15 @@ class Blobs:
     async def claim(self, owner: str) -> str:
         """Writes down the owner of a store that has none; returns who is the owner then, of many claimants one."""
         found = await self.owner()
-        if found is not None:
-            return found
+        if found is None and self._owner is not None:
+            # Never made anew under a process that has used it.
+            self._require_owner(found)
+        if found is None:
+            found = await self._write_owner(owner)
+        self._owner = found
+        return found
+
+    async def _write_owner(self, owner: str) -> str:
         with plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
             try:
                 await self._store.put_async(_OWNER, owner.encode(), mode="create")
@@ -192,6 +230,7 @@ class Blobs:
         with plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
             await self._store.put_async(_OWNER, owner.encode(), mode="overwrite")
             await asyncio.to_thread(self._sync, _OWNER)
+        self._owner = owner
         return owner
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -201,6 +240,7 @@ class Blobs:
         digest = digest_of(data)
         key = _key(digest)
         with plainly(f"the blob {digest} cannot be stored"):
+            self._require_directory()
             try:
                 self._store.put(key, data, mode="create")
             except AlreadyExistsError:
@@ -208,7 +248,24 @@ class Blobs:
                 if _read(self._root / key) != data:
                     self._store.put(key, data, mode="overwrite")
             self._sync(key)
+            # It may have gone meanwhile, and obstore makes directories that are missing.
+            self._require_directory()
         return digest
+
+    def _require_directory(self) -> None:
+        if self._root is None or self._owner is None:
+            return
+        if not (self._root / _FOLDER).is_dir():
+            raise BlobStoreGone(f"the blob store {self._name!r} is gone: its directory {_FOLDER!r} is not there")
+        # By its content, because a directory that is made anew may well get the inode of the one that was removed.
+        with plainly(f"the owner of the blob store {self._name!r} cannot be read"):
+            data = _read(self._root / _OWNER)
+        self._require_owner(data.decode(errors="replace") if data else None)
+
+    def _require_owner(self, found: str | None) -> None:
+        if found is None or found != self._owner:
+            whose = "has no owner" if found is None else f"belongs to the registry {found}"
+            raise BlobStoreGone(f"the blob store {self._name!r} is another one: it {whose}, and was {self._owner}'s")
 
     async def _stored(self, key: str) -> bytes | None:
         try:
@@ -224,6 +281,7 @@ class Blobs:
             try:
                 return bytes(await self._store.get_range_async(key, start=start, end=end))
             except FileNotFoundError:
+                await self.require_present()
                 raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}") from None
 
     def _sync(self, key: str) -> None:

@@ -1,6 +1,10 @@
 """Which registry a blob store belongs to: only that one can tell which of its blobs nobody needs."""
 
-from peltier_adapters.registry import Registry
+import asyncio
+from pathlib import Path
+
+from peltier_adapters.registry import Registry, RegistryError
+from peltier_adapters.registry.database import database_url
 from peltier_adapters.store.blobs import BlobError, Blobs
 
 
@@ -8,6 +12,23 @@ async def require_own(registry: Registry, blobs: Blobs) -> None:
     """Makes a blob store without an owner this registry's own; raises BlobError where it is another's."""
     identity = await registry.identity()
     _check(identity, await blobs.claim(identity), blobs)
+
+
+async def require_registry_of(blobs: Blobs, url: str) -> None:
+    """Raises RegistryError where the blobs belong to a registry and the file that is to be it is missing or empty."""
+    database = database_url(url)
+    if database.get_backend_name() != "sqlite":
+        return
+    path, owner = Path(database.database or ""), await blobs.owner()
+    if owner is None:
+        return
+    found = await asyncio.to_thread(lambda: path.stat().st_size if path.exists() else None)
+    if not found:
+        what = "is missing" if found is None else "is empty"
+        raise RegistryError(
+            f"the registry {str(path)!r} {what}, and the blob store {blobs.name!r} belongs to the registry {owner}: "
+            "bring it back from a backup; if it is gone for good, delete the file 'owner' in the store"
+        )
 
 
 async def require_not_foreign(registry: Registry, blobs: Blobs) -> None:

@@ -35,7 +35,7 @@ from starlette.responses import StreamingResponse
 from peltier_server.errors import describe_errors
 from peltier_server.routes.bodies import Handler
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Uploads, get_caller, get_intake
+from peltier_server.routes.dependencies import Accepted, Asking, Changing, Uploads, get_caller, get_intake
 from peltier_server.versions.publisher import Place
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
@@ -99,7 +99,7 @@ async def upload(
     form: Annotated[UploadForm, Form(media_type="multipart/form-data")],
     response: Response,
     caller: Asking,
-    service: Accepted,
+    service: Changing,
     intake: Uploads,
 ) -> UploadedVersion:
     """Publish an artifact as the next version; it goes live only if this server reproduces its golden examples.
@@ -136,7 +136,7 @@ async def get_adapter(name: str, caller: Asking, service: Accepted) -> Adapter:
 
 
 @changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
-async def change_adapter(name: str, body: AdapterChange, caller: Asking, service: Accepted) -> Adapter:
+async def change_adapter(name: str, body: AdapterChange, caller: Asking, service: Changing) -> Adapter:
     """Open an adapter to other tenants, which then call it `tenant:name`, or close it."""
     await service.curator.set_public(caller, name, public=body.public)
     return service.catalog.get(caller.tenant, name).on_the_wire
@@ -180,7 +180,7 @@ async def download(
 
 
 @changes.delete("/{name}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
-async def delete_adapter(name: str, caller: Asking, service: Accepted) -> None:
+async def delete_adapter(name: str, caller: Asking, service: Changing) -> None:
     """Delete every version and alias; requests in flight still get their answers, and each version can be undeleted."""
     await service.curator.delete(caller, name)
 
@@ -191,7 +191,7 @@ async def delete_adapter(name: str, caller: Asking, service: Accepted) -> None:
     response_class=Response,
     responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict),
 )
-async def delete_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> None:
+async def delete_version(name: str, version: VersionNumber, caller: Asking, service: Changing) -> None:
     """Delete one version that no alias names. It can be undeleted; its number is never given out again."""
     await service.curator.delete(caller, name, version)
 
@@ -200,14 +200,14 @@ async def delete_version(name: str, version: VersionNumber, caller: Asking, serv
     "/{name}/versions/{version}/undelete",
     responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict, StorageFull),
 )
-async def undelete_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> AdapterVersion:
+async def undelete_version(name: str, version: VersionNumber, caller: Asking, service: Changing) -> AdapterVersion:
     """Bring a deleted version back as it was, within its grace period."""
     return (await service.curator.undelete(caller, name, version)).on_the_wire
 
 
 @changes.post("/{name}/versions/{version}/deprecate", responses=describe_errors(*_OF_CHANGES, VersionNotFound))
 async def deprecate_version(
-    name: str, version: VersionNumber, body: DeprecationRequest, caller: Asking, service: Accepted
+    name: str, version: VersionNumber, body: DeprecationRequest, caller: Asking, service: Changing
 ) -> AdapterVersion:
     """Advise against a version. It still answers when it is named; a bare name means another one where there is one."""
     return (await service.curator.deprecate(caller, name, version, body.reason)).on_the_wire

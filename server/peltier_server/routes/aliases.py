@@ -18,7 +18,7 @@ from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList,
 
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking
+from peltier_server.routes.dependencies import Accepted, Asking, Changing
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
 _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
@@ -51,7 +51,7 @@ async def alias_history(name: str, alias: str, caller: Asking, service: Accepted
 
 
 @changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES))
-async def set_alias(name: str, alias: str, body: AliasRequest, caller: Asking, service: Accepted) -> Alias:
+async def set_alias(name: str, alias: str, body: AliasRequest, caller: Asking, service: Changing) -> Alias:
     """Make an alias mean a version, or several with the share of requests that each gets, in one step.
 
     Every request that arrives after the answer follows it; those under way keep the version that they began with.
@@ -60,13 +60,13 @@ async def set_alias(name: str, alias: str, body: AliasRequest, caller: Asking, s
 
 
 @changes.post("/{alias}/rollback", responses=describe_errors(*_OF_CHANGES, Conflict))
-async def rollback_alias(name: str, alias: str, caller: Asking, service: Accepted) -> Alias:
+async def rollback_alias(name: str, alias: str, caller: Asking, service: Changing) -> Alias:
     """Make an alias mean what it meant before; again, and it goes one more step back."""
     return _on_the_wire(await service.curator.roll_back(caller, name, check_alias(alias)))
 
 
 @changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
-async def delete_alias(name: str, alias: str, caller: Asking, service: Accepted) -> None:
+async def delete_alias(name: str, alias: str, caller: Asking, service: Changing) -> None:
     """Make an alias mean nothing; a rollback brings it back."""
     await service.curator.delete_alias(caller, name, check_alias(alias))
 

@@ -1,11 +1,13 @@
 """How JSON is read before anything is made of it."""
 
+import json
+import reprlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi import Request, Response
-from peltier_adapters.json_tokens import has_more_tokens
-from peltier_client.errors import TooLarge
+from peltier_adapters.json_tokens import doubled_name, has_more_tokens
+from peltier_client.errors import InvalidInput, TooLarge
 
 from peltier_server.errors import RefusedBody
 
@@ -26,6 +28,16 @@ def counted(handle: Handler) -> Handler:
     return count
 
 
+def read_once(handle: Handler) -> Handler:
+    """The same, which also refuses JSON that gives a name twice: of two shares of a version, or two weights of a
+    tenant, nobody could say which was meant."""
+
+    async def read(request: Request) -> Response:
+        return await handle(_Unambiguous(request.scope, request.receive, request._send))
+
+    return read
+
+
 class _Counted(Request):
     async def json(self) -> Any:
         limit = max(_MIN_TOKENS, _TOKENS_PER_INPUT * self.app.state.max_inputs)
@@ -33,3 +45,16 @@ class _Counted(Request):
             sentence = f"the request body holds more than {limit} strings, commas and brackets"
             raise RefusedBody(TooLarge(sentence))
         return await super().json()
+
+
+class _Unambiguous(_Counted):
+    async def json(self) -> Any:
+        await super().json()
+        return json.loads(await self.body(), object_pairs_hook=_unique)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    name = doubled_name(pairs)
+    if name is not None:
+        raise RefusedBody(InvalidInput(f"the request body gives {reprlib.repr(name)} twice"))
+    return dict(pairs)

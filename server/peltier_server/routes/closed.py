@@ -15,7 +15,7 @@ from starlette.types import Scope as Connection
 from peltier_server.access.auth import OPEN_PATHS
 from peltier_server.access.caller import Caller
 from peltier_server.errors import error_response
-from peltier_server.routes.bodies import Handler, counted
+from peltier_server.routes.bodies import Handler, counted, read_once
 from peltier_server.routes.pages import KEYED_PATHS
 from peltier_server.turnstile import Turnstile
 
@@ -41,8 +41,10 @@ class Closed(APIRoute):
         self.scopes = frozenset(_scopes(self.dependencies))
 
     def get_route_handler(self) -> Handler:
-        """The framework's, over a body that is counted first."""
-        return counted(super().get_route_handler())
+        """The framework's, over a body that is counted first; where it changes something, it must be unambiguous."""
+        # The framework asks before `scopes` is set.
+        read = counted if "predict" in _scopes(self.dependencies) else read_once
+        return read(super().get_route_handler())
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Lets the request in, or answers in the route's place."""

@@ -32,6 +32,13 @@ def accept(request: Request) -> Service:
     return get_lifecycle(request).service(admitted=request.state.admitted)
 
 
+async def accept_change(request: Request) -> Service:
+    """The same for a request that changes what is stored; raises what the store's watch raises where that is gone."""
+    service = accept(request)
+    await service.store_watch.require_present()
+    return service
+
+
 def get_caller(request: Request) -> Caller:
     """Who asks, as the guard has found."""
     caller: Caller = request.state.caller
@@ -74,6 +81,7 @@ def at_once(get: Callable[[Request], T]) -> Any:
 
 AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
 Accepted = Annotated[Service, at_once(accept)]
+Changing = Annotated[Service, Depends(accept_change)]
 Uploads = Annotated[Intake, at_once(get_intake)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
 Asking = Annotated[Caller, at_once(get_caller)]

@@ -11,7 +11,7 @@ from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
 from peltier_server.access.caller import LOCAL
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Keys
+from peltier_server.routes.dependencies import Accepted, Asking, Changing, Keys
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 
@@ -27,7 +27,7 @@ async def list_keys(keyring: Keys, service: Accepted, tenant: OfTenant = None) -
 
 
 @router.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))
-async def create_key(body: KeyRequest, response: Response, caller: Asking, keyring: Keys, service: Accepted) -> NewKey:
+async def create_key(body: KeyRequest, response: Response, caller: Asking, keyring: Keys, service: Changing) -> NewKey:
     """Make a key and show it, this once. With the first key of all, every call begins to need one."""
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
         raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
@@ -51,7 +51,7 @@ async def create_key(body: KeyRequest, response: Response, caller: Asking, keyri
 @router.delete(
     "/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound, Conflict)
 )
-async def revoke_key(prefix: str, caller: Asking, keyring: Keys, service: Accepted) -> None:
+async def revoke_key(prefix: str, caller: Asking, keyring: Keys, service: Changing) -> None:
     """Take a key's rights for good: here at once, within a second on every replica."""
     settings = service.settings
     if settings.admin_key is None and settings.oidc_issuer is None and keyring.is_last_admin(prefix):

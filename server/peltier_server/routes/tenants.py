@@ -9,7 +9,7 @@ from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, Tenant
 
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Keys
+from peltier_server.routes.dependencies import Accepted, Asking, Changing, Keys
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 
@@ -23,7 +23,7 @@ async def list_tenants(keyring: Keys, service: Accepted) -> TenantList:
 
 
 @router.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))
-async def create_tenant(body: TenantRequest, caller: Asking, service: Accepted) -> TenantInfo:
+async def create_tenant(body: TenantRequest, caller: Asking, service: Changing) -> TenantInfo:
     """Make a tenant, whose keys and adapters are its own."""
     quotas = Quotas(**body.quotas.model_dump())
     tenant = await service.store.registry.create_tenant(body.name, quotas, actor=caller.actor)
@@ -38,7 +38,7 @@ async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInf
 
 
 @router.put("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
-async def set_tenant(tenant: str, body: TenantQuotas, caller: Asking, keyring: Keys, service: Accepted) -> TenantInfo:
+async def set_tenant(tenant: str, body: TenantQuotas, caller: Asking, keyring: Keys, service: Changing) -> TenantInfo:
     """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
     await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=caller.actor)
     await service.store.follower.show_own()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
-from peltier_adapters.registry import AdapterRecord, Registry, RegistryError, Snapshot
+from peltier_adapters.registry import AdapterRecord, Registry, RegistryError, RegistryGone, Snapshot
 
 from peltier_server.owned import Owned
 from peltier_server.versions.catalog import Catalog
@@ -142,6 +142,9 @@ class Follower:
                 logger.exception("what changed in the registry could not be taken over; it is tried again")
 
     def _fail(self, error: RegistryError) -> None:
+        # Of one that is gone the store's watch says so.
+        if isinstance(error, RegistryGone):
+            return
         if not self._failing:
             logger.warning("the registry does not answer, so what was last known is served: %s", error)
         self._failing = True

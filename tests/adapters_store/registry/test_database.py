@@ -1,6 +1,7 @@
 """Which databases are taken, and what is said of the others."""
 
 import asyncio
+import os
 import sqlite3
 import subprocess
 import sys
@@ -132,7 +133,7 @@ async def test_a_database_damaged_while_open_is_one_clear_sentence(url: str, pat
     registry = await Registry.open(url)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE tenants")
-    with pytest.raises(RegistryError, match=rf"^the registry '{path}' failed: no such table: tenants$"):
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' is missing or damaged: no such table: tenants$"):
         await registry.snapshot()
     await registry.close()
 
@@ -185,3 +186,22 @@ def test_a_url_that_cannot_be_read_does_not_show_its_password() -> None:
     with pytest.raises(RegistryError, match=r"'mysql://\*\*\*@host/registry' is not of the form") as caught:
         database_url("mysql://ann:sec@ret@host/registry?password=secret")
     assert "sec" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.0005, 0.001, 0.1, 0.5, 0.97, 0.9999])
+async def test_a_file_that_was_cut_short_is_refused_as_it_is(url: str, path: Path, share: float) -> None:
+    """Wherever it was cut, even within its last page, which SQLite would read as zeros; nothing is written."""
+    await (await Registry.open(url)).close()
+    left = _cut(path, share)
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' was cut short: it has {len(left)} bytes of at "):
+        await Registry.open(url)
+    assert _files(path.parent) == {path.name: left}
+
+
+def _cut(path: Path, share: float) -> bytes:
+    os.truncate(path, int(path.stat().st_size * share))
+    return path.read_bytes()
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}

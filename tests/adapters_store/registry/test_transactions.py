@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from peltier_adapters.registry import Registry, RegistryError, database, transactions
+from peltier_adapters.registry import Registry, RegistryError, RegistryGone, database, transactions
+from peltier_adapters.registry.database import database_url
 from peltier_adapters.registry.transactions import Writing
 
 from tests.adapters_store.registry.conftest import publish
@@ -133,3 +134,31 @@ async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monk
         await stuck
     assert [entry.action for entry in await hanging.audit(limit=2)] == ["publish", "create_tenant"]
     await asyncio.gather(hanging.close(), other.close())
+
+
+async def test_another_registry_in_the_same_database_is_refused(
+    postgres: PostgresServer, postgres_url: str, migrated_database: str
+) -> None:
+    """PostgreSQL keeps its connections while everything in the database is replaced; a write notices."""
+    registry = Registry(database_url(postgres_url))
+    await registry.identity()
+    swap = "UPDATE revision SET registry_id = reverse(registry_id)"
+    try:
+        postgres.execute(migrated_database, swap)
+        with pytest.raises(RegistryGone, match="is another one: "):
+            await registry.create_tenant("gone", actor="ann")
+    finally:
+        postgres.execute(migrated_database, swap)
+    await registry.create_tenant("back", actor="ann")
+    await registry.close()
+
+
+async def test_a_database_that_was_dropped_is_gone(postgres: PostgresServer, migrated_database: str) -> None:
+    """It answers, and says that there is none."""
+    name = postgres.create_database(migrated_database)
+    registry = Registry(database_url(postgres.url(name)))
+    await registry.identity()
+    postgres.execute(migrated_database, f"DROP DATABASE {name} WITH (FORCE)")
+    with pytest.raises(RegistryGone, match="does not exist"):
+        await registry.create_tenant("lost", actor="ann")
+    await registry.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from obstore.exceptions import AlreadyExistsError
 from peltier_adapters.store.blob_location import locate
-from peltier_adapters.store.blobs import BlobError, BlobNotFound, Blobs, digest_of
+from peltier_adapters.store.blobs import BlobError, BlobNotFound, Blobs, BlobStoreGone, digest_of
 
 from tests import s3_server
 from tests.s3_server import S3Server
@@ -106,3 +106,21 @@ async def test_a_server_that_is_silent_never_hangs_a_caller(server: S3Server) ->
     assert [type(failure) for failure in failures] == [BlobError] * len(CALLS)
     assert await blobs.put(DATA) == DIGEST
     assert await blobs.get(DIGEST) == DATA
+
+
+async def test_a_bucket_that_was_emptied_takes_nothing(s3_store: str) -> None:
+    """What would be put there belongs to a store that is gone; its owner tells it from another one."""
+    blobs = Blobs.open(s3_store)
+    await blobs.claim("somebody")
+    await blobs.put(DATA)
+    store = locate(s3_store).store
+    for key in ("owner", f"sha256/{DIGEST.removeprefix('sha256:')}"):
+        store.delete(key)
+    for call in (blobs.put(b"others"), blobs.get(DIGEST), blobs.claim("somebody"), blobs.require_present()):
+        with pytest.raises(BlobStoreGone, match="it has no owner, and was somebody's"):
+            await call
+    await Blobs.open(s3_store).hand_over("another")
+    with pytest.raises(BlobStoreGone, match="it belongs to the registry another, and was somebody's"):
+        await blobs.put(DATA)
+    await Blobs.open(s3_store).hand_over("somebody")
+    await blobs.put(DATA)

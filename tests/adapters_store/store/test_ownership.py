@@ -1,12 +1,13 @@
 """A blob store has one owner, and no other registry works on it."""
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from peltier_adapters.registry import Registry
+from peltier_adapters.registry import Registry, RegistryError
 from peltier_adapters.store.blobs import BlobError, Blobs
-from peltier_adapters.store.ownership import require_not_foreign, require_own
+from peltier_adapters.store.ownership import require_not_foreign, require_own, require_registry_of
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def test_the_first_registry_owns_a_store(registries: tuple[Registry, Regis
         with pytest.raises(BlobError, match=rule):
             await require(other, blobs)
     (tmp_path / "blobs" / "owner").unlink()
-    await require_own(other, blobs)
+    await require_own(other, Blobs.open(tmp_path / "blobs"))
 
 
 async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp_path: Path) -> None:
@@ -37,3 +38,22 @@ async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp
     blobs = Blobs.open(tmp_path / "blobs")
     await require_not_foreign(registries[0], blobs)
     assert await blobs.owner() is None
+
+
+@pytest.mark.parametrize(("make", "what"), [(Path.unlink, "missing"), (lambda path: os.truncate(path, 0), "empty")])
+async def test_no_new_registry_takes_the_place_of_one_that_is_lost(
+    make: Callable[[Path], None], what: str, tmp_path: Path
+) -> None:
+    """The sentence says whose the blobs are; a store without blobs of anybody begins anew."""
+    path, blobs = tmp_path / "registry.db", Blobs.open(tmp_path / "blobs")
+    url = f"sqlite+aiosqlite:///{path}"
+    await require_registry_of(blobs, url)
+    registry = await Registry.open(url)
+    await require_own(registry, blobs)
+    await registry.close()
+    await require_registry_of(blobs, url)
+    make(path)
+    with pytest.raises(
+        RegistryError, match=rf"^the registry '{path}' is {what}, and the blob store '{tmp_path}/blobs'"
+    ):
+        await require_registry_of(blobs, url)
