@@ -1,6 +1,5 @@
 """Texts as they are written, over a real socket, with both clients."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -139,12 +138,10 @@ async def test_leaving_early_hangs_up(client: Client, async_client: AsyncClient,
 
 
 def test_pieces_come_as_they_are_sent(client: Client, server: Any, stream_of: StreamOf) -> None:
-    """The first is there long before the last."""
+    """The first is there before the last, which never comes."""
     sent = stream_of('data: {"index": 0, "text": "a"}')
     sent.body, sent.headers["content-length"] = sent.body, str(len(sent.body) + 14)
     server.planned.append(sent)
-    began = time.monotonic()
     stream = client.stream("e2e", "text")
     assert next(stream) == "a"
-    assert time.monotonic() - began < 5
     stream.close()

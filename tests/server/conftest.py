@@ -81,6 +81,12 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def read_again(running: "Running") -> None:
+    """Returns once the server has read the registry, beginning now or later; nobody but its own poll begins that."""
+    follower, now = running.service.store.follower, time.monotonic()
+    await until(lambda: follower._read_at >= now)
+
+
 def make_client(app: FastAPI) -> httpx2.AsyncClient:
     """A client of an app in this process; what the app fails to catch is raised here."""
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://peltier", timeout=30)
