@@ -23,19 +23,20 @@ INPUTS = (
 )
 
 
-def make_task(backbone: Backbone, labels: Sequence[str] = LABELS) -> TaskSpec:
+def make_task(backbone: Backbone, labels: Sequence[str] = LABELS, max_length: int = 128) -> TaskSpec:
     """One of `labels` for a sentence; on a T5 a text to write."""
     if backbone.config.generates:
         writing = DecodingSpec(answer="generate")
         return TaskSpec(
-            type="text2text", labels=(), inputs="single", max_length=128, template="{text}", decoding=writing
+            type="text2text", labels=(), inputs="single", max_length=max_length, template="{text}", decoding=writing
         )
-    return TaskSpec(type="classification", labels=tuple(labels), inputs="single", max_length=128)
+    return TaskSpec(type="classification", labels=tuple(labels), inputs="single", max_length=max_length)
 
 
 def make_bytes(
-    backbone: Backbone, preset: str, number: int, labels: Sequence[str] = LABELS, **overrides: str | int
-) -> bytes:
+    backbone: Backbone, preset: str, number: int, labels: Sequence[str] = LABELS, *, max_length: int = 128,
+    **overrides: str | int,
+) -> bytes:  # fmt: skip
     """The file of adapter `number` of `preset`, with some of its settings overridden: every tensor is moved away from
     its start."""
     recipe = find_preset(preset)
@@ -48,7 +49,10 @@ def make_bytes(
     }
     name = f"{preset.replace('+', 'p')}-{number}"
     return export(
-        backbone, Candidate(name, preset, parts, tensors, make_task(backbone, labels)), INPUTS, TrainingRecord()
+        backbone,
+        Candidate(name, preset, parts, tensors, make_task(backbone, labels, max_length)),
+        INPUTS,
+        TrainingRecord(),
     )
 
 

@@ -95,7 +95,7 @@ class Waiting:
     """A row for the scheduler alone."""
 
     tenant: str
-    pass_tokens: int
+    pass_cost: int
     rank: float
 
 
@@ -169,7 +169,7 @@ def take_batch(scheduler: Scheduler[Waiting]) -> int:
     tokens, rows = _BATCH_TOKENS, 0
     while rows < _BATCH_ROWS and (row := scheduler.next(tokens if rows else None)) is not None:
         scheduler.serve(row)
-        tokens, rows = tokens - row.pass_tokens, rows + 1
+        tokens, rows = tokens - row.pass_cost, rows + 1
     return rows
 
 

@@ -18,6 +18,7 @@ from peltier_backbone.native.scattered import Offsets
 from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
+from peltier_adapters.cost import AdapterCost
 from peltier_adapters.label_tree import LabelTree, grow_tree
 from peltier_adapters.served import build_served
 from peltier_adapters.served_spec import served_parts
@@ -30,13 +31,14 @@ from peltier_adapters.weights import Weights, layout_of
 
 class Bank:
     """What residents of one signature have in common. `number` orders banks; `prompt_length` and `position_offset` are
-    what their rows' tokens have in front and are moved by."""
+    what their rows' tokens have in front and are moved by, `cost` what they add to the backbone's work."""
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
         self.number, self.parts = number, parts
         kinds = {part.kind for part in parts}
         self.has_prefix, self.has_norm = "prefix" in kinds, "norm" in kinds
         self.prompt_length, self.position_offset = prompt_length(parts), position_offset(parts)
+        self.cost = AdapterCost.of(parts, backbone.config)
         self._layout = layout_of(parts, backbone.config)
         self._numbers = count()
 

@@ -16,6 +16,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
 from peltier_server.quarantine import Quarantine
 from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.prices import Prices
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 from peltier_server.runner.runner import Runner
@@ -54,6 +55,7 @@ class Service:
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
             weight_of=turnstile.weight,
+            prices=Prices(backbone.config),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
         self._runner = Runner(

@@ -11,8 +11,8 @@ _TIMES_THE_REST = 3
 
 @dataclass(frozen=True)
 class Admission:
-    """At most `max_tokens` wait, and of one tenant at most three times what is then left: whoever floods the queue
-    always leaves room in it."""
+    """What waits costs at most as much as `max_tokens` tokens of the plain backbone, and of one tenant at most three
+    times what is then left: whoever floods the queue always leaves room in it."""
 
     max_tokens: int
 

@@ -1,4 +1,4 @@
-"""Rows that wait, and the batches that leave: bounded in tokens, shared fairly between tenants."""
+"""Rows that wait, and the batches that leave: bounded in cost, shared fairly between tenants."""
 
 import asyncio
 import logging
@@ -15,6 +15,7 @@ from peltier_client.errors import DeadlinePassed, Draining, PeltierError
 from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.lane import Lane, Room
+from peltier_server.queue.prices import Price, Prices
 from peltier_server.queue.scheduler import WeightOf
 from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
 
@@ -31,8 +32,9 @@ def _level(_: str) -> float:
 class Batcher:
     """The queue between the event loop, which puts, and the runner's thread, which takes. Thread-safe.
 
-    A batch has at most `max_batch_tokens` and `max_batch_rows`; a row that alone has more tokens travels alone. Drafts
-    wait in a lane of their own until they fit into `max_decode_rows`, so that neither kind holds up the other. In each
+    A batch has at most `max_batch_rows` and costs at most as much as `max_batch_tokens` of the plain backbone do
+    (`Prices`); a row that alone costs more travels alone. Drafts wait in a lane of their own until they fit into
+    `max_decode_rows`, so that neither kind holds up the other. In each
     lane tenants take turns by the weight that `weight_of` gives them (`Scheduler`); one tenant's leave in the order of
     their ranks. A draft is charged for its input when it leaves, and for what it then writes as it is written.
 
@@ -40,7 +42,7 @@ class Batcher:
     room in it. Cancelled rows leave at once, rows past their deadline fail with `DeadlinePassed` wherever they stand.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - four bounds, and what rows weigh and cost
         self,
         *,
         max_batch_tokens: int,
@@ -48,7 +50,10 @@ class Batcher:
         max_queue_tokens: int,
         max_decode_rows: int,
         weight_of: WeightOf = _level,
+        prices: Prices | None = None,
     ) -> None:
+        """Without `prices` a row costs its tokens."""
+        self._prices = prices
         self._max_batch_tokens = max_batch_tokens
         self._max_batch_rows = max_batch_rows
         self._max_decode_rows = max_decode_rows
@@ -60,8 +65,8 @@ class Batcher:
 
     @property
     def queued_tokens(self) -> int:
-        """What all that wait may cost, in tokens."""
-        return self._rows.tokens + self._drafts.tokens
+        """Tokens of all that wait, with those that they may write."""
+        return sum((self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant).values())
 
     def queued_tokens_by_tenant(self) -> dict[str, int]:
         """The same for each tenant who has any."""
@@ -85,6 +90,7 @@ class Batcher:
                     record_gates=record_gates,
                     tenant=terms.tenant,
                     priority=terms.priority,
+                    price=self._price(row),
                 )
                 for row in rows
             ]
@@ -110,6 +116,7 @@ class Batcher:
                     listener=listener,
                     tenant=terms.tenant,
                     priority=terms.priority,
+                    price=self._price(row, drafted=True),
                 )
                 for row, decoding in zip(rows, decodings, strict=True)
             ]
@@ -156,10 +163,16 @@ class Batcher:
             if not wait:
                 return batch
 
-    def charge(self, tokens_by_tenant: Mapping[str, int]) -> None:
-        """These tokens have been written for each tenant, by the drafts that were taken."""
+    def charge(self, cost_by_tenant: Mapping[str, int]) -> None:
+        """So much has been written for each tenant, by the drafts that were taken."""
         with self._changed:
-            self._drafts.charge(tokens_by_tenant)
+            self._drafts.charge(cost_by_tenant)
+
+    def learn(self, batch: Batch, seconds: float) -> None:
+        """The rows of `batch` have been computed in so many seconds; whoever computes calls it."""
+        if self._prices is not None:
+            priced = [(one.price, one.row.resident) for one in batch.tickets]
+            self._prices.observe([(price, resident) for price, resident in priced if price is not None], seconds)
 
     def close(self) -> None:
         """Refuses new rows; those that wait are still taken."""
@@ -176,6 +189,9 @@ class Batcher:
     def _waits(self) -> bool:
         return bool(self._rows or self._drafts)
 
+    def _price(self, row: Row, *, drafted: bool = False) -> Price | None:
+        return None if self._prices is None else self._prices.price(row, drafted=drafted)
+
     def _lane(self, ticket: Ticket) -> Lane:
         return self._rows if ticket.decoding is None else self._drafts
 
@@ -183,9 +199,9 @@ class Batcher:
         if self._closed:
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
         tenant = tickets[0].tenant
-        of_tenant = self._rows.tokens_by_tenant[tenant] + self._drafts.tokens_by_tenant[tenant]
-        tokens = sum(ticket.tokens for ticket in tickets)
-        self._admission.check(tenant, tokens, waiting=self.queued_tokens, of_tenant=of_tenant)
+        of_tenant = self._rows.cost_by_tenant[tenant] + self._drafts.cost_by_tenant[tenant]
+        cost = sum(ticket.cost for ticket in tickets)
+        self._admission.check(tenant, cost, waiting=self._rows.cost + self._drafts.cost, of_tenant=of_tenant)
 
     def _take_late(self) -> list[Ticket]:
         now = time.monotonic()

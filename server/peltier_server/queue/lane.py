@@ -3,7 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from peltier_adapters.bank import Resident
 
 from peltier_server.queue.ranking import Ranking
 from peltier_server.queue.scheduler import Scheduler, WeightOf
@@ -12,33 +14,42 @@ from peltier_server.queue.ticket import Ticket
 
 @dataclass
 class Room:
-    """What one pass may take: so many tokens and rows.
+    """What one pass may take: so many rows, and as much as so many tokens of the plain backbone cost. The weights of an
+    adapter cost once, with its first ticket.
 
-    The first ticket may have more tokens, and if it is `alone` there, with nothing else being computed, more rows.
+    The first ticket may cost more, and if it is `alone` there, with nothing else being computed, have more rows.
     """
 
-    tokens: int
+    cost: int
     rows: int
     alone: bool = True
     first: bool = True
+    adapters: set[Resident | None] = field(default_factory=set)
+
+    def weights_cost(self, ticket: Ticket) -> int:
+        """What the weights of `ticket`'s adapter cost in this pass."""
+        return 0 if ticket.row.resident in self.adapters else ticket.weights_cost
 
     def admits(self, ticket: Ticket) -> bool:
         """Whether `ticket` goes in; then there is less room for the next."""
-        if not (self.first or ticket.pass_tokens <= self.tokens):
+        cost = ticket.pass_cost + self.weights_cost(ticket)
+        if not (self.first or cost <= self.cost):
             return False
         if not ((self.first and self.alone) or ticket.num_rows <= self.rows):
             return False
-        self.tokens -= ticket.pass_tokens
+        self.cost -= cost
         self.rows -= ticket.num_rows
         self.first = False
         return True
 
 
 class Lane:
-    """Shared between tenants (`Scheduler`). `tokens` is what all that wait may cost. Its owner holds the lock."""
+    """Shared between tenants (`Scheduler`). `cost` is what all that wait may cost, `tokens_by_tenant` how many tokens
+    they have and may write. Its owner holds the lock."""
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
-        self.tokens = 0
+        self.cost = 0
+        self.cost_by_tenant = Counter[str]()
         self.tokens_by_tenant = Counter[str]()
         self._scheduler = Scheduler[Ticket](max_batch_tokens, weight_of)
         self._deadlines = Ranking[float, Ticket]()
@@ -51,7 +62,7 @@ class Lane:
         self._scheduler.put(ticket)
         if ticket.deadline < math.inf:
             self._deadlines.put(ticket, ticket.deadline)
-        self._count(ticket, ticket.tokens)
+        self._count(ticket, 1)
 
     def take(self, room: Room) -> Iterator[Ticket]:
         """As many as `room` admits, in turn; cancelled tickets are dropped on the way.
@@ -59,11 +70,16 @@ class Lane:
         One that comes to its turn and has more rows than there is room for ends the pass: many rows that are free
         together only come of waiting.
         """
-        while (ticket := self._scheduler.next(None if room.first else room.tokens)) is not None:
+        while (ticket := self._scheduler.next(None if room.first else room.cost)) is not None:
             if ticket.gone:
                 self.drop(ticket)
-            elif room.admits(ticket):
+                continue
+            weights = room.weights_cost(ticket)
+            if room.admits(ticket):
+                room.adapters.add(ticket.row.resident)
                 self._scheduler.serve(ticket)
+                if weights:
+                    self._scheduler.charge(ticket.tenant, weights)
                 self._forget(ticket)
                 yield ticket
             else:
@@ -83,20 +99,25 @@ class Lane:
             self._scheduler.remove(ticket)
             self._forget(ticket)
 
-    def charge(self, tokens_by_tenant: Mapping[str, int]) -> None:
-        """Tenants have had these tokens besides those that their tickets cost at first."""
-        for tenant, tokens in tokens_by_tenant.items():
-            self._scheduler.charge(tenant, tokens)
+    def charge(self, cost_by_tenant: Mapping[str, int]) -> None:
+        """Tenants have had this besides what their tickets cost at first."""
+        for tenant, cost in cost_by_tenant.items():
+            self._scheduler.charge(tenant, cost)
 
     def _forget(self, ticket: Ticket) -> None:
         if ticket in self._deadlines:
             self._deadlines.remove(ticket)
-        self._count(ticket, -ticket.tokens)
+        self._count(ticket, -1)
 
-    def _count(self, ticket: Ticket, tokens: int) -> None:
-        self.tokens += tokens
-        # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
-        if waiting := self.tokens_by_tenant[ticket.tenant] + tokens:
-            self.tokens_by_tenant[ticket.tenant] = waiting
-        else:
-            self.tokens_by_tenant.pop(ticket.tenant, None)
+    def _count(self, ticket: Ticket, sign: int) -> None:
+        self.cost += sign * ticket.cost
+        _add(self.cost_by_tenant, ticket.tenant, sign * ticket.cost)
+        _add(self.tokens_by_tenant, ticket.tenant, sign * ticket.tokens)
+
+
+def _add(table: Counter[str], tenant: str, amount: int) -> None:
+    # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
+    if waiting := table[tenant] + amount:
+        table[tenant] = waiting
+    else:
+        table.pop(tenant, None)

@@ -1,4 +1,4 @@
-"""Whose turn it is: tenants share what is computed by their weights, in tokens."""
+"""Whose turn it is: tenants share what is computed by their weights, in estimated cost."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ class Item(Hashable, Protocol):
         """Who is served with it."""
 
     @property
-    def pass_tokens(self) -> int:
-        """What it costs: the exact number of tokens, at least 1."""
+    def pass_cost(self) -> int:
+        """What it costs, in tokens of the plain backbone that take as long; at least 1."""
 
     @property
     def rank(self) -> float:
@@ -47,7 +47,7 @@ class _Line(Generic[T]):
 class Scheduler(Generic[T]):
     """Weighted fair queueing by virtual time (start-time fair queueing; Goyal, Vin and Cheng, SIGCOMM 1996).
 
-    Each tenant with something waiting has a tag. Serving it c tokens moves its tag on by c / weight, and the smallest
+    Each tenant with something waiting has a tag. Serving it a cost c moves its tag on by c / weight, and the smallest
     tag is next. Into room that is too small for that tenant's item goes the next one that fits, but only if its tenant
     is then at most half a batch of its own, h / weight, ahead of the one that is passed over: nobody could be given a
     share if whoever has small items took all the room between large ones.
@@ -97,20 +97,20 @@ class Scheduler(Generic[T]):
         if line.items.first is not line.head:
             self._place(line)
 
-    def next(self, max_tokens: int | None = None) -> T | None:
-        """The item whose turn it is, of any size or of at most `max_tokens`; None if none may go now."""
+    def next(self, max_cost: int | None = None) -> T | None:
+        """The item whose turn it is, of any cost or of at most `max_cost`; None if none may go now."""
         line = self._heads.first
-        if line is None or max_tokens is None or _size(line) <= max_tokens:
+        if line is None or max_cost is None or _size(line) <= max_cost:
             return None if line is None else line.head
-        other = self._heads.first_within(min(max_tokens, self._max_batch_tokens)) if max_tokens > 0 else None
+        other = self._heads.first_within(min(max_cost, self._max_batch_tokens)) if max_cost > 0 else None
         return None if other is None or self._would_lead(other, line) else other.head
 
     def serve(self, item: T) -> None:
-        """It waits no longer, and its tenant has had its tokens."""
+        """It waits no longer, and its tenant has had what it costs."""
         line = self._lines[item.tenant]
         line.items.remove(item)
         self._num_items -= 1
-        self._advance(line, item.pass_tokens)
+        self._advance(line, item.pass_cost)
 
     def remove(self, item: T) -> None:
         """It waits no longer, and costs nothing."""
@@ -120,13 +120,13 @@ class Scheduler(Generic[T]):
         if line.head is item:
             self._place(line)
 
-    def charge(self, tenant: str, tokens: int) -> None:
-        """A tenant has had tokens besides its items."""
+    def charge(self, tenant: str, cost: int) -> None:
+        """A tenant has had so much besides its items."""
         line = self._lines.get(tenant)
         if line is not None:
-            self._advance(line, tokens)
+            self._advance(line, cost)
         elif self._lines:
-            self._remember(tenant, self._tag_for(tenant) + tokens * self._step(tenant))
+            self._remember(tenant, self._tag_for(tenant) + cost * self._step(tenant))
 
     def _begin(self, tenant: str) -> _Line[T]:
         line = self._lines[tenant] = _Line(tenant, self._tag_for(tenant), self._turn())
@@ -134,8 +134,8 @@ class Scheduler(Generic[T]):
             self._left.remove(tenant)
         return line
 
-    def _advance(self, line: _Line[T], tokens: int) -> None:
-        line.tag += tokens * self._step(line.tenant)
+    def _advance(self, line: _Line[T], cost: int) -> None:
+        line.tag += cost * self._step(line.tenant)
         line.turn = self._turn()
         self._place(line)
 
@@ -145,14 +145,14 @@ class Scheduler(Generic[T]):
         if line.head is None:
             self._end(line, before)
         elif before is None:
-            self._heads.put(line, line.head.pass_tokens, (line.tag, line.turn))
+            self._heads.put(line, line.head.pass_cost, (line.tag, line.turn))
         else:
-            self._heads.move(line, before.pass_tokens, line.head.pass_tokens, (line.tag, line.turn))
+            self._heads.move(line, before.pass_cost, line.head.pass_cost, (line.tag, line.turn))
 
     def _end(self, line: _Line[T], last: T | None) -> None:
         del self._lines[line.tenant]
         if last is not None:
-            self._heads.remove(line, last.pass_tokens)
+            self._heads.remove(line, last.pass_cost)
         if self._lines:
             self._remember(line.tenant, line.tag)
         else:
@@ -191,4 +191,4 @@ class Scheduler(Generic[T]):
 
 def _size(line: _Line[T]) -> int:
     assert line.head is not None, "a tenant among the heads has an item"
-    return line.head.pass_tokens
+    return line.head.pass_cost

@@ -12,6 +12,7 @@ from peltier_adapters.search import Decoding
 from peltier_client.errors import PeltierError
 
 from peltier_server.access.caller import TENANT
+from peltier_server.queue.prices import Price
 
 T = TypeVar("T")
 
@@ -54,7 +55,8 @@ class Terms:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ticket:
-    """One row that waits for its outcome: for an output, or with `decoding` for a text.
+    """One row that waits for its outcome: for an output, or with `decoding` for a text. Without a `price` it costs its
+    tokens.
 
     Moments are seconds of `time.monotonic`. A `listener` is told of new tokens, in its caller's event loop.
     """
@@ -68,6 +70,7 @@ class Ticket:
     tenant: str = TENANT
     priority: int = 0
     queued_at: float = field(default_factory=time.monotonic)
+    price: Price | None = None
 
     @property
     def gone(self) -> bool:
@@ -89,6 +92,26 @@ class Ticket:
     def num_rows(self) -> int:
         """Rows that it takes up while it is computed: one, or one for each beam."""
         return 1 if self.decoding is None else self.decoding.num_beams
+
+    @property
+    def pass_cost(self) -> int:
+        """What its first pass costs without its adapter's weights, in tokens of the plain backbone."""
+        return self.pass_tokens if self.price is None else self.price.first
+
+    @property
+    def weights_cost(self) -> int:
+        """What its adapter's weights cost, once in a batch."""
+        return 0 if self.price is None else self.price.weights
+
+    @property
+    def step_cost(self) -> int:
+        """What a step costs that writes one token on each of its rows."""
+        return self.num_rows * (1 if self.price is None else self.price.step)
+
+    @property
+    def cost(self) -> int:
+        """What it may cost in all: its first pass, and every token that its beams may write."""
+        return self.pass_cost + (0 if self.decoding is None else self.decoding.max_new_tokens * self.step_cost)
 
     @property
     def pass_tokens(self) -> int:

@@ -55,7 +55,7 @@ class Decoder:
     def step(self) -> Counter[str]:
         """One token for every text: those that are cancelled or late leave before it, those that are done after it.
 
-        Returns how many tokens each tenant's texts have gained, one for each beam.
+        Returns what that cost each tenant, by the token of each beam.
         """
         gained = Counter[str]()
         for group in list(self._groups):
@@ -79,7 +79,7 @@ class Decoder:
             error = _report(group.works, failure)
         else:
             self._metrics.observe_step(time.monotonic() - started, company.num_texts, company.rows_by_tenant)
-            return company.rows_by_tenant
+            return company.cost_by_tenant
         self._groups.remove(group)
         self._separate(group.works, error)
         return Counter()

@@ -61,6 +61,8 @@ class Company:
         self.num_texts = len(works)
         self.num_rows = sum(work.ticket.num_rows for work in works)
         self.rows_by_tenant = Counter[str]()
+        self.cost_by_tenant = Counter[str]()
         for work in works:
             self.rows_by_tenant[work.ticket.tenant] += work.ticket.num_rows
+            self.cost_by_tenant[work.ticket.tenant] += work.ticket.step_cost
         self.num_adapters = len({work.ticket.row.resident for work in works} - {None})

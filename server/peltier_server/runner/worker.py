@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from peltier_adapters.graphs.choice import create_graphs
+from peltier_adapters.row import RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
@@ -119,7 +120,10 @@ class Worker:
         outputs = self._bisection.compute(batch.rows, record_gates=batch.record_gates)
         if any(isinstance(output, InferenceFailed) for output in outputs):
             self._prove()
-        self._place.metrics.observe_batch(batch, time.monotonic() - started)
+        seconds = time.monotonic() - started
+        self._place.metrics.observe_batch(batch, seconds)
+        if all(isinstance(output, RowOutput) for output in outputs):
+            self._place.batcher.learn(batch, seconds)
         batch.resolve(outputs)
 
     def _write(self, batch: Batch) -> None:

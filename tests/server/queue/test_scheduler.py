@@ -24,7 +24,7 @@ class Item:
     """Something that waits."""
 
     tenant: str
-    pass_tokens: int
+    pass_cost: int
     rank: float = 0.0
 
 
@@ -40,7 +40,7 @@ def take_batch(scheduler: Scheduler[Item], room: int = BATCH) -> list[Item]:
     batch: list[Item] = []
     while (item := scheduler.next(room if batch else None)) is not None:
         scheduler.serve(item)
-        room -= item.pass_tokens
+        room -= item.pass_cost
         batch.append(item)
     return batch
 
@@ -73,11 +73,11 @@ def test_nobody_is_ahead_by_more_than_the_bound(waiting: list[tuple[str, int]], 
     for number, batch in enumerate(batches(make_scheduler(items))):
         served = Counter[str]()
         for item in batch:
-            served[item.tenant] += item.pass_tokens
+            served[item.tenant] += item.pass_cost
         left.subtract(item.tenant for item in batch)
         history.append(history[-1] + served)
         backlogged |= {tenant: number + 1 for tenant in TENANTS if left[tenant] > 0}
-    longest = {tenant: max((one.pass_tokens for one in items if one.tenant == tenant), default=0) for tenant in TENANTS}
+    longest = {tenant: max((one.pass_cost for one in items if one.tenant == tenant), default=0) for tenant in TENANTS}
     for one, other in combinations(TENANTS, 2):
         end = min(backlogged.get(one, 0), backlogged.get(other, 0))
         leads = [lead(one, other, served) for served in history[: end + 1]]
@@ -102,11 +102,11 @@ def test_room_is_left_only_for_the_sake_of_the_share(waiting: list[tuple[str, in
     """While a tenant's first item fits, the batch is not done, unless that tenant would be half a batch ahead."""
     scheduler = make_scheduler(Item(*one) for one in waiting)
     while batch := take_batch(scheduler):
-        room = BATCH - sum(item.pass_tokens for item in batch)
+        room = BATCH - sum(item.pass_cost for item in batch)
         smallest = min((line.tag for line in scheduler._lines.values()), default=0)
         for tenant, line in scheduler._lines.items():
-            if line.head.pass_tokens <= room:
-                ahead = line.tag - smallest + line.head.pass_tokens * scheduler._step(tenant)
+            if line.head.pass_cost <= room:
+                ahead = line.tag - smallest + line.head.pass_cost * scheduler._step(tenant)
                 other = scheduler._heads.first_within(room)
                 assert ahead > BATCH // 2 * scheduler._step(tenant) or other is not line
 
@@ -120,7 +120,7 @@ def test_one_tenant_is_served_first_come_first_served(waiting: list[int], room: 
     while batch := take_batch(scheduler, room):
         taken += len(batch)
         assert batch == items[taken - len(batch) : taken]
-        assert taken == len(items) or sum(one.pass_tokens for one in (*batch, items[taken])) > room
+        assert taken == len(items) or sum(one.pass_cost for one in (*batch, items[taken])) > room
 
 
 @given(rounds=st.lists(st.tuples(SIZES, SIZES), min_size=30, max_size=60))
@@ -136,7 +136,7 @@ def test_who_was_idle_has_banked_nothing(rounds: list[tuple[int, int]]) -> None:
     while {"a", "b"} <= scheduler._lines.keys():
         item = scheduler.next()
         scheduler.serve(item)
-        served[item.tenant] += item.pass_tokens
+        served[item.tenant] += item.pass_cost
         assert gap("a", "b", served) <= bound("a", "b", {})
 
 
@@ -160,7 +160,7 @@ def test_leaving_for_a_moment_gains_nothing() -> None:
             scheduler.put(Item("c", 20))
         item = scheduler.next()
         scheduler.serve(item)
-        served[item.tenant] += item.pass_tokens
+        served[item.tenant] += item.pass_cost
     assert served["c"] / WEIGHTS["c"] <= served["a"] / WEIGHTS["a"] + BATCH / WEIGHTS["c"]
 
 
@@ -192,7 +192,7 @@ def test_a_weight_holds_from_the_next_item_on() -> None:
 def test_an_item_longer_than_a_batch_is_not_passed_over_for_ever() -> None:
     """It leads the next batch, and its tenant pays for all of it."""
     scheduler = make_scheduler([Item("c", 3 * BATCH), *(Item("a", 1) for _ in range(4 * BATCH)), Item("c", 1)])
-    sizes = [[item.pass_tokens for item in batch if item.tenant == "c"] for batch in batches(scheduler)]
+    sizes = [[item.pass_cost for item in batch if item.tenant == "c"] for batch in batches(scheduler)]
     assert sizes[0] == [3 * BATCH]
     assert sizes[-1] == [1]
 
@@ -203,7 +203,7 @@ def test_many_that_do_not_fit_hide_nobody() -> None:
     for number in range(2000):
         scheduler.put(Item(f"long-{number}", BATCH - 10))
     scheduler.put(Item("small", 10))
-    assert [item.pass_tokens for item in take_batch(scheduler)] == [BATCH - 10, 10]
+    assert [item.pass_cost for item in take_batch(scheduler)] == [BATCH - 10, 10]
 
 
 class Turns(RuleBasedStateMachine):
@@ -232,9 +232,9 @@ class Turns(RuleBasedStateMachine):
             self.waiting.remove(item)
             self._watch()
             for served in self.since.values():
-                served[item.tenant] += item.pass_tokens
+                served[item.tenant] += item.pass_cost
         assert batch
-        assert sum(item.pass_tokens for item in batch) <= BATCH or len(batch) == 1
+        assert sum(item.pass_cost for item in batch) <= BATCH or len(batch) == 1
 
     @precondition(lambda self: self.waiting)
     @rule(which=st.integers(0, 10**6))

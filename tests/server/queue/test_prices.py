@@ -1,0 +1,113 @@
+"""What rows cost in the queue, beside one another."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from peltier_adapters.artifact import read_artifact
+from peltier_adapters.bank import Banks
+from peltier_adapters.row import Row
+from peltier_adapters.search import Decoding
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.prices import Prices
+from peltier_server.queue.ticket import Terms, Ticket
+
+MakeRow = Callable[..., Row]
+
+
+def _encoded(tokens: int) -> Encoded:
+    return Encoded((5,) * tokens, (0,) * tokens)
+
+
+@pytest.fixture(scope="module")
+def make_row(minilm: Backbone, make_artifact: Callable[..., bytes]) -> MakeRow:
+    """A row of so many tokens with an adapter on MiniLM, made once for each kind."""
+    banks, residents = Banks(minilm), {}
+
+    def make(tokens: int, preset: str = "", **overrides: str) -> Row:
+        key = (preset, *overrides.items())
+        if preset and key not in residents:
+            residents[key] = banks.add(read_artifact(make_artifact(minilm, preset, overrides=overrides), minilm))
+        return Row(_encoded(tokens), residents.get(key))
+
+    return make
+
+
+def test_a_plain_row_costs_its_tokens_and_a_little_for_attention(make_row: MakeRow, minilm: Backbone):
+    """Up to 64 tokens within two of them; a row of 500 a quarter more."""
+    prices = Prices(minilm.config)
+    for tokens in (3, 11, 64):
+        assert tokens <= prices.price(make_row(tokens)).first <= tokens + 2
+    assert 1.2 * 500 < prices.price(make_row(500)).first < 1.4 * 500
+
+
+def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
+    """A small one next to nothing, a large one as much as the backbone, a long prefix its layout for every row."""
+    prices, tokens = Prices(minilm.config), 40
+    plain = prices.price(make_row(tokens))
+    compacter = prices.price(make_row(tokens, "compacter"))
+    large = prices.price(make_row(tokens, "pfeiffer", bottleneck="2048"))
+    prefix = prices.price(make_row(tokens, "prefix", length="512"))
+    assert plain.first <= compacter.first <= plain.first + 1
+    assert compacter.weights <= 1
+    assert 1.8 * plain.first < large.first < 2.1 * plain.first
+    assert 10 < large.weights < 25
+    assert plain.first + 20 < prefix.first < plain.first + 40
+
+
+def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Callable[..., bytes]):
+    """A token that is written passes the output layer; an adapter adds to it."""
+    artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "384"}), t5)
+    row, prices = Row(_encoded(6), Banks(t5).add(artifact)), Prices(t5.config)
+    plain, adapted = prices.price(Row(_encoded(6)), drafted=True), prices.price(row, drafted=True)
+    assert 1 <= plain.step < adapted.step
+    assert plain.first < adapted.first
+    scored = prices.price(row)
+    assert scored.first > adapted.first
+
+
+def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
+    """Where a large adapter's products take three times as long as was expected, its rows get dearer."""
+    prices = Prices(minilm.config)
+    rows = [(make_row(40), 1.0), (make_row(40, "pfeiffer", bottleneck="2048"), 4.0)]
+    before = [prices.price(row).first for row, _ in rows]
+    for number in range(200):
+        row, seconds = rows[number % 2]
+        count = 1 + number % 7
+        prices.observe([(prices.price(row), row.resident)] * count, seconds * count)
+    after = [prices.price(row).first for row, _ in rows]
+    assert after[0] <= before[0] + 1
+    assert 1.5 * before[1] < after[1] < 5 * before[1]
+
+
+async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbone):
+    """Beside rows that cost twice as much another tenant gets twice as many, and a batch is no longer for them; the
+    weights of an adapter count once in a batch."""
+    prices = Prices(minilm.config)
+    rows = {"a": make_row(40), "b": make_row(40, "pfeiffer", bottleneck="2048")}
+    batcher = Batcher(
+        max_batch_tokens=1000, max_batch_rows=1000, max_queue_tokens=100_000, max_decode_rows=4, prices=prices
+    )
+    waiting = [asyncio.ensure_future(batcher.compute([row] * 100, Terms(tenant))) for tenant, row in rows.items()]
+    await asyncio.sleep(0)
+    batch = batcher.next()
+    cost = {tenant: sum(one.pass_cost for one in batch.tickets if one.tenant == tenant) for tenant in rows}
+    weights = prices.price(rows["b"]).weights
+    assert sum(cost.values()) + weights <= 1000 < sum(cost.values()) + weights + prices.price(rows["b"]).first
+    assert abs(cost["a"] - cost["b"] - weights) <= prices.price(rows["b"]).first
+    assert batcher.queued_tokens == 40 * (200 - len(batch.tickets))
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_draft_waits_for_what_it_may_cost(t5: Backbone):
+    """Every step of every beam, at the price of a step."""
+    price = Prices(t5.config).price(Row(_encoded(6)), drafted=True)
+    future = asyncio.get_running_loop().create_future()
+    ticket = Ticket(Row(_encoded(6)), future, 1.0, decoding=Decoding(5, num_beams=3), price=price)
+    assert ticket.step_cost == 3 * price.step
+    assert ticket.cost == price.first + 5 * 3 * price.step
+    assert ticket.tokens == 6 + 15
