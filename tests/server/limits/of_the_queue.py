@@ -36,7 +36,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.predict(["a good film a good"] * 8)
 
 
-@probe("tokens of a batch")
+@probe("cost of a batch, in tokens of the plain backbone")
 def _(servers: Servers) -> Met:
     assert servers.bert.predict([TEXT] * 8).json()["batch"]["rows"] == 2
     return _NEXT_BATCH

@@ -66,6 +66,16 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(struct.pack("<Q", 140_000) + b"[" * 140_000)
 
 
+@probe("multiply-adds a token that an adapter adds to a block, as a multiple of the block's own")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(_sized(servers, "adapterdrop", 230, skip="2"))
+
+
+@probe("elements of an adapter on the device, as a multiple of the weights in the backbone's blocks")
+def _(servers: Servers) -> Met:
+    return servers.bert.upload(_sized(servers, "pfeiffer", 183))
+
+
 @probe("labels of a task", 4096)
 def _(servers: Servers) -> Met:
     def add_labels(manifest: dict[str, Any]) -> None:
@@ -93,6 +103,11 @@ def _(servers: Servers) -> Met:
 async def _read(intake: Intake, num_bytes: int) -> None:
     async with intake.read(num_bytes):
         pass
+
+
+def _sized(servers: Servers, preset: str, size: int, **overrides: str) -> bytes:
+    overrides = {"bottleneck": str(size), **overrides}
+    return servers.make_artifact(servers.backbones["bert"], preset, overrides=overrides)
 
 
 def _changed(servers: Servers, preset: str, change: Callable[[dict[str, Any]], None]) -> bytes:

@@ -61,6 +61,8 @@ UNMET = frozenset(
         "peltier_server.access_log._MAX_METHOD_LEN",
         "peltier_server.access_log._MAX_PATH_LEN",
         "peltier_server.errors._MAX_SHOWN_CHARS",
+        "peltier_server.queue.estimator.MAX_CHANGE",
+        "peltier_server.queue.estimator._MAX_SURPRISE",
         "peltier_server.routes.quick._MAX_BYTES",
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
