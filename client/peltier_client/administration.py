@@ -5,11 +5,8 @@ from datetime import datetime
 from typing import TypedDict
 from urllib.parse import quote
 
-import httpx2
-
-from peltier_client.exchange import Request, raise_for_error, read_body, reader, to_json
+from peltier_client.exchange import Request, page_query, raise_for_error, reader, to_json
 from peltier_client.protocol import (
-    KeyInfo,
     KeyList,
     KeyRequest,
     NewKey,
@@ -46,14 +43,10 @@ def create_key(scopes: Iterable[str], options: KeyOptions) -> Request[NewKey]:
     return Request("POST", "/v1/keys", reader(NewKey), json=json)
 
 
-def keys(tenant: str | None) -> Request[list[KeyInfo]]:
-    """Every key, or those of one tenant."""
-
-    def read(response: httpx2.Response) -> list[KeyInfo]:
-        return read_body(response, KeyList).keys
-
-    query = {"tenant": check_name(tenant, "tenant")} if tenant is not None else {}
-    return Request("GET", "/v1/keys", read, query=query)
+def keys(tenant: str | None, cursor: str | None = None) -> Request[KeyList]:
+    """The page of keys, or of those of one tenant, that `cursor` points to, the first for None."""
+    own = {"tenant": check_name(tenant, "tenant")} if tenant is not None else {}
+    return Request("GET", "/v1/keys", reader(KeyList), query=page_query(cursor) | own)
 
 
 def revoke_key(prefix: str) -> Request[None]:
@@ -68,13 +61,9 @@ def create_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
     )
 
 
-def tenants() -> Request[list[TenantInfo]]:
-    """Every tenant."""
-
-    def read(response: httpx2.Response) -> list[TenantInfo]:
-        return read_body(response, TenantList).tenants
-
-    return Request("GET", "/v1/tenants", read)
+def tenants(cursor: str | None = None) -> Request[TenantList]:
+    """The page of tenants that `cursor` points to, the first for None."""
+    return Request("GET", "/v1/tenants", reader(TenantList), query=page_query(cursor))
 
 
 def tenant(name: str) -> Request[TenantInfo]:

@@ -1,6 +1,7 @@
 """The client for asynchronous code."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -12,10 +13,11 @@ import stamina
 from peltier_client import administration, management, requests
 from peltier_client.administration import KeyOptions, QuotaOptions
 from peltier_client.errors import PeltierError
-from peltier_client.exchange import Request
+from peltier_client.exchange import Page, Request
 from peltier_client.files import write_whole
 from peltier_client.protocol import (
     Adapter,
+    AdapterSummary,
     AdapterVersion,
     Alias,
     AliasChange,
@@ -27,6 +29,7 @@ from peltier_client.protocol import (
     TenantInfo,
     TextTuple,
     UploadedVersion,
+    VersionSummary,
 )
 from peltier_client.requests import PredictOptions
 from peltier_client.results import Predictions
@@ -42,6 +45,7 @@ from peltier_client.transport import (
 )
 
 T = TypeVar("T")
+P = TypeVar("P", bound=Page)
 
 
 class AsyncClient:
@@ -93,24 +97,24 @@ class AsyncClient:
         """
         return await self._send(requests.upload(artifact, name, alias))
 
-    async def adapters(self) -> AsyncIterator[Adapter]:
-        """Every adapter in order of name, fetched page by page."""
-        cursor: str | None = None
-        while True:
-            page = await self._send(requests.adapters(cursor))
+    async def adapters(self) -> AsyncIterator[AdapterSummary]:
+        """Every adapter in order of name, fetched page by page; `adapter` says the rest of one."""
+        async for page in self._pages(requests.adapters):
             for adapter in page.adapters:
                 yield adapter
-            cursor = page.next_cursor
-            if cursor is None:
-                return
 
     async def adapter(self, name: str) -> Adapter:
         """One adapter, or `AdapterNotFound`."""
         return await self._send(requests.adapter(name))
 
-    async def versions(self, name: str) -> list[AdapterVersion]:
-        """The live versions of an adapter, newest first."""
-        return await self._send(requests.versions(name))
+    async def versions(self, name: str) -> list[VersionSummary]:
+        """The live versions of an adapter, newest first, fetched page by page; `version` says the rest of one."""
+        pages = self._pages(partial(requests.versions, name))
+        return [version async for page in pages for version in page.versions]
+
+    async def version(self, name: str, number: int) -> AdapterVersion:
+        """One version of an adapter with its labels and metrics, or `VersionNotFound`."""
+        return await self._send(requests.version(name, number))
 
     async def download(self, name: str, version: int, path: str | PathLike[str]) -> Path:
         """Write the artifact of one version to `path`, bit for bit as uploaded, or leave `path` as it was."""
@@ -154,14 +158,9 @@ class AsyncClient:
 
     async def audit(self, tenant: str | None = None) -> AsyncIterator[AuditRecord]:
         """Who did what, newest first, fetched page by page; for keys that may administer the server."""
-        cursor: str | None = None
-        while True:
-            page = await self._send(management.audit(cursor, tenant))
+        async for page in self._pages(partial(management.audit, tenant)):
             for record in page.records:
                 yield record
-            cursor = page.next_cursor
-            if cursor is None:
-                return
 
     async def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
         """Make a key with these scopes; `.key` is its text, which nobody can ask for again."""
@@ -169,7 +168,7 @@ class AsyncClient:
 
     async def keys(self, tenant: str | None = None) -> list[KeyInfo]:
         """Every key or those of one tenant, oldest first, revoked and expired ones too."""
-        return await self._send(administration.keys(tenant))
+        return [key async for page in self._pages(partial(administration.keys, tenant)) for key in page.keys]
 
     async def revoke_key(self, prefix: str) -> None:
         """Take a key's rights for good, everywhere within a second."""
@@ -181,7 +180,7 @@ class AsyncClient:
 
     async def tenants(self) -> list[TenantInfo]:
         """Every tenant with its quotas, in order of name."""
-        return await self._send(administration.tenants())
+        return [tenant async for page in self._pages(administration.tenants) for tenant in page.tenants]
 
     async def tenant(self, name: str) -> TenantInfo:
         """One tenant, or `NotFound`."""
@@ -217,6 +216,15 @@ class AsyncClient:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._connection.url!r})"
+
+    async def _pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
+        cursor: str | None = None
+        while True:
+            page = await self._send(ask(cursor))
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
 
     async def _send(self, request: Request[T]) -> T:
         if not request.retried:

@@ -27,7 +27,7 @@ from peltier_client.protocol import (
     MAX_BEAMS,
     MAX_PRIORITY,
     MAX_TEMPERATURE,
-    Adapter,
+    AdapterSummary,
     TextTuple,
     UploadedVersion,
     check_alias,
@@ -92,7 +92,7 @@ Seed = Annotated[int | None, typer.Option(help="Makes a draw repeatable.")]
 class AdapterList(BaseModel):
     """What `peltier list --json` prints."""
 
-    adapters: list[Adapter]
+    adapters: list[AdapterSummary]
 
 
 class Deleted(BaseModel):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ValidationError
@@ -13,6 +13,16 @@ from peltier_client.protocol import RequestModel
 
 T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
+
+_PAGE_SIZE = 100
+
+
+class Page(Protocol):
+    """Some entries of a list."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """What asks for those that follow; None on the last page."""
 
 
 @dataclass(frozen=True)
@@ -67,3 +77,8 @@ def _sentence(where: str, kind: str, message: str) -> str:
         return f"{where} is not a known key"
     sentence = f"{message[:1].lower()}{message[1:]}"
     return f"{where}: {sentence}" if where else sentence.removeprefix("value error, ")
+
+
+def page_query(cursor: str | None) -> dict[str, str | int]:
+    """What asks for the page of a list that `cursor` points to, the first for None."""
+    return {"limit": _PAGE_SIZE} | ({"cursor": cursor} if cursor is not None else {})

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import httpx2
 
 from peltier_client.errors import InvalidInput
-from peltier_client.exchange import Request, raise_for_error, read_body, reader, to_json
+from peltier_client.exchange import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.protocol import (
     Adapter,
     AdapterChange,
@@ -21,8 +21,6 @@ from peltier_client.protocol import (
     check_alias,
     check_name,
 )
-
-PAGE_SIZE = 100
 
 
 def aliases(name: str) -> Request[list[Alias]]:
@@ -86,12 +84,10 @@ def set_public(name: str, public: bool) -> Request[Adapter]:
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
 
 
-def audit(cursor: str | None, tenant: str | None) -> Request[AuditPage]:
+def audit(tenant: str | None, cursor: str | None = None) -> Request[AuditPage]:
     """The page of the audit log that `cursor` points to, the newest for None; of all tenants or of one."""
-    query: dict[str, str | int] = {"limit": PAGE_SIZE}
-    query |= {"cursor": cursor} if cursor is not None else {}
-    query |= {"tenant": check_name(tenant, "tenant")} if tenant is not None else {}
-    return Request("GET", "/v1/audit", reader(AuditPage), query=query)
+    own = {"tenant": check_name(tenant, "tenant")} if tenant is not None else {}
+    return Request("GET", "/v1/audit", reader(AuditPage), query=page_query(cursor) | own)
 
 
 def _alias(name: str, alias: str) -> str:

@@ -20,7 +20,7 @@ from peltier_client.errors import (
     Unavailable,
     UnexpectedAnswer,
 )
-from peltier_client.exchange import Request, raise_for_error, read_body, reader, to_json
+from peltier_client.exchange import Request, page_query, raise_for_error, read_body, reader, to_json
 from peltier_client.protocol import (
     Adapter,
     AdapterPage,
@@ -40,7 +40,6 @@ from peltier_client.protocol import (
 from peltier_client.results import PredictionBody, Predictions
 from peltier_client.text_reader import TextReader
 
-PAGE_SIZE = 100
 _EVENTS = "text/event-stream"
 
 
@@ -131,8 +130,7 @@ def upload(
 
 def adapters(cursor: str | None) -> Request[AdapterPage]:
     """The page of adapters that `cursor` points to, the first for None."""
-    query: dict[str, str | int] = {"limit": PAGE_SIZE} | ({"cursor": cursor} if cursor is not None else {})
-    return Request("GET", "/v1/adapters", reader(AdapterPage), query=query)
+    return Request("GET", "/v1/adapters", reader(AdapterPage), query=page_query(cursor))
 
 
 def adapter(name: str) -> Request[Adapter]:
@@ -140,13 +138,14 @@ def adapter(name: str) -> Request[Adapter]:
     return Request("GET", f"/v1/adapters/{check_name(name)}", reader(Adapter))
 
 
-def versions(name: str) -> Request[list[AdapterVersion]]:
-    """The live versions of one adapter."""
+def versions(name: str, cursor: str | None = None) -> Request[VersionList]:
+    """The page of live versions of one adapter that `cursor` points to, the newest for None."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions", reader(VersionList), query=page_query(cursor))
 
-    def read(response: httpx2.Response) -> list[AdapterVersion]:
-        return read_body(response, VersionList).versions
 
-    return Request("GET", f"/v1/adapters/{check_name(name)}/versions", read)
+def version(name: str, number: int) -> Request[AdapterVersion]:
+    """One version of an adapter."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{number:d}", reader(AdapterVersion))
 
 
 def download(name: str, version: int) -> Request[bytes]:

@@ -11,7 +11,7 @@ from peltier_client.comparison import Comparison, Difference
 from peltier_client.layout import Heading, show
 from peltier_client.protocol import (
     Adapter,
-    AdapterVersion,
+    AdapterSummary,
     Alias,
     AliasChange,
     AuditRecord,
@@ -20,6 +20,7 @@ from peltier_client.protocol import (
     TenantInfo,
     TenantQuotas,
     UploadedVersion,
+    VersionSummary,
 )
 from peltier_client.quality import Metrics
 from peltier_client.results import Prediction, Predictions
@@ -30,7 +31,7 @@ _MAX_SHOWN_LABELS = 10
 _MAX_SHOWN_CHARS = 200
 
 
-def print_adapters(adapters: Iterable[Adapter]) -> None:
+def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
     """One line per adapter, from its newest version."""
     headings = ("version", "preset", "task", "labels", "size", "published")
     rows = [
@@ -39,7 +40,7 @@ def print_adapters(adapters: Iterable[Adapter]) -> None:
             str(adapter.latest.version),
             adapter.latest.preset,
             adapter.latest.task.type,
-            str(len(adapter.latest.task.labels)),
+            str(adapter.latest.task.num_labels),
             _size(adapter.latest.size_bytes),
             _minute(adapter.latest.created_at),
         )
@@ -49,7 +50,7 @@ def print_adapters(adapters: Iterable[Adapter]) -> None:
     show([Heading("name", 12), *map(Heading, headings, floors)], rows)
 
 
-def print_versions(adapter: Adapter, versions: Iterable[AdapterVersion]) -> None:
+def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None:
     """One line per version, with what means it; a share that is not all of the requests is shown."""
     rows = [
         (
@@ -219,14 +220,14 @@ def _shown_answer(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _state(version: AdapterVersion, live: Split) -> str:
+def _state(version: VersionSummary, live: Split) -> str:
     states = [_with_share("live", live, version)] if version.version in live else []
     if version.deprecation is not None:
         states.append(f"deprecated: {version.deprecation}")
     return ", ".join(states)
 
 
-def _with_share(name: str, split: Split, version: AdapterVersion) -> str:
+def _with_share(name: str, split: Split, version: VersionSummary) -> str:
     return name if len(split) == 1 else f"{name} ({split[version.version]:.4g})"
 
 

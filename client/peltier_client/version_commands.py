@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from peltier_client.arguments import ApiKey, Json, OwnAdapter, Url, connect, print_json
-from peltier_client.protocol import Adapter, AdapterVersion, Split
+from peltier_client.protocol import Adapter, Split, VersionSummary
 from peltier_client.tables import print_versions
 from peltier_client.transport import DEFAULT_URL
 
@@ -17,10 +17,10 @@ class Versions(BaseModel):
     name: str
     live: Split
     aliases: dict[str, Split]
-    versions: list[AdapterVersion]
+    versions: list[VersionSummary]
 
     @classmethod
-    def of(cls, adapter: Adapter, versions: list[AdapterVersion]) -> "Versions":
+    def of(cls, adapter: Adapter, versions: list[VersionSummary]) -> "Versions":
         """The two answers of a server as one."""
         return cls(name=adapter.name, live=adapter.live, aliases=adapter.aliases, versions=versions)
 

@@ -181,7 +181,8 @@ def contract_answer(request: Received) -> Answer:
         "PATCH /v1/adapters/sst2": Answer(200, {**adapter("sst2"), "public": True}),
         "POST /v1/adapters": Answer(201, VERSION),
         "GET /v1/adapters/sst2": Answer(200, adapter("sst2")),
-        "GET /v1/adapters/sst2/versions": Answer(200, {"versions": [VERSION]}),
+        "GET /v1/adapters/sst2/versions": versions_page(request.path),
+        "GET /v1/adapters/sst2/versions/1": Answer(200, VERSION),
         "GET /v1/adapters/sst2/versions/1/artifact": Answer(200, b"artifact", {"x-adapter-digest": VERSION["digest"]}),
         "DELETE /v1/adapters/sst2": Answer(204),
         "DELETE /v1/adapters/sst2/versions/1": Answer(204),
@@ -220,13 +221,17 @@ def administration(request: Received) -> Answer:
         case "POST", "/v1/keys":
             return Answer(201, {**KEY, **asked, "key": f"plt_abcdefgh_{'x' * 43}"})
         case "GET", "/v1/keys":
-            return Answer(200, {"keys": [KEY, {**KEY, "prefix": "zyxwvuts", "revoked_at": KEY["created_at"]}]})
+            if "cursor=abcdefgh" in request.path:
+                return Answer(200, {"keys": [{**KEY, "prefix": "zyxwvuts", "revoked_at": KEY["created_at"]}]})
+            return Answer(200, {"keys": [KEY], "next_cursor": "abcdefgh"})
         case "DELETE", "/v1/keys/abcdefgh":
             return Answer(204)
         case "POST", "/v1/tenants":
             return Answer(201, {**TENANT, "name": asked["name"], "quotas": asked.get("quotas", {})})
         case "GET", "/v1/tenants":
-            return Answer(200, {"tenants": [TENANT]})
+            if "cursor=default" in request.path:
+                return Answer(200, {"tenants": [{**TENANT, "name": "other"}]})
+            return Answer(200, {"tenants": [TENANT], "next_cursor": "default"})
         case "GET", "/v1/tenants/default":
             return Answer(200, TENANT)
         case "PUT", "/v1/tenants/default":
@@ -244,8 +249,28 @@ def one_result(task: str) -> dict[str, Any]:
 def list_page(path: str) -> Answer:
     """Two pages of adapters."""
     if "cursor=next" in path:
-        return Answer(200, {"adapters": [adapter("stsb")], "next_cursor": None})
-    return Answer(200, {"adapters": [adapter("nli"), adapter("sst2")], "next_cursor": "next"})
+        return Answer(200, {"adapters": [summary("stsb")], "next_cursor": None})
+    return Answer(200, {"adapters": [summary("nli"), summary("sst2")], "next_cursor": "next"})
+
+
+def summary(name: str) -> dict[str, Any]:
+    """An adapter as lists show it."""
+    whole = adapter(name)
+    return {key: whole[key] for key in whole if key != "aliases"} | {"latest": outlined(whole["latest"])}
+
+
+def outlined(version: dict[str, Any]) -> dict[str, Any]:
+    """A version as lists show it."""
+    task = {key: value for key, value in version["task"].items() if key != "labels"}
+    brief = {key: version[key] for key in version if key != "metrics"}
+    return brief | {"task": task | {"num_labels": len(version["task"]["labels"])}}
+
+
+def versions_page(path: str) -> Answer:
+    """Two pages of versions, newest first."""
+    if "cursor=2" in path:
+        return Answer(200, {"versions": [outlined(VERSION)], "next_cursor": None})
+    return Answer(200, {"versions": [outlined({**VERSION, "version": 2})], "next_cursor": "2"})
 
 
 def audit_page(path: str) -> Answer:

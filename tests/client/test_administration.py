@@ -64,7 +64,7 @@ def test_keys_and_tenants(server: Any) -> None:
         with pytest.raises(NotFound):
             client.revoke_key("zzzzzzzz")
         assert client.create_tenant("b", max_adapters=3).quotas.max_adapters == 3
-        assert [tenant.name for tenant in client.tenants()] == ["default"]
+        assert [tenant.name for tenant in client.tenants()] == ["default", "other"]
         assert client.tenant("default").quotas.max_concurrent_requests == 8
         assert client.set_tenant("default", weight=2).quotas.max_concurrent_requests is None
 

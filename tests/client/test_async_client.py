@@ -29,7 +29,8 @@ async def test_the_calls_of_a_day(client: AsyncClient, tmp_path: Path) -> None:
     assert (await client.upload(b"artifact", name="sst2")).version == 1
     assert [adapter.name async for adapter in client.adapters()] == ["nli", "sst2", "stsb"]
     assert (await client.adapter("sst2")).num_versions == 1
-    assert len(await client.versions("sst2")) == 1
+    assert [version.version for version in await client.versions("sst2")] == [2, 1]
+    assert (await client.version("sst2", 1)).task.labels == ["negative", "positive"]
     assert (await client.predict("sst2", ["a gem of a film"]))[0].label == "positive"
     assert (await client.set_alias("sst2", "live", {1: 0.9, 2: 0.1})).versions == {1: 0.9, 2: 0.1}
     assert [alias.alias for alias in await client.aliases("sst2")] == ["live"]

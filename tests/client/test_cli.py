@@ -15,7 +15,7 @@ import pytest
 from peltier_client import cli, plugins
 from stamina.instrumentation import set_on_retry_hooks
 
-from tests.client.conftest import KEY, PIECES, QUOTAS, TENANT, VERSION, adapter, alias
+from tests.client.conftest import KEY, PIECES, QUOTAS, TENANT, VERSION, adapter, alias, outlined, summary
 
 Refuse = Callable[..., Any]
 
@@ -194,7 +194,7 @@ def test_versions_with_what_means_them(peltier: Peltier, server: Any, answer: An
     """Newest first; what is live, and each alias, with a share where it is not all; why not to use one."""
     old = {**VERSION, "deprecation": "worse [than] 2"}
     live = {"1": 0.9, "2": 0.1}
-    found = {"versions": [{**VERSION, "version": 2}, old]}
+    found = {"versions": [outlined({**VERSION, "version": 2}), outlined(old)]}
     aliases = {"aliases": {"canary": {"2": 1.0}, "production": live}, "live": live}
     server.planned.extend([answer(200, found), answer(200, {**adapter("sst2"), **aliases})])
     header, second, first = peltier("versions", "sst2").out.splitlines()
@@ -241,7 +241,11 @@ LONG = "intents-of-customers.of-the-bank_in-every-language.with-slang-2"
 WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
     "list": (
         ("list",),
-        {"adapters": [{**adapter(LONG), "latest": {**VERSION, "name": LONG, "preset": "unipelt-apl-central"}}]},
+        {
+            "adapters": [
+                {**summary(LONG), "latest": outlined({**VERSION, "name": LONG, "preset": "unipelt-apl-central"})}
+            ]
+        },
         [LONG, "unipelt-apl-central", "classification"],
     ),
     "keys": (
@@ -288,7 +292,11 @@ WIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], list[str]]] = {
     ),
     "versions": (
         ("versions", "sst2"),
-        {"versions": [{**VERSION, "preset": "unipelt-apl-central", "deprecation": "slower than the one before"}]},
+        {
+            "versions": [
+                outlined({**VERSION, "preset": "unipelt-apl-central", "deprecation": "slower than the one before"})
+            ]
+        },
         ["unipelt-apl-central", "deprecated: slower than the one before", f"{LONG}, production (0.9)"],
     ),
     "alias": (

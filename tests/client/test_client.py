@@ -107,7 +107,8 @@ def test_adapters_follow_the_pages(client: Client, server: Any) -> None:
 def test_one_adapter_and_its_versions(client: Client) -> None:
     """A name gives the adapter, its versions, and the labels it answers."""
     assert client.adapter("sst2").latest.task.labels == ["negative", "positive"]
-    assert [version.version for version in client.versions("sst2")] == [1]
+    assert [version.version for version in client.versions("sst2")] == [2, 1]
+    assert client.version("sst2", 1).task.labels == ["negative", "positive"]
 
 
 def test_download_is_bit_identical(client: Client, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_what_is_sent(request_: Request[Any], sent: tuple[str, str, bytes | None
         lambda: management.delete("other:a"),
         lambda: management.delete("../x"),
         lambda: management.delete("a@0"),
-        lambda: management.audit(None, "a b"),
+        lambda: management.audit("a b"),
     ],
 )
 def test_refused_before_sending(build: Callable[[], object]) -> None:

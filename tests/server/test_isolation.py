@@ -35,6 +35,7 @@ CALLS: list[tuple[str, str, object]] = [
 NAMED: list[tuple[str, str, object]] = [
     ("GET", "/v1/adapters/{name}", None),
     ("GET", "/v1/adapters/{name}/versions", None),
+    ("GET", "/v1/adapters/{name}/versions/1", None),
     ("GET", "/v1/adapters/{name}/versions/1/artifact", None),
     ("GET", "/v1/adapters/{name}/versions/9/artifact", None),
     ("GET", "/v1/adapters/{name}/aliases", None),

@@ -85,7 +85,41 @@ async def test_an_adapter_and_its_versions(shelf: Running) -> None:
     adapter = (await shelf.client.get("/v1/adapters/a")).json()
     versions = (await shelf.client.get("/v1/adapters/a/versions")).json()["versions"]
     assert [version["version"] for version in versions] == [2, 1]
-    assert adapter["latest"] == versions[0]
+    assert adapter["latest"] == (await shelf.client.get("/v1/adapters/a/versions/2")).json()
+    assert (await shelf.client.get("/v1/adapters/a/versions/9")).status_code == 404
+
+
+async def test_versions_are_listed_in_pages(
+    shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """The newest first, and nothing twice, also where one is deleted between two pages."""
+    for seed in (10, 11, 12):
+        assert (await shelf.upload(make_artifact(bert, "bitfit", seed=seed), "a")).status_code == 201
+    numbers, cursor = [], ""
+    while cursor is not None:
+        page = (await shelf.client.get("/v1/adapters/a/versions", params={"limit": 2, "cursor": cursor})).json()
+        numbers += [version["version"] for version in page["versions"]]
+        cursor = page["next_cursor"]
+        await shelf.client.delete("/v1/adapters/a/versions/4")
+    assert numbers == [5, 4, 3, 2, 1]
+
+
+async def test_an_entry_of_a_list_is_small(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Of an adapter with very many long labels, aliases, versions in its split and a long deprecation: under 8 KiB."""
+    labels = [f"{number} {'é' * 200}" for number in range(1000)]
+    assert (await running.upload(make_artifact(bert, "bitfit", labels=labels), "a" * 63)).status_code == 201
+    client, url = running.client, f"/v1/adapters/{'a' * 63}"
+    for number in range(5):
+        assert (await client.put(f"{url}/aliases/{'b' * 60}{number}", json={"version": 1})).status_code == 200
+    assert (await client.post(f"{url}/versions/1/deprecate", json={"reason": "\x01" * 1000})).status_code == 200
+    for path, entries in (("/v1/adapters", "adapters"), (f"{url}/versions", "versions")):
+        answer = await client.get(path)
+        assert len(answer.json()[entries]) == 1
+        assert len(answer.content) < 8 * 1024
+    assert (await client.get("/v1/adapters")).json()["adapters"][0]["latest"]["task"]["num_labels"] == 1000
+    assert (await client.get(url)).json()["latest"]["task"]["labels"] == labels
 
 
 async def test_a_download_is_the_upload(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:

@@ -40,7 +40,7 @@ async def test_a_key_is_shown_once(running: Running) -> None:
     made = await make(running, "admin", "predict", note="the operator's")
     body = made.json()
     assert made.headers["cache-control"] == "no-store"
-    key, secret = body["key"], body["key"].rpartition("_")[2]
+    key, secret = body["key"], body["key"].split("_", 2)[2]
     (listed,) = (await running.client.get("/v1/keys", headers=bearer(key))).json()["keys"]
     assert listed == {name: value for name, value in body.items() if name != "key"}
     assert listed["scopes"] == ["admin", "predict"]
@@ -98,7 +98,7 @@ async def test_what_cannot_be_a_key(running: Running, body: dict[str, object], s
     """Nothing is made, and an open server stays open."""
     answer = await running.client.post("/v1/keys", json=body)
     assert (answer.status_code, message in answer.text) == (status, True), answer.text
-    assert (await running.client.get("/v1/keys")).json() == {"keys": []}
+    assert (await running.client.get("/v1/keys")).json()["keys"] == []
 
 
 async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:

@@ -310,3 +310,7 @@ async def test_models_come_in_pages(encoder: Running, monkeypatch: pytest.Monkey
         catalog.replace("default", name, replace(catalog.get("default", "film"), name=name))
     models = (await encoder.client.get("/v1/models")).json()["data"]
     assert [model["id"] for model in models] == ["film", *names]
+    page = (await encoder.client.get("/v1/models", params={"limit": 4, "after": "m01"})).json()
+    assert ([model["id"] for model in page["data"]], page["has_more"]) == (names[2:6], True)
+    last = (await encoder.client.get("/v1/models", params={"limit": 4, "after": "m05"})).json()
+    assert ([model["id"] for model in last["data"]], last["has_more"]) == (names[6:], False)

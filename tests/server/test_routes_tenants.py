@@ -150,6 +150,28 @@ async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
     assert not shelf.app.state.turnstile.in_flight
 
 
+async def test_tenants_and_keys_are_listed_in_pages(serve: Serve) -> None:
+    """Tenants in order of name, keys oldest first; a cursor that leads nowhere is told."""
+    async with serve(admin_key="k" * 40) as running:
+        running.client.headers["authorization"] = f"Bearer {'k' * 40}"
+        for name in ("b", "c", "a"):
+            assert (await running.client.post("/v1/tenants", json={"name": name})).status_code == 201
+            body = {"tenant": name, "scopes": ["predict"]}
+            assert (await running.client.post("/v1/keys", json=body)).status_code == 201
+        for path, entries, key, names in (
+            ("/v1/tenants", "tenants", "name", ["a", "b", "c", "default"]),
+            ("/v1/keys", "keys", "tenant", ["b", "c", "a"]),
+        ):
+            found, cursor = [], ""
+            while cursor is not None:
+                page = (await running.client.get(path, params={"limit": 2, "cursor": cursor})).json()
+                assert len(page[entries]) <= 2
+                found += [one[key] for one in page[entries]]
+                cursor = page["next_cursor"]
+            assert found == names
+        assert (await running.client.get("/v1/keys", params={"cursor": "nobody"})).status_code == 404
+
+
 async def test_a_full_shelf_is_507(
     shelf: Running, bert: Backbone, make_artifact: Callable[..., bytes], caplog: pytest.LogCaptureFixture
 ) -> None:

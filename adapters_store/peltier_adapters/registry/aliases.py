@@ -23,6 +23,8 @@ Split: TypeAlias = Mapping[int, float]
 
 _TOLERANCE = 1e-6
 _MAX_HISTORY = 1000
+# An adapter is shown with all of them.
+MAX_ALIASES = 100
 
 
 async def set_alias(writing: Writing, tenant: str, name: str, alias: str, split: Split) -> Alias:
@@ -31,6 +33,7 @@ async def set_alias(writing: Writing, tenant: str, name: str, alias: str, split:
     check_split(alias, split)
     adapter_id = await require_adapter(writing.connection, tenant, name)
     await require_live(writing.connection, adapter_id, name, *split)
+    await _require_room(writing.connection, adapter_id, name, alias)
     current = await _current(writing.connection, adapter_id, alias)
     previous_id = None if current is None else current.previous_id if current.split is None else current.id
     changed = await _change(writing, adapter_id, alias, split, previous_id)
@@ -54,6 +57,7 @@ async def rollback_alias(writing: Writing, tenant: str, name: str, alias: str) -
         raise RegistryConflict(
             f"alias {alias!r} cannot go back to {_shown(split)}: {error}; undelete it or set the alias anew"
         ) from error
+    await _require_room(writing.connection, adapter_id, name, alias)
     changed = await _change(writing, adapter_id, alias, split, target.previous_id)
     await writing.audit(tenant, "rollback_alias", f"{name}@{alias}", split=_stored(split))
     return changed
@@ -138,6 +142,14 @@ async def _current(connection: AsyncConnection, adapter_id: int, alias: str) -> 
 
 async def _all_current(connection: AsyncConnection, adapter_id: int) -> list[Row[*tuple[object, ...]]]:
     return list((await connection.execute(select_aliases().where(AliasRow.adapter_id == adapter_id))).all())
+
+
+async def _require_room(connection: AsyncConnection, adapter_id: int, name: str, alias: str) -> None:
+    others = [row for row in await _all_current(connection, adapter_id) if row.alias != alias]
+    if len(others) >= MAX_ALIASES:
+        raise RegistryConflict(
+            f"adapter {name!r} has {len(others)} aliases, and may have {MAX_ALIASES}: delete one first"
+        )
 
 
 async def _change(writing: Writing, adapter_id: int, alias: str, split: Split | None, previous_id: int | None) -> Alias:

@@ -5,12 +5,15 @@ from peltier_client.protocol.adapters import (
     Adapter,
     AdapterChange,
     AdapterPage,
+    AdapterSummary,
     AdapterVersion,
     DeprecationRequest,
     Digest,
+    TaskOutline,
     TaskSummary,
     UploadedVersion,
     VersionList,
+    VersionSummary,
 )
 from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, Split
 from peltier_client.protocol.audit import AuditPage, AuditRecord
@@ -67,6 +70,7 @@ __all__ = [
     "AdapterChange",
     "AdapterPage",
     "AdapterRef",
+    "AdapterSummary",
     "AdapterVersion",
     "Alias",
     "AliasChange",
@@ -111,6 +115,7 @@ __all__ = [
     "Scope",
     "Seed",
     "Split",
+    "TaskOutline",
     "TaskReference",
     "TaskSummary",
     "Temperature",
@@ -126,6 +131,7 @@ __all__ = [
     "UploadedVersion",
     "Usage",
     "VersionList",
+    "VersionSummary",
     "check_alias",
     "check_name",
 ]

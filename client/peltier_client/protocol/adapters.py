@@ -24,12 +24,16 @@ class TaskSummary(ResponseModel):
     max_length: int
 
 
-class AdapterVersion(ResponseModel):
-    """One immutable version of an adapter; `metrics` are those recorded by its training.
+class TaskOutline(ResponseModel):
+    """What an adapter in a list answers, and with how many labels."""
 
-    `created_by` is who uploaded it. `deprecation` says why not to use it any more, absent for most.
-    """
+    type: str
+    num_labels: int
+    inputs: Literal["single", "pair", "triple"]
+    max_length: int
 
+
+class _Version(ResponseModel):
     tenant: str
     name: str
     version: int
@@ -39,6 +43,20 @@ class AdapterVersion(ResponseModel):
     created_at: datetime
     created_by: str = ""
     deprecation: Annotated[str | None, Field(exclude_if=_is_none)] = None
+
+
+class VersionSummary(_Version):
+    """A version in a list: of about half a kilobyte, however many labels it has. `AdapterVersion` says the rest."""
+
+    task: TaskOutline
+
+
+class AdapterVersion(_Version):
+    """One immutable version of an adapter; `metrics` are those recorded by its training.
+
+    `created_by` is who uploaded it. `deprecation` says why not to use it any more, absent for most.
+    """
+
     task: TaskSummary
     metrics: dict[str, float] = Field(default_factory=dict)
 
@@ -70,6 +88,17 @@ class Adapter(ResponseModel):
     aliases: dict[str, Split] = Field(default_factory=dict)
 
 
+class AdapterSummary(ResponseModel):
+    """An adapter in a list. `Adapter` says the rest: labels, metrics and aliases."""
+
+    tenant: str
+    name: str
+    public: bool = False
+    num_versions: int
+    latest: VersionSummary
+    live: Split = Field(default_factory=dict)
+
+
 class AdapterChange(RequestModel):
     """What an adapter is to be."""
 
@@ -85,11 +114,12 @@ class DeprecationRequest(RequestModel):
 class AdapterPage(ResponseModel):
     """Some adapters in order of name; `next_cursor` asks for those that follow, null on the last page."""
 
-    adapters: list[Adapter]
+    adapters: list[AdapterSummary]
     next_cursor: str | None = None
 
 
 class VersionList(ResponseModel):
-    """Every live version of one adapter, newest first."""
+    """Some live versions of an adapter, newest first; `next_cursor` asks for older ones, null on the last page."""
 
-    versions: list[AdapterVersion]
+    versions: list[VersionSummary]
+    next_cursor: str | None = None

@@ -12,6 +12,10 @@ Share = Annotated[float, Field(strict=True)]
 Split = dict[Annotated[int, Field(ge=1, le=MAX_VERSION)], Share]
 
 
+# Lists show what the bare name means.
+MAX_SPLIT_VERSIONS = 32
+
+
 class AliasRequest(RequestModel):
     """What an alias is to mean: one version, or several with the share of requests that each gets.
 
@@ -19,7 +23,7 @@ class AliasRequest(RequestModel):
     """
 
     version: Annotated[StrictInt, Field(ge=1, le=MAX_VERSION)] | None = None
-    versions: Split | None = None
+    versions: Annotated[Split, Field(max_length=MAX_SPLIT_VERSIONS)] | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:

@@ -50,6 +50,8 @@ class NewKey(KeyInfo):
 
 
 class KeyList(ResponseModel):
-    """Every key, oldest first, also those that open nothing any more."""
+    """Some keys, oldest first, also those that open nothing any more; `next_cursor` asks for those that follow, null on
+    the last page."""
 
     keys: list[KeyInfo]
+    next_cursor: str | None = None

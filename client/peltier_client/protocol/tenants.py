@@ -43,6 +43,7 @@ class TenantInfo(ResponseModel):
 
 
 class TenantList(ResponseModel):
-    """Every tenant in order of name."""
+    """Some tenants in order of name; `next_cursor` asks for those that follow, null on the last page."""
 
     tenants: list[TenantInfo]
+    next_cursor: str | None = None

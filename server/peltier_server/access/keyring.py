@@ -3,6 +3,8 @@
 import logging
 import time
 from dataclasses import dataclass
+from datetime import datetime
+from heapq import nsmallest
 from typing import cast
 
 from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
@@ -126,11 +128,19 @@ class Keyring:
         known = self._tenants.get(tenant)
         return _NO_QUOTAS if known is None else known.quotas
 
-    def tenants(self) -> list[Tenant]:
-        """Every tenant in order of name."""
-        return [self._tenants[name] for name in sorted(self._tenants)]
+    def tenants(self, *, after: str, limit: int) -> list[Tenant]:
+        """At most `limit` tenants whose names follow `after`, in order."""
+        return [self._tenants[name] for name in nsmallest(limit, (name for name in self._tenants if name > after))]
 
-    def list_keys(self, tenant: str | None = None) -> list[Key]:
-        """Every key of the tenant, or of all, oldest first; also those that open nothing any more."""
+    def list_keys(self, tenant: str | None, *, after: str, limit: int) -> list[Key]:
+        """At most `limit` keys of the tenant, or of all, that follow the one with the prefix `after`; the oldest first,
+        also those that open nothing any more. An empty `after` is the start; raises `NotFound` for one of no key."""
+        if after and after not in self._keys:
+            raise NotFound(f"key {after!r} does not exist")
+        begin = _age(self._keys[after].key) if after else None
         keys = (held.key for held in self._keys.values() if tenant in (None, held.key.tenant))
-        return sorted(keys, key=lambda key: (key.created_at, key.prefix))
+        return nsmallest(limit, (key for key in keys if begin is None or _age(key) > begin), key=_age)
+
+
+def _age(key: Key) -> tuple[datetime, str]:
+    return key.created_at, key.prefix

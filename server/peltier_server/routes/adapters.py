@@ -36,14 +36,12 @@ from peltier_server.errors import describe_errors
 from peltier_server.routes.bodies import Handler
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, Changing, Uploads, get_caller, get_intake
+from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 from peltier_server.versions.publisher import Place
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
-_MAX_PAGE = 1000
 
-Limit = Annotated[int, Query(ge=1, le=_MAX_PAGE, description="How many adapters at most.")]
-Cursor = Annotated[str, Query(max_length=64, description="`next_cursor` of the page before.")]
 Containing = Annotated[str, Query(alias="q", max_length=64, description="Only names that contain this.")]
 VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 
@@ -119,11 +117,11 @@ async def upload(
 
 @router.get("", response_model=AdapterPage, responses=describe_errors(*_SHARED))
 async def list_adapters(
-    caller: Asking, service: Accepted, limit: Limit = 100, cursor: Cursor = "", containing: Containing = ""
+    caller: Asking, service: Accepted, limit: Limit = 100, cursor: NameCursor = "", containing: Containing = ""
 ) -> Response:
     """The caller's adapters in order of name, a page at a time."""
     found = service.catalog.page(caller.tenant, after=cursor, containing=containing, limit=limit + 1)
-    page = [published.on_the_wire for published in found[:limit]]
+    page = [published.summary for published in found[:limit]]
     body = AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None)
     # The framework would check every field of every adapter once more, which takes longer than all of the rest.
     return Response(body.model_dump_json(), media_type="application/json")
@@ -143,10 +141,20 @@ async def change_adapter(name: str, body: AdapterChange, caller: Asking, service
 
 
 @router.get("/{name}/versions", responses=describe_errors(*_SHARED, AdapterNotFound))
-async def list_versions(name: str, caller: Asking, service: Accepted) -> VersionList:
-    """Every live version, newest first."""
+async def list_versions(
+    name: str, caller: Asking, service: Accepted, limit: Limit = 100, cursor: NumberCursor = ""
+) -> VersionList:
+    """The live versions, newest first, a page at a time."""
     published = service.catalog.get(caller.tenant, name)
-    return VersionList(versions=[entry.on_the_wire for entry in published.versions()])
+    found = published.versions(before=int(cursor) if cursor else None, limit=limit + 1)
+    page = [entry.summary for entry in found[:limit]]
+    return VersionList(versions=page, next_cursor=str(page[-1].version) if len(found) > limit else None)
+
+
+@router.get("/{name}/versions/{version}", responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound))
+async def get_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> AdapterVersion:
+    """One version with its labels and the metrics of its training."""
+    return service.catalog.get(caller.tenant, name).version(version).on_the_wire
 
 
 @router.get(

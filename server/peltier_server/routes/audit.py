@@ -10,19 +10,17 @@ from peltier_client.protocol import NAME_PATTERN, AuditPage, AuditRecord
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted
+from peltier_server.routes.paging import Limit, NumberCursor
 
-_MAX_PAGE = 1000
-
-Limit = Annotated[int, Query(ge=1, le=_MAX_PAGE, description="How many records at most.")]
-# Eighteen digits are an integer in every database.
-Cursor = Annotated[str, Query(pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")]
 Tenant = Annotated[str | None, Query(pattern=f"^{NAME_PATTERN}$", description="Only what concerns this tenant.")]
 
 router = APIRouter(prefix="/v1/audit", tags=["operations"], route_class=Closed, dependencies=[needs("admin")])
 
 
 @router.get("", responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining, Unavailable))
-async def read_audit(service: Accepted, limit: Limit = 100, cursor: Cursor = "", tenant: Tenant = None) -> AuditPage:
+async def read_audit(
+    service: Accepted, limit: Limit = 100, cursor: NumberCursor = "", tenant: Tenant = None
+) -> AuditPage:
     """Every change of what is published, of aliases, tenants and keys, newest first; for operators."""
     before_id = int(cursor) if cursor else None
     entries = await service.store.registry.audit(limit=limit + 1, before_id=before_id, tenant=tenant)

@@ -12,6 +12,7 @@ from peltier_server.access.caller import LOCAL
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 
@@ -20,10 +21,14 @@ OfTenant = Annotated[str | None, Query(max_length=64, description="Only keys of 
 router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=Closed, dependencies=[needs("admin")])
 
 
-@router.get("", responses=describe_errors(*_SHARED))
-async def list_keys(keyring: Keys, service: Accepted, tenant: OfTenant = None) -> KeyList:
-    """Every key without its secret, oldest first."""
-    return KeyList(keys=[KeyInfo(**_fields(key)) for key in keyring.list_keys(tenant)])
+@router.get("", responses=describe_errors(*_SHARED, NotFound))
+async def list_keys(
+    keyring: Keys, service: Accepted, tenant: OfTenant = None, limit: Limit = 100, cursor: NameCursor = ""
+) -> KeyList:
+    """The keys without their secrets, oldest first, a page at a time."""
+    found = keyring.list_keys(tenant, after=cursor, limit=limit + 1)
+    page = [KeyInfo(**_fields(key)) for key in found[:limit]]
+    return KeyList(keys=page, next_cursor=page[-1].prefix if len(found) > limit else None)
 
 
 @router.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))

@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from peltier_client.errors import (
     AdapterNotFound,
     DeadlinePassed,
@@ -21,7 +21,6 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
-from peltier_client.protocol import AdapterVersion
 
 from peltier_server.access.caller import Caller
 from peltier_server.errors import describe_openai_errors
@@ -41,16 +40,22 @@ from peltier_server.texts.openai_protocol import (
     StreamOptions,
     openai_error,
 )
+from peltier_server.versions.entry import Entry
 from peltier_server.versions.published import Published
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
 _OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
 _PAGE = 1000
+# Clients of OpenAI's own list ask for no second page, so the first one is long.
+MAX_MODELS = 10_000
 _STREAMED: dict[str, Any] = {
     "description": "The answers; with `stream` chunks of one answer in events.",
     "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
 }
+
+ModelLimit = Annotated[int, Query(ge=1, le=MAX_MODELS, description="How many models at most.")]
+After = Annotated[str, Query(max_length=64, description="The `id` of the last model of the page before.")]
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependencies=[needs("predict")])
 
@@ -73,21 +78,23 @@ async def create_completion(body: CompletionRequest, request: Request, service: 
     return EventResponse(events, {}, text.close)
 
 
-@router.get("/models", responses=describe_openai_errors(*_SHARED))
-async def list_models(caller: Asking, service: Accepted) -> ModelList:
-    """Every adapter of the caller, on T5 or not, in order of name."""
+@router.get("/models", response_model=ModelList, responses=describe_openai_errors(*_SHARED, InvalidInput))
+async def list_models(caller: Asking, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = "") -> Response:
+    """The adapters of the caller, on T5 or not, in order of name; those that follow `after`."""
     models: list[Model] = []
-    while page := _page(service, caller, models[-1].id if models else ""):
-        models += [_model(published.name, published.newest.on_the_wire) for published in page]
+    while len(models) <= limit and (page := _page(service, caller, models[-1].id if models else after)):
+        models += [_model(published.name, published.newest) for published in page]
         # Between two pages others have their turn.
         await asyncio.sleep(0)
-    return ModelList(data=models)
+    body = ModelList(data=models[:limit], has_more=len(models) > limit)
+    # The framework would check every field of every model once more.
+    return Response(body.model_dump_json(), media_type="application/json")
 
 
 @router.get("/models/{model}", responses=describe_openai_errors(*_OF_ONE_MODEL))
 async def get_model(model: str, origin: From, service: Accepted) -> Model:
     """One adapter, or one version of it (`name@3`)."""
-    return _model(model, service.predictor.aim(origin, model).entry.on_the_wire)
+    return _model(model, service.predictor.aim(origin, model).entry)
 
 
 async def _events(
@@ -105,5 +112,6 @@ def _page(service: Service, caller: Caller, after: str) -> list[Published]:
     return service.catalog.page(caller.tenant, after=after, containing="", limit=_PAGE)
 
 
-def _model(name: str, version: AdapterVersion) -> Model:
+def _model(name: str, entry: Entry) -> Model:
+    version = entry.version
     return Model(id=name, created=int(version.created_at.timestamp()), owned_by=version.tenant)

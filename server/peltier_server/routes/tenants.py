@@ -10,6 +10,7 @@ from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, Tenant
 from peltier_server.errors import describe_errors
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 
@@ -17,9 +18,11 @@ router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=Closed, d
 
 
 @router.get("", responses=describe_errors(*_SHARED))
-async def list_tenants(keyring: Keys, service: Accepted) -> TenantList:
-    """Every tenant in order of name, with its quotas."""
-    return TenantList(tenants=[_on_the_wire(tenant) for tenant in keyring.tenants()])
+async def list_tenants(keyring: Keys, service: Accepted, limit: Limit = 100, cursor: NameCursor = "") -> TenantList:
+    """The tenants in order of name, with their quotas, a page at a time."""
+    found = keyring.tenants(after=cursor, limit=limit + 1)
+    page = [_on_the_wire(tenant) for tenant in found[:limit]]
+    return TenantList(tenants=page, next_cursor=page[-1].name if len(found) > limit else None)
 
 
 @router.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))

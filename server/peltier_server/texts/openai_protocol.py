@@ -142,10 +142,11 @@ class Model(ResponseModel):
 
 
 class ModelList(ResponseModel):
-    """Every adapter."""
+    """Adapters in order of name; with `has_more` the last `id` asks, as `after`, for those that follow."""
 
     object: Literal["list"] = "list"
     data: list[Model]
+    has_more: bool = False
 
 
 class OpenAIErrorDetail(ResponseModel):

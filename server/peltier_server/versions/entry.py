@@ -4,11 +4,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from peltier_adapters.manifest import Manifest, parse_manifest
 from peltier_adapters.registry import Version
 from peltier_adapters.task_spec import TaskSpec
-from peltier_client.protocol import AdapterRef, AdapterVersion, TaskSummary
+from peltier_client.protocol import AdapterRef, AdapterVersion, TaskOutline, TaskSummary, VersionSummary
 
 from peltier_server.answer_size import LabelBytes
 from peltier_server.owned import Owned
@@ -80,19 +81,32 @@ class Entry:
         )
 
     @cached_property
-    def on_the_wire(self) -> AdapterVersion:
+    def summary(self) -> VersionSummary:
         """How lists show it."""
-        version, task = self.version, self.task
-        return AdapterVersion(
-            tenant=version.tenant,
-            name=version.name,
-            version=version.number,
-            digest=version.digest,
-            size_bytes=version.size_bytes,
-            preset=version.preset,
-            created_at=version.created_at,
-            created_by=version.created_by,
-            deprecation=version.deprecation,
-            task=TaskSummary(type=task.type, labels=list(task.labels), inputs=task.inputs, max_length=task.max_length),
-            metrics=dict(self.metrics),
+        task = self.task
+        outline = TaskOutline(
+            type=task.type, num_labels=len(task.labels), inputs=task.inputs, max_length=task.max_length
         )
+        return VersionSummary(**self._of_any_task, task=outline)
+
+    @property
+    def on_the_wire(self) -> AdapterVersion:
+        """The whole of it."""
+        task = self.task
+        summary = TaskSummary(type=task.type, labels=list(task.labels), inputs=task.inputs, max_length=task.max_length)
+        return AdapterVersion(**self._of_any_task, task=summary, metrics=dict(self.metrics))
+
+    @property
+    def _of_any_task(self) -> dict[str, Any]:
+        version = self.version
+        return {
+            "tenant": version.tenant,
+            "name": version.name,
+            "version": version.number,
+            "digest": version.digest,
+            "size_bytes": version.size_bytes,
+            "preset": version.preset,
+            "created_at": version.created_at,
+            "created_by": version.created_by,
+            "deprecation": version.deprecation,
+        }

@@ -9,7 +9,7 @@ from typing import Self
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.registry import AdapterRecord, Alias, Version
 from peltier_client.errors import VersionNotFound
-from peltier_client.protocol import Adapter, TaskReference
+from peltier_client.protocol import Adapter, AdapterSummary, TaskReference
 
 from peltier_server.versions.entry import Entry
 from peltier_server.versions.split import Split
@@ -80,9 +80,10 @@ class Published:
             raise VersionNotFound(f"adapter {self.name!r} has no alias {alias!r}")
         return self.version(self.splits[alias].choose(request_id))
 
-    def versions(self) -> list[Entry]:
-        """Every live version, newest first."""
-        return [self.entries[number] for number in sorted(self.entries, reverse=True)]
+    def versions(self, *, before: int | None, limit: int) -> list[Entry]:
+        """At most `limit` live versions before that number, newest first."""
+        numbers = sorted(number for number in self.entries if before is None or number < before)
+        return [self.entries[number] for number in reversed(numbers[-limit:])]
 
     @property
     def live(self) -> Mapping[int, float]:
@@ -96,6 +97,18 @@ class Published:
         return {name: dict(alias.split) for name, alias in sorted(self.aliases.items())}
 
     @cached_property
+    def summary(self) -> AdapterSummary:
+        """How lists show it."""
+        return AdapterSummary(
+            tenant=self.tenant,
+            name=self.name,
+            public=self.is_public,
+            num_versions=len(self.entries),
+            latest=self.newest.summary,
+            live=dict(self.live),
+        )
+
+    @property
     def on_the_wire(self) -> Adapter:
         """The adapter with its newest version and its aliases."""
         return Adapter(

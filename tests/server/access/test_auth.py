@@ -29,6 +29,7 @@ SCOPES = {
     "GET /v1/adapters": "predict",
     "GET /v1/adapters/{name}": "predict",
     "GET /v1/adapters/{name}/versions": "predict",
+    "GET /v1/adapters/{name}/versions/{version}": "predict",
     "GET /v1/adapters/{name}/versions/{version}/artifact": "predict",
     "GET /v1/adapters/{name}/aliases": "predict",
     "GET /v1/adapters/{name}/aliases/{alias}/history": "predict",

@@ -46,7 +46,7 @@ def test_what_has_not_changed_stays(keyring: Keyring) -> None:
     keyring.apply(Snapshot(1, (), (make_tenant("a"), make_tenant("b")), (first,)))
     keyring.apply(Snapshot(2, (), (make_tenant("b", max_adapters=3),), (second,)))
     assert keyring.caller(text).tenant == "a"
-    assert [tenant.name for tenant in keyring.tenants()] == ["a", "b"]
+    assert [tenant.name for tenant in keyring.tenants(after="", limit=9)] == ["a", "b"]
     assert keyring.quotas("b").max_adapters == 3
 
 
@@ -54,9 +54,9 @@ def test_keys_are_listed_by_age(keyring: Keyring) -> None:
     """Of one tenant or of all."""
     keys = {age: make_key("a" if age < 3 else "b", age)[1] for age in (1, 3, 2)}
     keyring.apply(Snapshot(1, (), (make_tenant("a"), make_tenant("b")), tuple(keys.values())))
-    assert keyring.list_keys() == [keys[3], keys[2], keys[1]]
-    assert keyring.list_keys("a") == [keys[2], keys[1]]
-    assert keyring.list_keys("z") == []
+    assert keyring.list_keys(None, after="", limit=9) == [keys[3], keys[2], keys[1]]
+    assert keyring.list_keys("a", after="", limit=9) == [keys[2], keys[1]]
+    assert keyring.list_keys("z", after="", limit=9) == []
 
 
 def test_unknown_tenants_have_nothing(keyring: Keyring) -> None:

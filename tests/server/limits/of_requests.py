@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Iterator
 
-import httpx2
 import pytest
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server import pace
@@ -131,18 +130,20 @@ def _(servers: Servers) -> Met:
     return answer
 
 
-@probe("adapters on a page of the list", "peltier_server.routes.adapters._MAX_PAGE")
+@probe(
+    "entries on a page of adapters or versions (each below 8 KiB), keys, tenants or the audit log",
+    "peltier_server.routes.paging.MAX_PAGE",
+)
 def _(servers: Servers) -> Met:
-    return _page(servers, "/v1/adapters")
+    lists = ("adapters", "adapters/demo/versions", "keys", "tenants", "audit")
+    answers = [servers.bert.client.get(f"/v1/{path}", params={"limit": 1001}) for path in lists]
+    assert {answer.text for answer in answers} == {answers[0].text}
+    return answers[0]
 
 
-@probe("records on a page of the audit log", "peltier_server.routes.audit._MAX_PAGE")
+@probe("models on a page of `GET /v1/models`", "peltier_server.routes.openai.MAX_MODELS")
 def _(servers: Servers) -> Met:
-    return _page(servers, "/v1/audit")
-
-
-def _page(servers: Servers, path: str) -> httpx2.Response:
-    return servers.bert.client.get(path, params={"limit": 1001})
+    return servers.bert.client.get("/v1/models", params={"limit": 10_001})
 
 
 def _slowly(body: bytes, *, pauses: int) -> Iterator[bytes]:

@@ -55,6 +55,21 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/keys", json={"scopes": ["predict"], "note": "a" * 201})
 
 
+@probe("aliases of an adapter", "peltier_adapters.registry.aliases.MAX_ALIASES")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aliases, "MAX_ALIASES", 1)
+        for name in ("moved", "moved"):
+            servers.bert.client.put(f"/v1/adapters/demo/aliases/{name}", json={"version": 1}).raise_for_status()
+        return servers.bert.client.put("/v1/adapters/demo/aliases/one-more", json={"version": 1})
+
+
+@probe("versions in the split of an alias", "peltier_client.protocol.aliases.MAX_SPLIT_VERSIONS")
+def _(servers: Servers) -> Met:
+    split = {str(number): 1 / 33 for number in range(1, 34)}
+    return servers.bert.client.put("/v1/adapters/demo/aliases/moved", json={"versions": split})
+
+
 @probe("changes in the history of an alias", "peltier_adapters.registry.aliases._MAX_HISTORY")
 def _(servers: Servers) -> Met:
     path = "/v1/adapters/demo/aliases/moved"
