@@ -94,12 +94,6 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "prefix", lambda manifest: manifest["parts"][0].update(length=513)))
 
 
-@probe("cost of an adapter, in multiples of the backbone's own")
-def _(servers: Servers) -> Met:
-    data = servers.make_artifact(servers.backbones["bert"], "houlsby", overrides={"bottleneck": "400"})
-    return servers.bert.upload(data)
-
-
 async def _read(intake: Intake, num_bytes: int) -> None:
     async with intake.read(num_bytes):
         pass
