@@ -65,9 +65,12 @@ async def test_the_log_comes_in_pages(busy: Running) -> None:
     assert (await busy.client.get("/v1/audit", params={"tenant": "other"})).json()["records"] == []
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=x", "cursor=x", f"cursor={10**30}", "tenant=%00", "tenant=A%20B"])
-async def test_wrong_queries_are_refused(running: Running, query: str) -> None:
+WRONG_QUERIES = ["limit=0", "limit=x", "cursor=x", f"cursor={10**30}", "tenant=%00", "tenant=A%20B"]
+
+
+async def test_wrong_queries_are_refused(running: Running) -> None:
     """With a sentence."""
-    answer = await running.client.get(f"/v1/audit?{query}")
-    assert answer.status_code == 422
-    assert answer.json()["error"]["message"]
+    for query in WRONG_QUERIES:
+        answer = await running.client.get(f"/v1/audit?{query}")
+        assert answer.status_code == 422, query
+        assert answer.json()["error"]["message"], query

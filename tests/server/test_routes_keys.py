@@ -77,28 +77,28 @@ async def test_a_key_expires_by_itself(running: Running, monkeypatch: pytest.Mon
         assert (await running.client.get("/info", headers=bearer(key))).status_code == status
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "message"),
-    [
-        ({"scopes": []}, 422, "scopes"),
-        ({"scopes": ["predict", "root"]}, 422, "scopes"),
-        ({"scopes": ["predict", "publish"]}, 409, "the first key must have the scope admin"),
-        ({"scopes": ["admin"], "tenant": "nobody"}, 404, "tenant 'nobody' does not exist"),
-        ({"scopes": ["predict"], "tenant": "No Name"}, 422, "tenant"),
-        ({"scopes": ["predict"], "expires_at": "2020-01-01T00:00:00Z"}, 422, "must have some time left"),
-        ({"scopes": ["predict"], "expires_at": "0001-01-01T00:00:00+23:59"}, 422, "must have some time left"),
-        ({"scopes": ["predict"], "expires_at": "9999-12-31T23:59:59-23:59"}, 422, "9999"),
-        ({"scopes": ["predict"], "expires_at": "2099-01-01T00:00:00"}, 422, "timezone"),
-        ({"scopes": ["predict"], "note": "x" * 201}, 422, "note"),
-        ({"scopes": ["admin"], "note": "\0"}, 422, "note"),
-        ({"scopes": ["predict"], "secret": "mine"}, 422, "secret is unknown here"),
-    ],
-)
-async def test_what_cannot_be_a_key(running: Running, body: dict[str, object], status: int, message: str) -> None:
+NO_KEYS = [
+    ({"scopes": []}, 422, "scopes"),
+    ({"scopes": ["predict", "root"]}, 422, "scopes"),
+    ({"scopes": ["predict", "publish"]}, 409, "the first key must have the scope admin"),
+    ({"scopes": ["admin"], "tenant": "nobody"}, 404, "tenant 'nobody' does not exist"),
+    ({"scopes": ["predict"], "tenant": "No Name"}, 422, "tenant"),
+    ({"scopes": ["predict"], "expires_at": "2020-01-01T00:00:00Z"}, 422, "must have some time left"),
+    ({"scopes": ["predict"], "expires_at": "0001-01-01T00:00:00+23:59"}, 422, "must have some time left"),
+    ({"scopes": ["predict"], "expires_at": "9999-12-31T23:59:59-23:59"}, 422, "9999"),
+    ({"scopes": ["predict"], "expires_at": "2099-01-01T00:00:00"}, 422, "timezone"),
+    ({"scopes": ["predict"], "note": "x" * 201}, 422, "note"),
+    ({"scopes": ["admin"], "note": "\0"}, 422, "note"),
+    ({"scopes": ["predict"], "secret": "mine"}, 422, "secret is unknown here"),
+]
+
+
+async def test_what_cannot_be_a_key(running: Running) -> None:
     """Nothing is made, and an open server stays open."""
-    answer = await running.client.post("/v1/keys", json=body)
-    assert (answer.status_code, message in answer.text) == (status, True), answer.text
-    assert (await running.client.get("/v1/keys")).json()["keys"] == []
+    for body, status, message in NO_KEYS:
+        answer = await running.client.post("/v1/keys", json=body)
+        assert (answer.status_code, message in answer.text) == (status, True), answer.text
+        assert (await running.client.get("/v1/keys")).json()["keys"] == []
 
 
 async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
