@@ -24,17 +24,31 @@ class Reader(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
 
-def encode_input(backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True) -> Encoded:
-    """Tokenise one input of a task; an `InputError` says why it does not fit."""
+def encode_input(
+    backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True, max_chars: int | None = None
+) -> Encoded:
+    """Tokenise one input of a task; an `InputError` says why it does not fit. Of what it renders to at most `max_chars`
+    characters a text are read."""
     texts = (value,) if isinstance(value, str) else value
     if len(texts) != task.num_texts:
         raise InputError(f"the input is {_FORMS[len(texts)]}; this task takes {_FORMS[task.num_texts]}")
     for text in texts:
         _check_text(text)
-    encoded = backbone.tokenizer.encode(*task.render(*texts), max_tokens=task.max_length if truncate else None)
+    rendered = task.render(*texts)
+    encoded = backbone.tokenizer.encode(*rendered, max_tokens=task.max_length, max_chars=max_chars)
+    if encoded.truncated and not truncate:
+        raise InputError(_too_long(encoded, task, max(map(len, rendered)), max_chars))
     if len(encoded) > task.max_length:
         raise InputError(f"the input has {len(encoded)} tokens; this task takes at most {task.max_length}")
     return _padded(encoded, backbone, task) if task.padded else encoded
+
+
+def _too_long(encoded: Encoded, task: TaskSpec, num_chars: int, max_chars: int | None) -> str:
+    num_tokens = len(encoded) + encoded.num_dropped
+    if num_tokens > task.max_length:
+        found = f"more than {task.max_length}" if encoded.unread else num_tokens
+        return f"the input has {found} tokens; this task takes at most {task.max_length}"
+    return f"the input has a text of {num_chars} characters; at most {max_chars} are read"
 
 
 def _padded(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:

@@ -15,16 +15,23 @@ from peltier_backbone.shape import BackboneConfig
 class Encoded:
     """One tokenised row: ids and token types of equal length. Its last `pads` tokens see the others and are seen by
     none, as padding is in an encoder. Its positions begin `offset` after an encoder's first. Truncation dropped
-    `num_dropped` tokens of its texts."""
+    `num_dropped` tokens of its texts, and where it is `unread` also what follows in texts that were not read to their
+    ends."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
     pads: int = 0
     offset: int = 0
     num_dropped: int = 0
+    unread: bool = False
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether anything of its texts is missing."""
+        return self.unread or self.num_dropped > 0
 
     def padded(self, length: int, pad_id: int) -> "Encoded":
         """The row with pads behind it, up to `length`."""

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,10 +11,25 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.packing import Encoded
+from peltier_backbone.prefix import is_local, num_open_chars, num_settled
 
-_SHORT_CHARS = 4096
+_SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
+# A prefix that is read begins with this many characters for each token that there is room for; most texts have five.
+_CHARS_PER_TOKEN = 4
+_GROWTH = 2
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The tokens of a text; `open` where they are only its first ones, and more follow."""
+
+    encoding: Encoding
+    open: bool = False
+
+    def __len__(self) -> int:
+        return len(self.encoding)
 
 
 class Tokenizer:
@@ -23,6 +39,8 @@ class Tokenizer:
         fast.no_padding()
         fast.no_truncation()
         self._fast = fast
+        self._is_local = is_local(fast)
+        self._num_open_chars = num_open_chars(fast)
 
     @property
     def num_entries(self) -> int:
@@ -34,19 +52,31 @@ class Tokenizer:
         """The most bytes of JSON that one token can add to a text."""
         return max(len(json.dumps(token, ensure_ascii=False).encode()) - 2 for token in self._fast.get_vocab())
 
-    def encode(self, text: str, pair: str | None = None, *, max_tokens: int | None = None) -> Encoded:
+    def encode(
+        self, text: str, pair: str | None = None, *, max_tokens: int | None = None, max_chars: int | None = None
+    ) -> Encoded:
         """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first.
 
-        The row says how many tokens were dropped.
+        Of each text at most `max_chars` characters are read. The row says how many tokens were dropped, and whether
+        that is all: of a text that is much too long only the beginning is read, which gives the same row.
         """
-        first = self._read(text)
-        second = None if pair is None else self._read(pair)
-        num_dropped = 0
+        room = None
         if max_tokens is not None:
             room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
-            num_dropped = _truncate(first, second, room)
-        encoding = self._fast.post_process(first, second)
-        return Encoded(tuple(encoding.ids), tuple(encoding.type_ids), num_dropped=num_dropped)
+        first = self._read(text, room, max_chars)
+        second = None if pair is None else self._read(pair, room, max_chars)
+        num_dropped = 0
+        if room is not None:
+            if pair is not None and second is not None and not _is_order_known(first, second, room):
+                first, second = self._read(text, None, max_chars), self._read(pair, None, max_chars)
+            num_dropped = _truncate(first.encoding, second.encoding if second is not None else None, room)
+        encoding = self._fast.post_process(first.encoding, second.encoding if second is not None else None)
+        return Encoded(
+            tuple(encoding.ids),
+            tuple(encoding.type_ids),
+            num_dropped=num_dropped,
+            unread=first.open or (second is not None and second.open),
+        )
 
     @property
     def pad_id(self) -> int | None:
@@ -56,17 +86,41 @@ class Tokenizer:
 
     def ids(self, text: str) -> tuple[int, ...]:
         """Token ids of a text without special tokens: what a decoder shall write."""
-        return tuple(self._read(text).ids)
+        return tuple(self._read_all(text).ids)
 
-    def _read(self, text: str) -> Encoding:
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids; special tokens are left out."""
+        return str(self._fast.decode(list(ids), skip_special_tokens=True))
+
+    def _read(self, text: str, room: int | None, max_chars: int | None) -> _Text:
+        """All tokens of a text, or where there is `room` for fewer, more of the first ones than that."""
+        num_chars = len(text) if max_chars is None else min(len(text), max_chars)
+        if room is not None and self._is_local:
+            window = max(_SHORT_CHARS, _CHARS_PER_TOKEN * room) + self._num_open_chars
+            while window * _GROWTH <= num_chars:
+                encoding = self._fast.encode_batch([text[:window]], add_special_tokens=False)[0]
+                settled = num_settled(encoding, window - self._num_open_chars)
+                if settled > room:
+                    encoding.truncate(settled)
+                    return _Text(encoding, open=True)
+                window *= _GROWTH
+        return _Text(self._read_all(text[:num_chars]), open=num_chars < len(text))
+
+    def _read_all(self, text: str) -> Encoding:
         if len(text) <= _SHORT_CHARS:
             return self._fast.encode(text, add_special_tokens=False)
         # Unlike `encode` it lets other threads run, for as many seconds as the text has megabytes, and skips offsets.
         return self._fast.encode_batch_fast([text], add_special_tokens=False)[0]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; special tokens are left out."""
-        return str(self._fast.decode(list(ids), skip_special_tokens=True))
+
+def _is_order_known(first: _Text, second: _Text, room: int) -> bool:
+    """Whether it is known which text has more tokens, or makes no difference. It does for the last of an odd number, if
+    each text has more than half of them."""
+    if not (first.open or second.open) or room % 2 == 0 or min(len(first), len(second)) <= room // 2:
+        return True
+    if first.open and second.open:
+        return False
+    return len(first) <= len(second) if second.open else len(first) > len(second)
 
 
 def _truncate(first: Encoding, second: Encoding | None, room: int) -> int:

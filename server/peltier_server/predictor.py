@@ -250,7 +250,7 @@ def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], tru
 
 
 def _num_truncated(encoded: Sequence[Encoded]) -> int:
-    return sum(one.num_dropped > 0 for one in encoded)
+    return sum(one.truncated for one in encoded)
 
 
 def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
