@@ -15,7 +15,8 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[,\[{]', re.DOTALL)
 
 def has_more_tokens(text: bytes, limit: int) -> bool:
     """Whether strings, commas and opening brackets are more than `limit`: no fewer than the values of the text."""
-    if len(text) <= limit:
+    # Each token has such a byte, and counting bytes takes a hundredth of the time of finding the strings.
+    if sum(map(text.count, (b'"', b",", b"[", b"{"))) <= limit:
         return False
     return next(islice(_TOKEN.finditer(text), limit, None), None) is not None
 

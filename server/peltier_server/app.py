@@ -20,6 +20,7 @@ from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
 from peltier_server.pace import Pace
+from peltier_server.preparation import Preparation
 from peltier_server.rates import Rates
 from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, pages, predict, tenants
 from peltier_server.routes.closed import refuse_open_routes
@@ -55,10 +56,11 @@ def create_app(settings: Settings) -> FastAPI:
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.max_metric_versions), Keyring()
     door = create_door(settings, keyring)
     turnstile = Turnstile(Rates(settings.rate_store), keyring.quotas)
+    preparation = Preparation(settings, turnstile)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(settings, lifecycle, metrics, door, turnstile))
+        loading = asyncio.create_task(_load(settings, lifecycle, metrics, door, preparation))
         yield
         lifecycle.drain()
         loading.cancel()
@@ -67,6 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
         service = (await asyncio.gather(loading, return_exceptions=True))[0]
         if isinstance(service, Service):
             await service.close()
+        preparation.close()
         await turnstile.rates.close()
 
     app = FastAPI(
@@ -82,7 +85,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.lifecycle, app.state.metrics = lifecycle, metrics
     app.state.keyring, app.state.turnstile = keyring, turnstile
     app.state.intake = Intake(_READ_AT_ONCE * settings.max_artifact_bytes, settings.stall_seconds)
-    app.state.max_inputs = settings.max_inputs
+    app.state.preparation = preparation
     install_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
@@ -98,11 +101,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _load(
-    settings: Settings, lifecycle: Lifecycle, metrics: Metrics, door: Door, turnstile: Turnstile
+    settings: Settings, lifecycle: Lifecycle, metrics: Metrics, door: Door, preparation: Preparation
 ) -> Service | None:
     try:
         door.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
-        service = await Service.open(settings, metrics, door, turnstile)
+        service = await Service.open(settings, metrics, door, preparation)
     except Exception as failure:
         lifecycle.fail(failure)
         return None

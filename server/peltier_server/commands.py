@@ -65,6 +65,15 @@ def serve(  # noqa: PLR0913 - one flag each
     max_inputs: Annotated[
         int | None, typer.Option(help="Inputs of one request at most.", rich_help_panel=_LIMITS)
     ] = None,
+    max_text_chars: Annotated[
+        int | None, typer.Option(help="Characters of one text that are read at most.", rich_help_panel=_LIMITS)
+    ] = None,
+    max_pending_bytes: Annotated[
+        int | None, typer.Option(help="Bytes of JSON bodies in progress at most.", rich_help_panel=_LIMITS)
+    ] = None,
+    max_pending_inputs: Annotated[
+        int | None, typer.Option(help="Inputs in progress at most.", rich_help_panel=_LIMITS)
+    ] = None,
     max_answer_bytes: Annotated[
         int | None, typer.Option(help="Bytes of one answer at most.", rich_help_panel=_LIMITS)
     ] = None,

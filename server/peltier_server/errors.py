@@ -70,10 +70,13 @@ _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
 )
 
 
-class ClientGone(Exception):
+class ClientGone(HTTPException):
     """The caller hung up, so nobody reads the answer."""
 
     status = 499
+
+    def __init__(self) -> None:
+        super().__init__(self.status)
 
 
 class RefusedBody(HTTPException):
@@ -167,7 +170,7 @@ def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
     if isinstance(error, _FULL):
         # Every upload meets it until there is room again, and a traceback says no more than the sentence.
         logger.warning("request %s: %s", request_id, error)
-    elif isinstance(wire, ServerError | Unavailable) and not isinstance(error, (PeltierError, *_GONE)):
+    elif isinstance(wire, ServerError | Unavailable) and not isinstance(error, (PeltierError, RefusedBody, *_GONE)):
         logger.error("request %s failed", request_id, exc_info=error)
 
 

@@ -5,15 +5,13 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.bank import Resident
-from peltier_adapters.errors import AdapterError, InputError
-from peltier_adapters.inputs import encode_input
+from peltier_adapters.errors import AdapterError
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
 from peltier_adapters.store.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
@@ -21,7 +19,15 @@ from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
-from peltier_client.protocol import AnyPrediction, BatchInfo, Input, Parameters, PredictResponse, TaskReference
+from peltier_client.protocol import (
+    AnyPrediction,
+    BatchInfo,
+    Input,
+    MixedItem,
+    Parameters,
+    PredictResponse,
+    TaskReference,
+)
 
 from peltier_server.answer_body import BYTES_ON_THE_LOOP
 from peltier_server.answer_size import AnswerBudget, AnswerMeasure, AnswerSize
@@ -29,6 +35,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
+from peltier_server.preparation import Preparation
 from peltier_server.quarantine import Quarantine
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
@@ -37,29 +44,28 @@ from peltier_server.response import create_timings, create_usage, read_answers
 from peltier_server.target import Target
 from peltier_server.texts.decoding import check_stream, choose_decoding, draws
 from peltier_server.texts.text_stream import TextStream
-from peltier_server.turnstile import Turnstile
+from peltier_server.tokenizing import Reading, encode_inputs
 from peltier_server.versions.catalog import Catalog
 from peltier_server.versions.entry import Entry
 
 logger = logging.getLogger(__name__)
 
 _RETRY_AFTER_SECONDS = 1.0
-# Below these, handing the work to a thread costs more than the work.
-_CHARS_ON_THE_LOOP = 4096
+# Below this, handing the work to a thread costs more than the work.
 _ANSWERS_ON_THE_LOOP = 64
-_NUM_WORKERS = 2
 
 
 @dataclass(frozen=True)
 class Limits:
     """Of one request: inputs, new tokens for each of them, bytes of the answer, and scores where the caller says
-    nothing; of its tenant; and of its version. `metrics` counts the inputs that a limit truncates."""
+    nothing; of its tenant, whose work is prepared by turns; and of its version. `metrics` counts the inputs that a
+    limit truncates."""
 
     max_inputs: int
     max_new_tokens: int
     max_answer_bytes: int
     default_top_k: int
-    turnstile: Turnstile
+    preparation: Preparation
     quarantine: Quarantine
     metrics: Metrics
 
@@ -94,12 +100,6 @@ class Predictor:
         self._limits = limits
         token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
-        # Of its own, so that megabytes of text never keep an adapter from loading.
-        self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="tokenizer")
-
-    def close(self) -> None:
-        """Lets its threads end."""
-        self._workers.shutdown(wait=False, cancel_futures=True)
 
     def aim(self, origin: Origin, task: str) -> Target:
         """The version that `task` refers to now. Raises `NotFound` where there is none that the caller may use."""
@@ -115,7 +115,13 @@ class Predictor:
     ) -> Prediction:
         """One prediction per input, in order; they take from `budget`, or are the whole answer."""
         self.check_count(len(inputs), "inputs")
-        return await self._in_time(_Request(target, tuple(inputs), parameters, budget or self.open_answer()))
+        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer()))
+
+    async def predict_item(
+        self, target: Target, item: MixedItem, arrived_at: float, budget: AnswerBudget
+    ) -> Prediction:
+        """The prediction for an item of a mixed request that arrived then, whose inputs are all in progress already."""
+        return await self._in_time(_Request(target, (item.input,), item.parameters, budget), arrived_at)
 
     def stream(
         self, target: Target, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
@@ -123,7 +129,7 @@ class Predictor:
         """The answer to one input while it is being written."""
         stream = TextStream(self._backbone.tokenizer)
         request = _Request(target, (text,), parameters, budget or self.open_answer(), stream=stream)
-        stream.start(self._in_time(request))
+        stream.start(self._hold(request))
         return stream
 
     def max_new_tokens(self, target: Target) -> int:
@@ -139,16 +145,20 @@ class Predictor:
         if count > self._limits.max_inputs:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
-    async def _in_time(self, request: _Request) -> Prediction:
+    async def _hold(self, request: _Request) -> Prediction:
+        with self._limits.preparation.inputs.hold(request.target.origin.tenant, len(request.inputs)):
+            return await self._in_time(request, time.monotonic())
+
+    async def _in_time(self, request: _Request, arrived_at: float) -> Prediction:
         timeout_ms = request.parameters.timeout_ms
         if timeout_ms is None:
             return await self._predict_live(request)
-        seconds = timeout_ms / 1000
+        deadline = arrived_at + timeout_ms / 1000
         # The batcher keeps the deadline for rows that wait; this clock also runs during loads and batches.
-        clock = asyncio.timeout(seconds)
+        clock = asyncio.timeout(deadline - time.monotonic())
         try:
             async with clock:
-                return await self._predict_live(replace(request, deadline=time.monotonic() + seconds))
+                return await self._predict_live(replace(request, deadline=deadline))
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -179,10 +189,11 @@ class Predictor:
         size = self._size(entry, len(request.inputs), parameters, decoding)
         request.budget.take(size)
         self._slots.prefetch(entry.owned)
-        encoded = await self._encode(task, request.inputs, truncate=parameters.truncate)
-        num_tokens = sum(map(len, encoded))
         tenant = request.target.origin.tenant
-        spending = self._limits.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
+        reading = Reading(self._backbone, task, parameters.truncate)
+        encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
+        num_tokens = sum(map(len, encoded))
+        spending = self._limits.preparation.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
         async with spending, self._slots.lease(entry.owned) as lease:
             opening = Opening(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
             self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
@@ -221,32 +232,12 @@ class Predictor:
         listener = None if request.stream is None else request.stream.hear
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
-    async def _encode(self, task: TaskSpec, inputs: Sequence[Input], *, truncate: bool) -> list[Encoded]:
-        chars = sum(len(one) if isinstance(one, str) else len(one[0]) + len(one[1]) for one in inputs)
-        work = partial(_encode_all, self._backbone, task, inputs, truncate)
-        if chars <= _CHARS_ON_THE_LOOP:
-            return work()
-        return await asyncio.get_running_loop().run_in_executor(self._workers, work)
-
     async def _read(
         self, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters, size: AnswerSize
     ) -> list[AnyPrediction]:
         work = partial(read_answers, self._backbone, task, outcomes, parameters)
         is_small = len(outcomes) <= _ANSWERS_ON_THE_LOOP and size.num_bytes <= BYTES_ON_THE_LOOP
         return work() if is_small else await asyncio.to_thread(work)
-
-
-def _encode_all(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input], truncate: bool) -> list[Encoded]:
-    encoded, reasons = [], []
-    for number, one in enumerate(inputs):
-        try:
-            encoded.append(encode_input(backbone, task, one, truncate=truncate))
-        except InputError as error:
-            reasons.append(f"input {number}: {error}" if len(inputs) > 1 else str(error))
-    if reasons:
-        more = f" (and {len(reasons) - 1} more inputs)" if len(reasons) > 1 else ""
-        raise InvalidInput(f"{reasons[0]}{more}", reasons)
-    return encoded
 
 
 def _num_truncated(encoded: Sequence[Encoded]) -> int:

@@ -14,6 +14,7 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_server.access.door import Door
 from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
+from peltier_server.preparation import Preparation
 from peltier_server.quarantine import Quarantine
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
@@ -23,7 +24,6 @@ from peltier_server.runner.runner import Runner
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
 from peltier_server.store_watch import StoreWatch
-from peltier_server.turnstile import Turnstile
 from peltier_server.versions.catalog import Catalog
 from peltier_server.versions.curator import Curator
 from peltier_server.versions.examples import publish_examples
@@ -42,7 +42,7 @@ class Service:
     """Everything that answers requests. `open` loads and starts it; `close` lets what it has accepted finish."""
 
     def __init__(
-        self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics, turnstile: Turnstile
+        self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics, preparation: Preparation
     ) -> None:
         self.settings = settings
         self.backbone = backbone
@@ -54,7 +54,7 @@ class Service:
             max_batch_rows=settings.max_batch_rows,
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
-            weight_of=turnstile.weight,
+            weight_of=preparation.turnstile.weight,
             prices=Prices(backbone.config),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
@@ -76,7 +76,7 @@ class Service:
             max_new_tokens=settings.max_new_tokens,
             max_answer_bytes=settings.max_answer_bytes,
             default_top_k=settings.default_top_k,
-            turnstile=turnstile,
+            preparation=preparation,
             quarantine=self.quarantine,
             metrics=metrics,
         )
@@ -87,7 +87,7 @@ class Service:
         self._janitor = Janitor(store.registry, store.blobs, settings.undelete_seconds)
 
     @classmethod
-    async def open(cls, settings: Settings, metrics: Metrics, door: Door, turnstile: Turnstile) -> Self:
+    async def open(cls, settings: Settings, metrics: Metrics, door: Door, preparation: Preparation) -> Self:
         """Loads the backbone, opens the store and the door, starts the runner, publishes the examples."""
         async with AsyncExitStack() as opened:
             blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
@@ -104,8 +104,8 @@ class Service:
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
             _warn_of_strangers(catalog, backbone)
-            store = Store(blobs, registry, catalog, follower, turnstile.bounds_storage)
-            service = cls(settings, backbone, store, metrics, turnstile)
+            store = Store(blobs, registry, catalog, follower, preparation.turnstile.bounds_storage)
+            service = cls(settings, backbone, store, metrics, preparation)
             service._runner.start()
             follower.start(service.slots)
             service._janitor.start()
@@ -129,7 +129,6 @@ class Service:
         self.batcher.close()
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
         await self.slots.close()
-        self.predictor.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
 

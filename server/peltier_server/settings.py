@@ -90,9 +90,12 @@ class Settings(BaseSettings):
     max_decode_rows: Count = 64
     max_new_tokens: Count = 1024
     max_inputs: Count = 1024
+    max_text_chars: Count = 65_536
     max_body_bytes: Count = 2 * _MIB
     max_answer_bytes: Count = 16 * _MIB
     default_top_k: Count = 256
+    max_pending_bytes: Count = 64 * _MIB
+    max_pending_inputs: Count = 65_536
     max_artifact_bytes: Count = 64 * _MIB
     max_adapter_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     device_bytes: Count = 1024 * _MIB
@@ -142,6 +145,14 @@ class Settings(BaseSettings):
     def _tell_keys_apart(self) -> Self:
         if self.metrics_key is not None and self.metrics_key == self.admin_key:
             raise ValueError("metrics_key equals admin_key, so who reads metrics could do everything: choose another")
+        return self
+
+    @model_validator(mode="after")
+    def _leave_room_for_a_request(self) -> Self:
+        # One tenant alone may have three quarters.
+        for pending, one in (("max_pending_bytes", "max_body_bytes"), ("max_pending_inputs", "max_inputs")):
+            if getattr(self, pending) < 2 * getattr(self, one):
+                raise ValueError(f"{pending} is {getattr(self, pending)}: it must be at least twice {one}")
         return self
 
     @model_validator(mode="after")

@@ -64,6 +64,17 @@ class Turnstile:
             await self.rates.give_back(taken)
             raise
 
+    async def charge(self, tenant: str, tokens: int) -> None:
+        """Accounts `tokens` for work that came to nothing, such as looking for an unknown name. Raises `QuotaExceeded`
+        where they are not left."""
+        rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
+        if rate is not None and await self.rates.take(rate, tenant, min(tokens, rate.amount)) is None:
+            raise QuotaExceeded(
+                f"what cannot be answered costs a token each, and {tokens} are not left of the {rate} that tenant "
+                f"{tenant!r} may use",
+                retry_after=float(rate.seconds),
+            )
+
 
 class Visit:
     """One request while it is served. Entering raises `QuotaExceeded`; `tell` puts the rates into its answer."""

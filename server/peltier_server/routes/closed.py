@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from peltier_client.errors import Forbidden, QuotaExceeded
 from peltier_client.protocol import Scope
+from pydantic import BaseModel
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
@@ -15,7 +16,7 @@ from starlette.types import Scope as Connection
 from peltier_server.access.auth import OPEN_PATHS
 from peltier_server.access.caller import Caller
 from peltier_server.errors import error_response
-from peltier_server.routes.bodies import Handler, counted, read_once
+from peltier_server.routes.bodies import Handler, bounded, unique
 from peltier_server.routes.pages import KEYED_PATHS
 from peltier_server.turnstile import Turnstile
 
@@ -41,10 +42,16 @@ class Closed(APIRoute):
         self.scopes = frozenset(_scopes(self.dependencies))
 
     def get_route_handler(self) -> Handler:
-        """The framework's, over a body that is counted first; where it changes something, it must be unambiguous."""
+        """The framework's, over a body that is bounded; where it changes something, it must be unambiguous."""
+        handle, field = super().get_route_handler(), self.body_field
+        if field is None or isinstance(field.field_info, params.Form):
+            # An upload's form has bounds of its own.
+            return handle
         # The framework asks before `scopes` is set.
-        read = counted if "predict" in _scopes(self.dependencies) else read_once
-        return read(super().get_route_handler())
+        hook = None if "predict" in _scopes(self.dependencies) else unique
+        annotation: Any = field.field_info.annotation
+        is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        return bounded(handle, annotation if is_model else None, hook)
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Lets the request in, or answers in the route's place."""

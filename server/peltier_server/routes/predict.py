@@ -1,10 +1,6 @@
 """Predictions."""
 
-import asyncio
-import logging
-import time
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,7 +8,6 @@ from peltier_client.errors import (
     AdapterNotFound,
     DeadlinePassed,
     Draining,
-    ErrorBody,
     Forbidden,
     InferenceFailed,
     InvalidInput,
@@ -20,13 +15,11 @@ from peltier_client.errors import (
     PeltierError,
     QueueFull,
     QuotaExceeded,
-    ServerError,
     Unauthorized,
     Unavailable,
     VersionNotFound,
 )
 from peltier_client.protocol import (
-    MixedItem,
     MixedPredictRequest,
     MixedPredictResponse,
     PredictRequest,
@@ -35,18 +28,14 @@ from peltier_client.protocol import (
 )
 
 from peltier_server.answer_body import mixed_json, prediction_json
-from peltier_server.answer_size import AnswerBudget
-from peltier_server.errors import ClientGone, describe_errors
+from peltier_server.errors import describe_errors
 from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.origin import Origin
+from peltier_server.mixed import MixedAnswer
 from peltier_server.prediction import Opening, Prediction
 from peltier_server.routes.closed import Closed, needs
 from peltier_server.routes.dependencies import Accepted, accept, aim, begin, get_origin, unless_gone
 from peltier_server.routes.quick import JSON
-from peltier_server.service import Service
 from peltier_server.texts.text_stream import TextStream
-
-logger = logging.getLogger(__name__)
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
@@ -62,7 +51,7 @@ _STREAMED: dict[str, Any] = {
 }
 
 _RESPONSES = {200: _STREAMED, **describe_errors(*_OF_ONE_TASK)}
-_MIXED_RESPONSES = {200: {"headers": _HEADERS}, **describe_errors(*_SHARED)}
+_MIXED_RESPONSES = {200: {"headers": _HEADERS}, **describe_errors(*_SHARED, QueueFull)}
 
 router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
 
@@ -88,34 +77,11 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
 async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> Response:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
-    origin = get_origin(request)
-    budget = service.predictor.open_answer()
-    work = asyncio.gather(*(_result(service, origin, item, budget) for item in body.requests))
-    results = await unless_gone(request, work)
+    mixed = MixedAnswer(service, request.app.state.preparation, get_origin(request), body.requests)
+    results = await unless_gone(request, mixed.results())
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
-    answer = await mixed_json(results, budget.taken_bytes)
+    answer = await mixed_json(results, mixed.budget.taken_bytes)
     return Response(answer, headers=_truncation(truncated), media_type=JSON)
-
-
-async def _result(
-    service: Service, origin: Origin, item: MixedItem, budget: AnswerBudget
-) -> PredictResponse | ErrorBody:
-    started, status, target = time.monotonic(), ClientGone.status, None
-    try:
-        target = service.predictor.aim(origin, item.task)
-        prediction = await service.predictor.predict(target, [item.input], item.parameters, budget)
-        status = HTTPStatus.OK
-        return prediction.response
-    except PeltierError as error:
-        status = error.status
-        return error.body()
-    except Exception:
-        logger.exception("one part of a mixed request failed, for task %s", item.task)
-        status = ServerError.status
-        return ServerError("the server failed; its log has the reason").body()
-    finally:
-        if target is not None:
-            service.metrics.versions.observe(target.entry.labels, status, time.monotonic() - started)
 
 
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:

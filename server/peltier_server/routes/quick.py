@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.access.caller import Caller
 from peltier_server.errors import ANSWERED, answer_error
+from peltier_server.preparation import Preparation
 from peltier_server.routes.closed import within_quotas
 
 JSON = "application/json"
@@ -60,11 +61,14 @@ class Quick:
     async def _answer(self, task: str, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         scope["state"]["route_path"] = _TEMPLATE
+        preparation: Preparation = scope["app"].state.preparation
         answer: ASGIApp
         try:
-            message = await receive()
-            body = _read(message)
-            answer = partial(self._pass_on, message) if body is None else await self._endpoint(task, body, request)
+            num_bytes = int(request.headers["content-length"])
+            with preparation.body_bytes.hold(scope["state"]["caller"].tenant, num_bytes):
+                message = await receive()
+                body = _read(message)
+                answer = partial(self._pass_on, message) if body is None else await self._endpoint(task, body, request)
         except ANSWERED as error:
             answer = await answer_error(request, error)
         await answer(scope, receive, send)

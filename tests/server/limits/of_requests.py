@@ -1,12 +1,16 @@
 """Bounds of connections, requests and their bodies."""
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server import pace
+from peltier_server.settings import Settings
+from peltier_server.shared_bound import SharedBound
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers
@@ -106,6 +110,60 @@ def _(servers: Servers) -> Met:
     return servers.bert.predict("bad " * 64, truncate=False)
 
 
+@probe("characters of a text that are read")
+def _(servers: Servers) -> Met:
+    return servers.bert.predict("g" * 70_000, truncate=False)
+
+
+@probe("keys of a JSON body", "peltier_server.routes.bodies._MAX_KEYS")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post(_PREDICT, json={f"key-{number}": 0 for number in range(1001)})
+
+
+@probe("mistakes in a JSON body that are named", "peltier_server.routes.bodies._MAX_MISTAKES")
+def _(servers: Servers) -> Met:
+    item = {f"key-{number}": 0 for number in range(200)}
+    return servers.bert.client.post("/v1/predict", json={"requests": [item] * 8})
+
+
+@probe("items of mixed requests begun at once, of one tenant", "peltier_server.preparation.MAX_ITEMS_BEGUN")
+def _(servers: Servers) -> Met:
+    with (
+        servers.start("bert", max_inputs=300, max_queue_tokens=4096) as other,
+        other.held() as send,
+    ):
+        call = send(other.client.post, "/v1/predict", json={"requests": [{"task": "demo", "input": "bad"}] * 300})
+        while other.service.batcher.queued_tokens < 256 * 3:
+            time.sleep(0.001)
+        assert other.service.batcher.queued_tokens == 256 * 3
+        assert not call.done()
+    return "other items wait"
+
+
+@probe("bytes of request bodies in progress, of all tenants")
+def _(servers: Servers) -> Met:
+    with _taken(servers, "body_bytes"):
+        return servers.bert.predict("a" * 100_000)
+
+
+@probe(
+    "bytes of request bodies in progress, of one tenant", 3 * Settings.model_fields["max_pending_bytes"].default // 4
+)
+def _(servers: Servers) -> Met:
+    return _beyond_its_share(servers, "body_bytes")
+
+
+@probe("inputs in progress, of all tenants")
+def _(servers: Servers) -> Met:
+    with _taken(servers, "inputs"):
+        return servers.bert.predict([TEXT] * 8)
+
+
+@probe("inputs in progress, of one tenant", 3 * Settings.model_fields["max_pending_inputs"].default // 4)
+def _(servers: Servers) -> Met:
+    return _beyond_its_share(servers, "inputs")
+
+
 @probe("`timeout_ms`", "peltier_client.protocol.predict.MAX_TIMEOUT_MS")
 def _(servers: Servers) -> Met:
     return servers.bert.predict(timeout_ms=MAX_TIMEOUT_MS + 1)
@@ -144,6 +202,26 @@ def _(servers: Servers) -> Met:
 @probe("models on a page of `GET /v1/models`", "peltier_server.routes.openai.MAX_MODELS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.get("/v1/models", params={"limit": 10_001})
+
+
+@contextmanager
+def _taken(servers: Servers, what: str) -> Iterator[None]:
+    """All but a little is in progress until the block ends, of several tenants."""
+    bound: SharedBound = getattr(servers.bert.listening.app.state.preparation, what)
+    with ExitStack() as held:
+        for number in itertools.count():
+            rest = bound._limit - bound.total
+            if rest < 8:
+                yield
+                return
+            held.enter_context(bound.hold(f"other-{number}", 3 * rest // 4))
+
+
+def _beyond_its_share(servers: Servers, what: str) -> Met:
+    """What a tenant reads that has three quarters of all."""
+    bound: SharedBound = getattr(servers.bert.listening.app.state.preparation, what)
+    with servers.bert.tenant() as tenant, bound.hold(tenant.name, bound.max_of_one):
+        return tenant.predict()
 
 
 def _slowly(body: bytes, *, pauses: int) -> Iterator[bytes]:

@@ -44,11 +44,13 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Small:
-    """A server with small limits and the public task `demo`, over a real socket, as one tenant meets it."""
+    """A server with small limits and the public task `demo`, over a real socket, as one tenant meets it. `name` is
+    that of a tenant that `tenant` has made."""
 
     listening: Listening
     client: httpx2.Client
     task: str = "demo"
+    name: str = ""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -103,7 +105,7 @@ class Small:
         body = {"tenant": name, "scopes": ["predict", "publish"]}
         key = self.client.post("/v1/keys", json=body).raise_for_status().json()["key"]
         with _client(self.listening, key) as client:
-            yield Small(self.listening, client, "default:demo", self._numbers)
+            yield Small(self.listening, client, "default:demo", name, self._numbers)
 
     @contextmanager
     def held(self) -> Iterator[Callable[..., Any]]:

@@ -61,6 +61,7 @@ UNMET = frozenset(
         "peltier_server.access_log._MAX_METHOD_LEN",
         "peltier_server.access_log._MAX_PATH_LEN",
         "peltier_server.errors._MAX_SHOWN_CHARS",
+        "peltier_server.preparation.MAX_PIECE_COST",
         "peltier_server.queue.estimator.MAX_CHANGE",
         "peltier_server.queue.estimator._MAX_SURPRISE",
         "peltier_server.routes.quick._MAX_BYTES",
