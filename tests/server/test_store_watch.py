@@ -15,6 +15,7 @@ from peltier_adapters.store.ownership import require_own
 from peltier_backbone.load import Backbone
 
 from tests.server.conftest import Running, Serve, until
+from tests.server_process import Server
 
 TEXT = "a good film"
 _GONE = "the server's store is gone, so it takes no changes; what is loaded keeps answering"
@@ -209,3 +210,19 @@ async def test_blobs_that_go_during_a_put_are_not_acknowledged(tmp_path: Path, m
     monkeypatch.setattr(Blobs, "_sync", go)
     with pytest.raises(BlobStoreGone, match="its directory 'sha256' is not there"):
         await blobs.put(b"bytes")
+
+
+def test_a_server_does_not_start_on_a_registry_that_was_cut_short(tmp_path: Path, new_registry: Path) -> None:
+    """Exit status 1 and one sentence, without a traceback; the file stays as it is."""
+    store = tmp_path / "store"
+    store.mkdir()
+    left = new_registry.read_bytes()[:10_000]
+    (store / "registry.db").write_bytes(left)
+    server = Server(tmp_path / "log", "--store", str(store))
+    try:
+        assert server.process.wait(60) == 1
+    finally:
+        server.end()
+    assert f"error: the registry '{store}/registry.db' was cut short: it has 10000 bytes of at least" in server.log
+    assert "Traceback" not in server.log
+    assert (store / "registry.db").read_bytes() == left
