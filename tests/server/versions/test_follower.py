@@ -30,8 +30,8 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 async def replicas(serve: Serve) -> AsyncIterator[tuple[Running, Running]]:
-    """Two servers that share a database and the bytes, and nothing else."""
-    async with serve() as one, serve() as two:
+    """Two servers that share a database and the bytes, and nothing else. A head of 1,500 labels fits."""
+    async with serve(max_adapter_cost=2.0) as one, serve(max_adapter_cost=2.0) as two:
         yield one, two
 
 
