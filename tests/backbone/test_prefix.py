@@ -20,6 +20,8 @@ _ATOMS = ["a", "b", "good", "film", " ", "  ", "\n", "  \t ", "'", "'s", "'re", 
 _ATOMS += ["é", "e\u0301", "\u0301", "\u0338", "\u302e", "\U0001d165", "\u00a8", "\u00a0", "\u3000", "\u00ad", "ﬁ", "İ"]
 _ATOMS += ["東", "京", "한", "\u1112", "\u1161", "\u11ab", "\u200d", "👩", "🇩", "▁", "\x00", "x" * 12]
 _ATOMS += ["<mask>", "[SEP]", "</s>", "[", "<ma", "sk>"]
+# WordPiece knows no word of more than a hundred characters, so its end decides on its beginning.
+_ATOMS += [" " + "x" * 110] * 2
 # Of many characters and yet quick to make.
 TEXTS = st.builds(
     lambda seed, length: "".join(random.Random(seed).choices(_ATOMS, k=length)),
