@@ -45,6 +45,10 @@ def serve(  # noqa: PLR0913 - one flag each
     max_batch_rows: Annotated[
         int | None, typer.Option(help="Rows of one batch at most.", rich_help_panel=_LIMITS)
     ] = None,
+    max_shared_batch_seconds: Annotated[
+        float | None,
+        typer.Option(help="How long a batch should take at most while several tenants ask.", rich_help_panel=_LIMITS),
+    ] = None,
     max_batch_seconds: Annotated[
         float | None,
         typer.Option(help="A batch that takes longer is stuck, and its runner replaced.", rich_help_panel=_LIMITS),

@@ -16,6 +16,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.predictor import Limits, Predictor
 from peltier_server.preparation import Preparation
 from peltier_server.quarantine import Quarantine
+from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
 from peltier_server.residency.loader import StoreLoader
@@ -50,8 +51,7 @@ class Service:
         self.metrics = metrics
         self.catalog = store.catalog
         self.batcher = Batcher(
-            max_batch_tokens=settings.max_batch_tokens,
-            max_batch_rows=settings.max_batch_rows,
+            BatchBounds(settings.max_batch_rows, settings.max_batch_tokens, settings.max_shared_batch_seconds),
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
             weight_of=preparation.turnstile.weight,

@@ -84,6 +84,7 @@ class Settings(BaseSettings):
     threads: Annotated[int, Field(ge=0)] = 0
     max_batch_tokens: Count = 4096
     max_batch_rows: Count = 128
+    max_shared_batch_seconds: Annotated[float, Field(gt=0, le=86_400)] = 0.05
     max_batch_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     max_runner_restarts: Annotated[int, Field(ge=0)] = 3
     max_queue_tokens: Count = 262_144

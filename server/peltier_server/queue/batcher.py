@@ -14,6 +14,7 @@ from peltier_client.errors import DeadlinePassed, Draining, PeltierError
 
 from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
 from peltier_server.queue.lane import Lane, Room
 from peltier_server.queue.prices import Price, Prices
 from peltier_server.queue.scheduler import WeightOf
@@ -32,21 +33,20 @@ def _level(_: str) -> float:
 class Batcher:
     """The queue between the event loop, which puts, and the runner's thread, which takes. Thread-safe.
 
-    A batch has at most `max_batch_rows` and costs at most as much as `max_batch_tokens` of the plain backbone do
-    (`Prices`); a row that alone costs more travels alone. Drafts wait in a lane of their own until they fit into
-    `max_decode_rows`, so that neither kind holds up the other. In each
-    lane tenants take turns by the weight that `weight_of` gives them (`Scheduler`); one tenant's leave in the order of
-    their ranks. A draft is charged for its input when it leaves, and for what it then writes as it is written.
+    A batch stays within `bounds`, by what its rows cost (`Prices`, `BatchLimit`); a row that alone costs more travels
+    alone. Drafts wait in a lane of their own until they fit into `max_decode_rows`, so that neither kind holds up the
+    other. In each lane tenants take turns by the weight that `weight_of` gives them (`Scheduler`); one tenant's leave
+    in the order of their ranks. A draft is charged for its input when it leaves, and for what it then writes as it is
+    written.
 
     What waits is bounded, for all together and for each tenant by what is left: whoever floods the queue always leaves
     room in it. Cancelled rows leave at once, rows past their deadline fail with `DeadlinePassed` wherever they stand.
     """
 
-    def __init__(  # noqa: PLR0913 - four bounds, and what rows weigh and cost
+    def __init__(
         self,
+        bounds: BatchBounds,
         *,
-        max_batch_tokens: int,
-        max_batch_rows: int,
         max_queue_tokens: int,
         max_decode_rows: int,
         weight_of: WeightOf = _level,
@@ -54,11 +54,11 @@ class Batcher:
     ) -> None:
         """Without `prices` a row costs its tokens."""
         self._prices = prices
-        self._max_batch_tokens = max_batch_tokens
-        self._max_batch_rows = max_batch_rows
+        self._bounds = bounds
+        self._limit = BatchLimit(bounds)
         self._max_decode_rows = max_decode_rows
         self._admission = Admission(max_queue_tokens)
-        self._rows, self._drafts = Lane(max_batch_tokens, weight_of), Lane(max_batch_tokens, weight_of)
+        self._rows, self._drafts = Lane(bounds.max_tokens, weight_of), Lane(bounds.max_tokens, weight_of)
         self._closed = False
         self._waking = False
         self._changed = threading.Condition()
@@ -133,6 +133,7 @@ class Batcher:
             late = self._take_late()
             try:
                 self._admit(tickets)
+                self._limit.asked(tickets[0].tenant)
                 for ticket in tickets:
                     self._lane(ticket).put(ticket)
             finally:
@@ -210,10 +211,11 @@ class Batcher:
     def _take(self, live_rows: int) -> Batch:
         rows: list[Ticket] = []
         drafts: list[Ticket] = []
+        max_cost = self._limit.cost(0.0 if self._prices is None else self._prices.seconds_per_token)
         try:
-            for ticket in self._rows.take(Room(self._max_batch_tokens, self._max_batch_rows)):
+            for ticket in self._rows.take(Room(max_cost, self._bounds.max_rows)):
                 rows.append(ticket)
-            room = Room(self._max_batch_tokens, self._max_decode_rows - live_rows, alone=not live_rows)
+            room = Room(max_cost, self._max_decode_rows - live_rows, alone=not live_rows)
             for ticket in self._drafts.take(room):
                 drafts.append(ticket)
         except Exception:

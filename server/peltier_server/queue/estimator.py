@@ -49,6 +49,11 @@ class Estimator:
         self._seconds = self._expected = 0.0
         self._num_observed = 0
 
+    @property
+    def seconds_per_token(self) -> float:
+        """What a token of the plain backbone has taken of late; 0 before a batch has been observed."""
+        return self._scaled.tokens * self._seconds / self._expected if self._expected else 0.0
+
     def observe(self, work: Work, seconds: float) -> None:
         """A batch of so much work has taken so long."""
         expected = _dot(work, PRIORS)

@@ -45,6 +45,11 @@ class Prices:
         """What a unit of each kind of work costs now."""
         return self._estimator.factors
 
+    @property
+    def seconds_per_token(self) -> float:
+        """What a token of the plain backbone takes now; 0 before a batch has been observed."""
+        return self._estimator.seconds_per_token
+
     def price(self, row: Row, *, drafted: bool = False) -> Price:
         """Of a row whose label strings are scored, if it has any, or of a text that is `drafted`."""
         targets = 0 if drafted or row.scored is None else len(row.scored.ids)

@@ -42,6 +42,21 @@ def _(servers: Servers) -> Met:
     return _NEXT_BATCH
 
 
+@probe("expected time of a batch while several tenants ask, but at least 256 tokens")
+def _(servers: Servers) -> Met:
+    bounds = {
+        "max_shared_batch_seconds": 1e-6,
+        "max_batch_tokens": 4096,
+        "max_queue_tokens": 4096,
+        "max_batch_rows": 128,
+    }
+    with servers.start("bert", max_inputs=128, **bounds) as other, other.tenant() as tenant:
+        tenant.predict()
+        other.predict()
+        assert tenant.predict([TEXT] * 128).json()["batch"]["rows"] * 5 <= 256
+    return _NEXT_BATCH
+
+
 @probe("rows of a batch")
 def _(servers: Servers) -> Met:
     assert servers.bert.predict(["bad"] * 6).json()["batch"]["rows"] == 3

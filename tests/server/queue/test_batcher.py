@@ -15,6 +15,7 @@ from peltier_adapters.search import Decoding
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.queue.batch import Batch
+from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms, Ticket
 
@@ -37,8 +38,7 @@ def make_draft(
 
 def make_batcher(tokens: int = 16, rows: int = 4, queue: int = 10_000, decode_rows: int = 4) -> Batcher:
     return Batcher(
-        max_batch_tokens=tokens,
-        max_batch_rows=rows,
+        BatchBounds(rows, tokens),
         max_queue_tokens=queue,
         max_decode_rows=decode_rows,
         weight_of={"default": 1.0, "a": 1.0, "b": 3.0}.__getitem__,

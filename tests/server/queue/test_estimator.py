@@ -36,6 +36,16 @@ def test_it_learns_what_a_machine_takes():
     assert all(abs(one / true - 1) < 1 / 6 for one, true in zip(found[1:], TRUE[1:], strict=True))
 
 
+def test_it_knows_how_long_a_token_takes():
+    """On this machine, within a tenth; nothing before the first batch."""
+    estimator, draw = Estimator(), random.Random(0)
+    assert estimator.seconds_per_token == 0
+    for _ in range(200):
+        work = _draw(draw)
+        estimator.observe(work, 3e-4 * sum(one * factor for one, factor in zip(work, TRUE, strict=True)))
+    assert abs(estimator.seconds_per_token / 3e-4 - 1) < 0.1
+
+
 def test_batches_of_one_kind_teach_nothing_of_the_others():
     """Plain rows alone leave every price of an adapter as it was, but for the ridge's own pull."""
     estimator, draw = Estimator(), random.Random(0)

@@ -10,6 +10,7 @@ from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
 from peltier_server.queue.ticket import Terms, Ticket
@@ -87,9 +88,7 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
     weights of an adapter count once in a batch."""
     prices = Prices(minilm.config)
     rows = {"a": make_row(40), "b": make_row(40, "pfeiffer", bottleneck="2048")}
-    batcher = Batcher(
-        max_batch_tokens=1000, max_batch_rows=1000, max_queue_tokens=100_000, max_decode_rows=4, prices=prices
-    )
+    batcher = Batcher(BatchBounds(1000, 1000), max_queue_tokens=100_000, max_decode_rows=4, prices=prices)
     waiting = [asyncio.ensure_future(batcher.compute([row] * 100, Terms(tenant))) for tenant, row in rows.items()]
     await asyncio.sleep(0)
     batch = batcher.next()

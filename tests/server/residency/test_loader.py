@@ -17,6 +17,7 @@ from peltier_adapters.store.blobs import BlobNotFound, Blobs
 from peltier_backbone.load import Backbone
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
+from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.runner import bisection
@@ -25,7 +26,7 @@ from peltier_server.runner.runner import Runner
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=4)
+    return Batcher(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=4)
 
 
 @pytest.fixture

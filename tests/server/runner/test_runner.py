@@ -21,6 +21,7 @@ from peltier_adapters.search import Decoding
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics import Metrics
+from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.lane import Lane, Room
 from peltier_server.queue.ticket import Terms
@@ -32,7 +33,7 @@ from peltier_server.runner.shift import Shift
 
 @pytest.fixture
 def batcher() -> Batcher:
-    return Batcher(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=4)
+    return Batcher(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=4)
 
 
 @pytest.fixture
