@@ -6,10 +6,10 @@ from itertools import product
 import pytest
 from peltier_backbone.load import Backbone
 from peltier_client.protocol import Parameters
+from peltier_server import predictor
 from peltier_server.access.caller import LOCAL
 from peltier_server.answer_body import prediction_json
 from peltier_server.origin import Origin
-from peltier_server.predictor import Predictor
 
 from tests.server.conftest import Running, Serve
 
@@ -36,10 +36,10 @@ async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., by
 
 async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> None:
     """Whatever is asked; and in the thread that writes large answers they come out the same."""
-    predictor = labelled.service.predictor
+    answering = labelled.service.predictor
     for task, top_k, raw, count in product(("many", "any", "few", "value"), (None, 1, MANY), (False, True), (1, 3)):
         parameters = Parameters(top_k=top_k, raw_scores=raw, return_gates=raw)
-        found = await predictor.predict(predictor.aim(Origin(LOCAL, "1"), task), [TEXT] * count, parameters)
+        found = await answering.predict(answering.aim(Origin(LOCAL, "1"), task), [TEXT] * count, parameters)
         whole = found.response.model_dump_json(by_alias=True).encode()
         assert len(whole) <= found.max_bytes
         assert await prediction_json(found.response, 2**40) == await prediction_json(found.response, 1) == whole
@@ -67,7 +67,7 @@ async def test_every_label_that_applies_is_answered(labelled: Running) -> None:
 async def test_an_answer_that_may_be_too_large_is_refused(labelled: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any text is tokenised, in one sentence with the numbers and what to do, which helps."""
     with monkeypatch.context() as patch:
-        patch.setattr(Predictor, "_encode", None)
+        patch.setattr(predictor, "encode_inputs", None)
         for task, asked in product(("many", "any"), ({}, {"top_k": MANY}, {"return_gates": True})):
             answer = await labelled.predict(task, [TEXT] * 50, **asked)
             error = answer.json()["error"]
