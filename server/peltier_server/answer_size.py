@@ -12,6 +12,8 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Parameters
 from pydantic_core import to_json
 
+from peltier_server.origin import Origin
+
 # The most that JSON takes of a float32 and the comma after it, as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
 # Everything of a prediction, and of an answer around its predictions, besides what is counted below.
@@ -76,14 +78,16 @@ class AnswerMeasure:
 
 
 class AnswerBudget:
-    """The bytes that one HTTP answer may have; all of its parts take from them. Belongs to the event loop."""
+    """The bytes that one HTTP answer may have; all of its parts take from them. Those of `origin` reserve
+    them among all answers in progress. Belongs to the event loop."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, origin: Origin) -> None:
         self._max_bytes = max_bytes
+        self._origin = origin
         self.taken_bytes = 0
 
     def take(self, size: AnswerSize) -> None:
-        """Counts one part; raises `InvalidInput` where it does not fit."""
+        """Counts one part; raises `InvalidInput` where it does not fit, `QueueFull` where it may later."""
         left = self._max_bytes - self.taken_bytes
         if size.num_bytes > left:
             # What a caller gave no number of, the server has chosen.
@@ -93,4 +97,5 @@ class AnswerBudget:
                 f"{size.num_bytes} bytes, and {left} of at most {self._max_bytes} are left for it: "
                 f"send fewer inputs in a request, or set a smaller {smaller}"
             )
+        self._origin.reserve(self.taken_bytes + size.num_bytes)
         self.taken_bytes += size.num_bytes

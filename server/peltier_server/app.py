@@ -19,6 +19,7 @@ from peltier_server.intake import Intake
 from peltier_server.lifecycle import Lifecycle
 from peltier_server.metrics import Metrics
 from peltier_server.observer import Observer
+from peltier_server.outgoing import Outgoing
 from peltier_server.pace import Pace
 from peltier_server.preparation import Preparation
 from peltier_server.rates import Rates
@@ -89,6 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
     install_handlers(app)
     # The last one added is the outermost.
     app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
+    app.add_middleware(Outgoing, bound=preparation.answer_bytes)
     app.add_middleware(Guard, door=door)
     app.add_middleware(Observer, metrics=metrics, access_log=settings.access_log)
     app.add_middleware(Pace, stall_seconds=settings.stall_seconds)

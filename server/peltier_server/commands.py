@@ -78,6 +78,13 @@ def serve(  # noqa: PLR0913 - one flag each
     max_pending_inputs: Annotated[
         int | None, typer.Option(help="Inputs in progress at most.", rich_help_panel=_LIMITS)
     ] = None,
+    max_pending_answer_bytes: Annotated[
+        int | None,
+        typer.Option(
+            help="Bytes of answers at most that are computed, or that callers have not taken yet.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
     max_answer_bytes: Annotated[
         int | None, typer.Option(help="Bytes of one answer at most.", rich_help_panel=_LIMITS)
     ] = None,

@@ -14,13 +14,17 @@ _MAX_PIPELINED = 16
 
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, and
-    when the caller takes less than 16 KiB/s of an answer over `stall_seconds`. A subclass sets the seconds."""
+    when the caller keeps an answer waiting for `stall_seconds` in all, where bytes that it takes earn time at
+    16 KiB/s. A subclass sets the seconds."""
 
     stall_seconds: float
 
     def connection_made(self, transport) -> None:  # type: ignore[no-untyped-def]
         self._head: TimerHandle | None = None
         self._write: TimerHandle | None = None
+        # How long the caller may still keep the answer waiting; a pause is for one piece of it.
+        self._patience = self.stall_seconds
+        self._paused_at, self._unsent = 0.0, 0
         self._head_bytes = 0
         super().connection_made(transport)
         self._begin_head()
@@ -62,6 +66,11 @@ class Connection(HttpToolsProtocol):
         if self._write is not None:
             self._write.cancel()
             self._write = None
+            self._count_taken()
+
+    def on_response_complete(self) -> None:
+        self._patience = self.stall_seconds
+        super().on_response_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
@@ -69,15 +78,21 @@ class Connection(HttpToolsProtocol):
         self.loop.call_later(self.stall_seconds, self.transport.abort)
 
     def _watch_writing(self) -> None:
-        unsent = self.transport.get_write_buffer_size()
-        self._write = self.loop.call_later(self.stall_seconds, self._judge_writing, unsent)
+        self._paused_at, self._unsent = self.loop.time(), self.transport.get_write_buffer_size()
+        self._write = self.loop.call_later(self._patience, self._judge_writing)
 
-    def _judge_writing(self, unsent_before: int) -> None:
-        taken = unsent_before - self.transport.get_write_buffer_size()
-        if taken < MIN_BYTES_PER_SECOND * self.stall_seconds:
-            self.transport.abort()
-        else:
+    def _judge_writing(self) -> None:
+        if self._count_taken():
             self._watch_writing()
+        else:
+            self.transport.abort()
+
+    def _count_taken(self) -> bool:
+        """Whether the caller has taken enough since the last look."""
+        earned = (self._unsent - self.transport.get_write_buffer_size()) / MIN_BYTES_PER_SECOND
+        waited = self.loop.time() - self._paused_at
+        self._patience = max(0.0, min(self.stall_seconds, self._patience - waited + earned))
+        return self._patience > 0
 
     def _begin_head(self) -> None:
         self._head_bytes = 0

@@ -32,7 +32,7 @@ class MixedAnswer:
     like an input that is refused."""
 
     def __init__(self, service: Service, preparation: Preparation, origin: Origin, items: Sequence[MixedItem]) -> None:
-        self.budget = service.predictor.open_answer()
+        self.budget = service.predictor.open_answer(origin)
         self._service = service
         self._preparation = preparation
         self._origin = origin

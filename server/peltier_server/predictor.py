@@ -106,16 +106,16 @@ class Predictor:
         reference = TaskReference.parse(task)
         return Target(reference, origin, self._catalog.resolve(reference, origin))
 
-    def open_answer(self) -> AnswerBudget:
+    def open_answer(self, origin: Origin) -> AnswerBudget:
         """What the parts of one HTTP answer share."""
-        return AnswerBudget(self._limits.max_answer_bytes)
+        return AnswerBudget(self._limits.max_answer_bytes, origin)
 
     async def predict(
         self, target: Target, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
     ) -> Prediction:
         """One prediction per input, in order; they take from `budget`, or are the whole answer."""
         self.check_count(len(inputs), "inputs")
-        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer()))
+        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.origin)))
 
     async def predict_item(
         self, target: Target, item: MixedItem, arrived_at: float, budget: AnswerBudget
@@ -128,7 +128,7 @@ class Predictor:
     ) -> TextStream:
         """The answer to one input while it is being written."""
         stream = TextStream(self._backbone.tokenizer)
-        request = _Request(target, (text,), parameters, budget or self.open_answer(), stream=stream)
+        request = _Request(target, (text,), parameters, budget or self.open_answer(target.origin), stream=stream)
         stream.start(self._hold(request))
         return stream
 

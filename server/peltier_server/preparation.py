@@ -26,8 +26,8 @@ MAX_ITEMS_BEGUN = 256
 
 class Preparation:
     """Request bodies are parsed and texts tokenised in two threads, in bounded pieces; names are resolved on the event
-    loop, in slices. Tenants take turns at both, by weight. Bytes of bodies and inputs in progress are bounded, for all
-    tenants together and for each."""
+    loop, in slices. Tenants take turns at both, by weight. Bytes of bodies, inputs and bytes of answers in progress are
+    bounded, for all tenants together and for each."""
 
     def __init__(self, settings: Settings, turnstile: Turnstile) -> None:
         self.turnstile = turnstile
@@ -36,6 +36,7 @@ class Preparation:
         self.max_body_bytes = settings.max_body_bytes
         self.body_bytes = SharedBound(settings.max_pending_bytes, "bytes of request bodies")
         self.inputs = SharedBound(settings.max_pending_inputs, "inputs")
+        self.answer_bytes = SharedBound(settings.max_pending_answer_bytes, "bytes of answers")
         self.slices = FairTurns(1, MAX_PIECE_COST, turnstile.weight)
         self.pieces = FairTurns(_NUM_THREADS, MAX_PIECE_COST, turnstile.weight)
         self._items_of = WeakValueDictionary[str, asyncio.Semaphore]()

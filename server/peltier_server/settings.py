@@ -97,6 +97,7 @@ class Settings(BaseSettings):
     default_top_k: Count = 256
     max_pending_bytes: Count = 64 * _MIB
     max_pending_inputs: Count = 65_536
+    max_pending_answer_bytes: Count = 256 * _MIB
     max_artifact_bytes: Count = 64 * _MIB
     max_adapter_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     device_bytes: Count = 1024 * _MIB
@@ -151,7 +152,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _leave_room_for_a_request(self) -> Self:
         # One tenant alone may have three quarters.
-        for pending, one in (("max_pending_bytes", "max_body_bytes"), ("max_pending_inputs", "max_inputs")):
+        for pending, one in (
+            ("max_pending_bytes", "max_body_bytes"),
+            ("max_pending_inputs", "max_inputs"),
+            ("max_pending_answer_bytes", "max_answer_bytes"),
+        ):
             if getattr(self, pending) < 2 * getattr(self, one):
                 raise ValueError(f"{pending} is {getattr(self, pending)}: it must be at least twice {one}")
         return self

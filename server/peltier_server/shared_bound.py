@@ -82,14 +82,18 @@ class Held:
         self._amount = 0
 
     def grow(self, amount: int) -> None:
-        """The request has so much in all now; it never becomes less before its end."""
+        """The request has so much in all now, or has had more."""
         if amount > self._amount:
             self._bound.check_size(amount)
             self._bound.add(self._tenant, amount - self._amount)
             self._amount = amount
 
+    def shrink(self, amount: int) -> None:
+        """The request has no more than this any more."""
+        if amount < self._amount:
+            self._bound.add(self._tenant, amount - self._amount)
+            self._amount = amount
+
     def end(self) -> None:
         """It has nothing any more."""
-        if self._amount:
-            self._bound.add(self._tenant, -self._amount)
-            self._amount = 0
+        self.shrink(0)

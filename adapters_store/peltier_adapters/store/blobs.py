@@ -36,7 +36,7 @@ _FOLDER = "sha256"
 _OWNER = "owner"
 _PROBE = "create-only-probe"
 _PAGE = 1000
-_PIECE_BYTES = 256 * 1024
+PIECE_BYTES = 256 * 1024
 # Threads of their own for files: a disk that hangs takes no others with it.
 _NUM_THREADS = 8
 # What obstore calls a file that it is still writing.
@@ -145,8 +145,8 @@ class Blobs:
         The last piece comes only if all of them together have the digest, so who has it has them right.
         """
         found = hashlib.sha256()
-        for start in range(0, size_bytes, _PIECE_BYTES):
-            end = min(start + _PIECE_BYTES, size_bytes)
+        for start in range(0, size_bytes, PIECE_BYTES):
+            end = min(start + PIECE_BYTES, size_bytes)
             piece = await self._piece(digest, start, end)
             found.update(piece)
             if end == size_bytes and f"sha256:{found.hexdigest()}" != digest:

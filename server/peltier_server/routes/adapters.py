@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Header, Path, Query, Request, Response, UploadFile
+from peltier_adapters.store.blobs import PIECE_BYTES
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -35,7 +36,7 @@ from starlette.responses import StreamingResponse
 from peltier_server.errors import describe_errors
 from peltier_server.routes.bodies import Handler
 from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Changing, Uploads, get_caller, get_intake
+from peltier_server.routes.dependencies import Accepted, Asking, Changing, From, Uploads, get_caller, get_intake
 from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 from peltier_server.versions.publisher import Place
 
@@ -163,24 +164,26 @@ async def get_version(name: str, version: VersionNumber, caller: Asking, service
     responses={
         200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
         304: {"description": "The caller has these bytes."},
-        **describe_errors(*_SHARED, AdapterNotFound, VersionNotFound),
+        **describe_errors(*_SHARED, AdapterNotFound, VersionNotFound, QueueFull),
     },
 )
 async def download(
     name: str,
     version: VersionNumber,
-    caller: Asking,
+    origin: From,
     service: Accepted,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The artifact, bit by bit as it was uploaded."""
-    entry = service.catalog.get(caller.tenant, name).version(version)
+    entry = service.catalog.get(origin.tenant, name).version(version)
     digest, size_bytes = entry.digest, entry.version.size_bytes
     headers = {"etag": f'"{digest}"', "x-adapter-version": str(version), "x-adapter-digest": digest}
     if if_none_match is not None and (if_none_match.strip() == "*" or headers["etag"] in if_none_match):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{name}-{version}.safetensors"'
     headers["content-length"] = str(size_bytes)
+    # One is sent while the next is read.
+    origin.reserve(min(size_bytes, 2 * PIECE_BYTES))
     pieces = service.store.blobs.pieces(digest, size_bytes)
     # Before the answer begins, so that what cannot be read at all is an ordinary error.
     first = await anext(pieces)
@@ -223,5 +226,6 @@ async def deprecate_version(
 
 async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
+    del first  # else it would stay until the last piece has been sent
     async for piece in others:
         yield piece

@@ -54,7 +54,7 @@ def aim(request: Request, service: Service, task: str) -> Target:
 
 def get_origin(request: Request) -> Origin:
     """Who asks, in which request."""
-    return Origin(request.state.caller, request.state.request_id)
+    return Origin(request.state.caller, request.state.request_id, request.state.answer_bytes)
 
 
 def get_intake(request: Request) -> Intake:

@@ -65,7 +65,7 @@ async def _complete_with_stops(
     predictor: Predictor, target: Target, asked: CompletionRequest, parameters: Parameters
 ) -> Completed:
     # Each is followed token by token, because what comes after its stop shall not be written.
-    budget = predictor.open_answer()
+    budget = predictor.open_answer(target.origin)
     texts = [CutText(predictor.stream(target, prompt, parameters, budget), asked.stops) for prompt in asked.prompts]
     try:
         if len(texts) == 1:

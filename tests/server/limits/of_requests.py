@@ -13,7 +13,7 @@ from peltier_server.settings import Settings
 from peltier_server.shared_bound import SharedBound
 
 from tests.server.limits.probe import Met, probe
-from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers
+from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
 
 _CLOSED = "the connection is closed"
 _PREDICT = "/v1/tasks/demo/predict"
@@ -142,7 +142,7 @@ def _(servers: Servers) -> Met:
 
 @probe("bytes of request bodies in progress, of all tenants")
 def _(servers: Servers) -> Met:
-    with _taken(servers, "body_bytes"):
+    with _taken(servers.bert, "body_bytes"):
         return servers.bert.predict("a" * 100_000)
 
 
@@ -150,18 +150,36 @@ def _(servers: Servers) -> Met:
     "bytes of request bodies in progress, of one tenant", 3 * Settings.model_fields["max_pending_bytes"].default // 4
 )
 def _(servers: Servers) -> Met:
-    return _beyond_its_share(servers, "body_bytes")
+    return _beyond_its_share(servers.bert, "body_bytes")
+
+
+@probe(
+    "bytes of answers that are computed or not taken yet, of all tenants; an answer below 64 KiB does not count, a "
+    "download counts 512 KiB"
+)
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_inputs=1000) as other, _taken(other, "answer_bytes"):
+        return other.predict([TEXT] * 1000)
+
+
+@probe(
+    "bytes of answers that are computed or not taken yet, of one tenant",
+    3 * Settings.model_fields["max_pending_answer_bytes"].default // 4,
+)
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_inputs=1000) as other:
+        return _beyond_its_share(other, "answer_bytes", [TEXT] * 1000)
 
 
 @probe("inputs in progress, of all tenants")
 def _(servers: Servers) -> Met:
-    with _taken(servers, "inputs"):
+    with _taken(servers.bert, "inputs"):
         return servers.bert.predict([TEXT] * 8)
 
 
 @probe("inputs in progress, of one tenant", 3 * Settings.model_fields["max_pending_inputs"].default // 4)
 def _(servers: Servers) -> Met:
-    return _beyond_its_share(servers, "inputs")
+    return _beyond_its_share(servers.bert, "inputs")
 
 
 @probe("`timeout_ms`", "peltier_client.protocol.predict.MAX_TIMEOUT_MS")
@@ -205,9 +223,9 @@ def _(servers: Servers) -> Met:
 
 
 @contextmanager
-def _taken(servers: Servers, what: str) -> Iterator[None]:
+def _taken(small: Small, what: str) -> Iterator[None]:
     """All but a little is in progress until the block ends, of several tenants."""
-    bound: SharedBound = getattr(servers.bert.listening.app.state.preparation, what)
+    bound: SharedBound = getattr(small.listening.app.state.preparation, what)
     with ExitStack() as held:
         for number in itertools.count():
             rest = bound._limit - bound.total
@@ -217,11 +235,11 @@ def _taken(servers: Servers, what: str) -> Iterator[None]:
             held.enter_context(bound.hold(f"other-{number}", 3 * rest // 4))
 
 
-def _beyond_its_share(servers: Servers, what: str) -> Met:
+def _beyond_its_share(small: Small, what: str, inputs: object = TEXT) -> Met:
     """What a tenant reads that has three quarters of all."""
-    bound: SharedBound = getattr(servers.bert.listening.app.state.preparation, what)
-    with servers.bert.tenant() as tenant, bound.hold(tenant.name, bound.max_of_one):
-        return tenant.predict()
+    bound: SharedBound = getattr(small.listening.app.state.preparation, what)
+    with small.tenant() as tenant, bound.hold(tenant.name, bound.max_of_one):
+        return tenant.predict(inputs)
 
 
 def _slowly(body: bytes, *, pauses: int) -> Iterator[bytes]:
