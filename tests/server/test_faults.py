@@ -12,7 +12,7 @@ from peltier_adapters.store.blobs import BlobError, Blobs
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_client.protocol import AnyPrediction
-from peltier_server import predictor
+from peltier_server import predictor, tokenizing
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency import loader
 
@@ -78,7 +78,7 @@ async def test_a_load_begins_while_the_text_is_read(
         assert await running.scores("warm", TEXT)
         release = threading.Event()
         try:
-            encoding = hold_up(monkeypatch, predictor, "encode_input", lambda text: len(text) > 4096, release)
+            encoding = hold_up(monkeypatch, tokenizing, "encode_input", lambda text: len(text) > 4096, release)
             parsing = hold_up(monkeypatch, loader, "read_artifact", lambda asked: asked == digest, release)
             cold = asyncio.ensure_future(running.predict("cold", "good " * 1000))
             await until(lambda: encoding.is_set() and parsing.is_set())

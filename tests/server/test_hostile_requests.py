@@ -34,6 +34,8 @@ def target(
     directory = tmp_path_factory.mktemp("hostile")
     flags = ("--backbone", str(bert_directory), "--store", str(directory / "store"))
     limits = {"PELTIER_STALL_SECONDS": str(STALL_SECONDS), "PELTIER_MAX_ARTIFACT_BYTES": str(MAX_ARTIFACT_BYTES)}
+    # Of the little backbone here a megabyte is many times the size.
+    limits["PELTIER_MAX_ADAPTER_COST"] = "1000"
     server = Server(directory / "log", *flags, **limits).wait_until_ready()
     try:
         assert server.upload(make_artifact(bert)).status_code == 201

@@ -25,14 +25,14 @@ def test_predictions_keep_the_order_whatever_the_batch(bert: Backbone, make_arti
 
 
 def test_metrics_compare_answers_with_labels(bert: Backbone, make_artifact: MakeArtifact):
-    """Labels that are the artifact's own answers give 1, as names or as positions."""
+    """Labels that are the artifact's own answers give 1, the others 0."""
     artifact = read_artifact(make_artifact(bert), bert)
+    labels = artifact.manifest.task.labels
     texts = ["good", "bad", "a film", "the plot is dull", "not very good", "actor"]
-    found = predict(bert, artifact, [Example(text, 0, "d:1") for text in texts]).argmax(-1).tolist()
-    names = [Example(text, artifact.manifest.task.labels[one], "d:1") for text, one in zip(texts, found, strict=True)]
-    positions = [Example(text, one, "d:1") for text, one in zip(texts, found, strict=True)]
-    turned = [Example(text, 1 - one, "d:1") for text, one in zip(texts, found, strict=True)]
-    assert evaluate(bert, artifact, names)["accuracy"] == evaluate(bert, artifact, positions)["accuracy"] == 1.0
+    found = predict(bert, artifact, [Example(text, labels[0], "d:1") for text in texts]).argmax(-1).tolist()
+    right = [Example(text, labels[one], "d:1") for text, one in zip(texts, found, strict=True)]
+    turned = [Example(text, labels[1 - one], "d:1") for text, one in zip(texts, found, strict=True)]
+    assert evaluate(bert, artifact, right)["accuracy"] == 1.0
     assert evaluate(bert, artifact, turned)["accuracy"] == 0.0
 
 

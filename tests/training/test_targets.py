@@ -70,7 +70,7 @@ def test_numbers_need_no_order():
 
 def test_gold_is_what_should_be_written():
     """The target of the label, the nearest number, the text itself."""
-    assert gold_texts(create_task(targets=("bad", "good")), examples("yes", 0)) == ["good", "bad"]
+    assert gold_texts(create_task(targets=("bad", "good")), examples("yes", "no")) == ["good", "bad"]
     numbers = create_task(type="regression", labels=("value",), targets=("0.0", "0.2", "0.4"))
     assert gold_targets(numbers, examples(0.11, "0.4", 7)) == [1, 2, 2]
     free = create_task(type="text2text", labels=(), targets=(), decoding=DecodingSpec(answer="generate"))

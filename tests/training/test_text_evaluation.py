@@ -67,8 +67,8 @@ def test_a_closed_task_is_scored(t5: Backbone, make_artifact: MakeArtifact):
     resident, task = Banks(t5).add(artifact), artifact.manifest.task
     outputs = forward(t5, [Row(encode_input(t5, task, text), resident) for text in TEXTS])
     likeliest = [int(output.logits.argmax()) for output in outputs]
-    right = [Example(text, one, "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
-    wrong = [Example(text, 1 - one, "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
+    right = [Example(text, task.labels[one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
+    wrong = [Example(text, task.labels[1 - one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
     assert judge(t5, task, resident, right)["accuracy"] == 1.0
     assert judge(t5, task, resident, wrong)["accuracy"] == 0.0
 

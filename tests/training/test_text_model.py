@@ -60,7 +60,7 @@ def create_model(backbone: Backbone, preset: str, **overrides: str) -> TextAdapt
 
 def read(model: TextAdapter, backbone: Backbone, labels: list[int]) -> tuple[Tensor, Tensor]:
     """Logits [tokens, vocabulary] of `TEXTS` with these labels, and the tokens that should be said."""
-    examples = [Example(text, label, "d:1") for text, label in zip(TEXTS, labels, strict=True)]
+    examples = [Example(text, TASK.labels[label], "d:1") for text, label in zip(TEXTS, labels, strict=True)]
     rows = text_rows(backbone, TASK, model.parts, examples)
     batch = collate_texts([rows[number] for number in range(len(rows))])
     targets = Targets.create(batch["targets"], None, backbone.device)

@@ -207,8 +207,10 @@ class Blobs:
 
     async def claim(self, owner: str) -> str:
         """Writes down the owner of a store that has none; returns who is the owner then, of many claimants one."""
+        # Another claimant of this process may write it down while this one reads.
+        is_known = self._owner is not None
         found = await self.owner()
-        if found is None and self._owner is not None:
+        if found is None and is_known:
             # Never made anew under a process that has used it.
             self._require_owner(found)
         if found is None:

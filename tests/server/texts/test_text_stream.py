@@ -17,7 +17,7 @@ def answer(text: str, num_tokens: int) -> Prediction:
     """As much of an answer as a stream looks at."""
     prediction = TextPrediction(text=text, score=0.5, finish_reason="stop")
     response: Any = SimpleNamespace(predictions=[prediction], usage=Usage(tokens=3, completion_tokens=num_tokens))
-    return Prediction(response, "device")
+    return Prediction(response, "device", 100)
 
 
 async def write(stream: TextStream, ids: list[int], result: Prediction | Exception) -> Prediction:
