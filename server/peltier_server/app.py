@@ -28,6 +28,7 @@ from peltier_server.routes.closed import refuse_open_routes
 from peltier_server.routes.quick import Quick
 from peltier_server.service import Service
 from peltier_server.settings import Settings
+from peltier_server.surplus import Surplus
 from peltier_server.turnstile import Turnstile
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
@@ -92,6 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(Outgoing, bound=preparation.answer_bytes)
     app.add_middleware(Guard, door=door)
+    app.add_middleware(Surplus, max_connections=settings.max_connections)
     app.add_middleware(Observer, metrics=metrics, access_log=settings.access_log)
     app.add_middleware(Pace, stall_seconds=settings.stall_seconds)
     app.add_middleware(Arrivals, lifecycle=lifecycle)

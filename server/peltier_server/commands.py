@@ -72,6 +72,9 @@ def serve(  # noqa: PLR0913 - one flag each
     max_text_chars: Annotated[
         int | None, typer.Option(help="Characters of one text that are read at most.", rich_help_panel=_LIMITS)
     ] = None,
+    max_connections: Annotated[
+        int | None, typer.Option(help="Connections open at most.", rich_help_panel=_LIMITS)
+    ] = None,
     max_pending_bytes: Annotated[
         int | None, typer.Option(help="Bytes of JSON bodies in progress at most.", rich_help_panel=_LIMITS)
     ] = None,

@@ -10,23 +10,37 @@ from peltier_server.pace import MIN_BYTES_PER_SECOND
 # A request's line and headers. Larger ones would be kept whole: the parser has no limit of its own.
 MAX_HEAD_BYTES = 64 * 1024
 _MAX_PIPELINED = 16
+# Connections that are told why they are refused, or asked whether the server lives.
+_MAX_SURPLUS = 64
+# For the request of one of these.
+_SURPLUS_SECONDS = 2.0
 
 
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, and
     when the caller keeps an answer waiting for `stall_seconds` in all, where bytes that it takes earn time at
-    16 KiB/s. A subclass sets the seconds."""
+    16 KiB/s. One beyond `max_connections` is surplus: its requests say so in their state, and it has two seconds for
+    the head of one; far more are closed unheard. A subclass sets seconds and number."""
 
     stall_seconds: float
+    max_connections: int
 
     def connection_made(self, transport) -> None:  # type: ignore[no-untyped-def]
         self._head: TimerHandle | None = None
         self._write: TimerHandle | None = None
+        self._head_seconds = self.stall_seconds
         # How long the caller may still keep the answer waiting; a pause is for one piece of it.
         self._patience = self.stall_seconds
         self._paused_at, self._unsent = 0.0, 0
         self._head_bytes = 0
         super().connection_made(transport)
+        num_surplus = len(self.connections) - self.max_connections
+        if num_surplus > _MAX_SURPLUS:
+            transport.abort()
+            return
+        if num_surplus > 0:
+            self._head_seconds = min(self._head_seconds, _SURPLUS_SECONDS)
+            self.app_state = {**self.app_state, "surplus": True}
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -97,7 +111,7 @@ class Connection(HttpToolsProtocol):
     def _begin_head(self) -> None:
         self._head_bytes = 0
         if self._head is None:
-            self._head = self.loop.call_later(self.stall_seconds, self.transport.abort)
+            self._head = self.loop.call_later(self._head_seconds, self.transport.abort)
 
     def _end_head(self) -> None:
         if self._head is not None:
@@ -105,6 +119,7 @@ class Connection(HttpToolsProtocol):
             self._head = None
 
 
-def connection_class(stall_seconds: float) -> type[Connection]:
-    """A `Connection` that waits this long."""
-    return type("Connection", (Connection,), {"stall_seconds": stall_seconds})
+def connection_class(stall_seconds: float, max_connections: int) -> type[Connection]:
+    """A `Connection` that waits this long, of which there are so many."""
+    limits = {"stall_seconds": stall_seconds, "max_connections": max_connections}
+    return type("Connection", (Connection,), limits)

@@ -4,6 +4,7 @@ import gc
 import logging
 import math
 import os
+import resource
 import signal
 import socket
 import time
@@ -22,6 +23,8 @@ from peltier_server.settings import Settings, SettingsError
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
+# What may be open besides connections: uploads, the store, the registry, and connections that are closed unheard.
+_OTHER_FILES = 512
 # Adapters come after the start and stay. With Python's own thresholds (700, 10, 10) sixty requests that come and go
 # lead to a full collection every ten seconds, and with 10,000 adapters each stops the whole server for 400 ms.
 _GC_THRESHOLDS = (10_000, 10, 100)
@@ -112,6 +115,7 @@ def run(app: FastAPI, settings: Settings) -> None:
     """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken. A second
     signal ends the process with status 1."""
     keep_freed_memory()
+    _allow_files(settings.max_connections + _OTHER_FILES)
     lifecycle: Lifecycle = app.state.lifecycle
     with _listen(settings.host, settings.port) as listener:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
@@ -119,7 +123,7 @@ def run(app: FastAPI, settings: Settings) -> None:
         _log_start(settings, url)
         config = uvicorn.Config(
             app,
-            http=connection_class(settings.stall_seconds),
+            http=connection_class(settings.stall_seconds, settings.max_connections),
             ws="none",
             log_config=None,
             access_log=False,
@@ -137,6 +141,21 @@ def run(app: FastAPI, settings: Settings) -> None:
         _log_failure(settings, lifecycle.failure)
         raise lifecycle.failure
     logger.info("shutdown complete")
+
+
+def _allow_files(count: int) -> None:
+    """Raises the number of files that may be open as far as the process may; without one left, nothing could be read
+    from the store either."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != soft < count:
+        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < count:
+            logger.warning(
+                "%d files may be open and max_connections wants %d: raise the limit (ulimit -n), or lower the setting",
+                allowed,
+                count,
+            )
 
 
 def _log_start(settings: Settings, url: str) -> None:

@@ -95,6 +95,7 @@ class Settings(BaseSettings):
     max_body_bytes: Count = 2 * _MIB
     max_answer_bytes: Count = 16 * _MIB
     default_top_k: Count = 256
+    max_connections: Count = 2048
     max_pending_bytes: Count = 64 * _MIB
     max_pending_inputs: Count = 65_536
     max_pending_answer_bytes: Count = 256 * _MIB

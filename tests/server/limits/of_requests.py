@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import httpx2
 import pytest
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server import pace
@@ -22,6 +23,22 @@ _JSON = {"content-type": "application/json"}
 
 def _request(line: str, *headers: str) -> bytes:
     return "\r\n".join((f"{line} HTTP/1.1", "host: a", f"authorization: Bearer {KEY}", *headers, "\r\n")).encode()
+
+
+@probe("connections, of all callers; `/health` and `/ready` are answered on 64 more")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_connections=1) as other:
+        assert httpx2.get(f"{other.listening.url}/health").status_code == 200
+        return httpx2.get(f"{other.listening.url}/info")
+
+
+@probe("connections beyond these", "peltier_server.connection._MAX_SURPLUS")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_connections=1) as other, ExitStack() as held:
+        for _ in range(64):
+            held.enter_context(other.connect())
+        assert other.hears(b"") == b""
+    return _CLOSED
 
 
 @probe("size of a request's line and headers", "peltier_server.connection.MAX_HEAD_BYTES")
