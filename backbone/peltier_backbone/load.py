@@ -13,6 +13,7 @@ from peltier_backbone.checkpoint import find_checkpoint, read_tensors
 from peltier_backbone.config import BackboneConfig, BertConfig, T5Config, load_config
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
+from peltier_backbone.kernel_cache import bound_kernel_caches
 from peltier_backbone.linear import LinearKernel, choose_linear, slowdown
 from peltier_backbone.packing import Encoded, Packed, pack
 from peltier_backbone.t5 import T5
@@ -78,6 +79,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     """Load backbone `name` (a directory, a hub id or `minilm`); every tensor is consumed, or a `BackboneError`."""
     if dtype not in DTYPES:
         raise BackboneError(f"dtype {dtype!r} is unknown; it is one of {', '.join(DTYPES)}")
+    bound_kernel_caches()
     target, compute = resolve_device(device), DTYPES[dtype]
     directory = find_checkpoint(name)
     config = load_config(directory)

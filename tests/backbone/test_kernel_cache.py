@@ -1,0 +1,55 @@
+"""How much memory ever new numbers of tokens take for good."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+# As many sizes, each new, as show what is kept, on a model whose products take no time.
+_PROGRAM = """
+import sys
+from pathlib import Path
+import torch
+from peltier_backbone.linear import PackedLinear
+from peltier_backbone.load import load_backbone
+
+def resident_mib():
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+torch.set_num_threads(1)
+load_backbone(sys.argv[1])
+dtype = getattr(torch, sys.argv[2])
+maps = [PackedLinear(torch.randn(size, 64).to(dtype), torch.randn(size).to(dtype)) for size in (64, 128, 256)]
+x = torch.randn(300, 64).to(dtype)
+with torch.inference_mode():
+    for one in maps:
+        one(x)
+    start = resident_mib()
+    for tokens in range(1, 300):
+        for one in maps:
+            one(x[:tokens])
+print(resident_mib() - start)
+"""
+
+
+def grown_mib(backbone: Path, dtype: str, **environment: str) -> float:
+    """What a process has grown by after products of 299 numbers of tokens with three weights."""
+    command = [sys.executable, "-c", _PROGRAM, str(backbone), dtype]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr[-3000:]
+    return float(done.stdout)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not torch.backends.mkldnn.is_available(), reason="needs Linux's /proc and oneDNN"
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_new_numbers_of_tokens_take_bounded_memory(bert_directory: Path, dtype: str) -> None:
+    """Loading a backbone bounds what oneDNN and torch keep; with their own bounds the same process outgrows it."""
+    assert grown_mib(bert_directory, dtype) < 200
+    own = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "4096", "LRU_CACHE_CAPACITY": "4096"}
+    assert grown_mib(bert_directory, dtype, **own) > 200
