@@ -41,7 +41,7 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.slots import Slots
+from peltier_server.residency.slots import Budget, Slots
 from stock import variant
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
@@ -96,7 +96,7 @@ class Shelf:
     async def load(self, owned: Owned) -> Seconds:
         """How long until it can be used."""
         start, used = time.perf_counter(), time.process_time()
-        async with self.slots.lease(owned):
+        async with self.slots.lease(owned, "default"):
             return Seconds(time.perf_counter() - start, time.process_time() - used)
 
     async def load_all(self, owned: Sequence[Owned]) -> None:
@@ -235,7 +235,7 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
 
         def shelf(device_bytes: int = _ALL, host_bytes: int = 0) -> Shelf:
             loader, metrics = StoreLoader(backbone, blobs, executor), Metrics()
-            slots = Slots(loader, device_bytes=device_bytes, host_bytes=host_bytes, metrics=metrics)
+            slots = Slots(loader, Budget(device_bytes, host_bytes), metrics, lambda _: 1.0)
             return Shelf(directory, originals, slots, metrics)
 
         warm = shelf()

@@ -118,6 +118,9 @@ def serve(  # noqa: PLR0913 - one flag each
     host_bytes: Annotated[
         int | None, typer.Option(help="Bytes of adapters in memory at most.", rich_help_panel=_LIMITS)
     ] = None,
+    max_load_wait_seconds: Annotated[
+        float | None, typer.Option(help="How long a load waits for its turn at the store, and again for room.")
+    ] = None,
     stall_seconds: Annotated[
         float | None, typer.Option(help="How long a body or an answer may stand still.", rich_help_panel=_LIMITS)
     ] = None,

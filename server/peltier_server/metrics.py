@@ -71,6 +71,16 @@ class Metrics:
         self.cache_requests = Counter(
             "peltier_adapter_cache_requests", "Where an adapter in demand was found", ("result",), registry=registry
         )
+        self.adapter_wait_seconds = Histogram(
+            "peltier_adapter_wait_seconds",
+            "How long a caller waited for its adapter's turn at the store, or for room on the device",
+            ("for",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.adapter_refusals = Counter(
+            "peltier_adapter_refusals", "Callers whose adapter had no turn or room in time", ("for",), registry=registry
+        )
         self.adapters = Gauge("peltier_adapters", "Adapters in a tier", ("tier",), registry=registry)
         self.adapter_bytes = Gauge("peltier_adapter_bytes", "Bytes of adapters in a tier", ("tier",), registry=registry)
         self._tenants = TenantLabels()

@@ -188,13 +188,13 @@ class Predictor:
             check_stream(decoding)
         size = self._size(entry, len(request.inputs), parameters, decoding)
         request.budget.take(size)
-        self._slots.prefetch(entry.owned)
         tenant = request.target.origin.tenant
+        self._slots.prefetch(entry.owned, tenant)
         reading = Reading(self._backbone, task, parameters.truncate)
         encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
         num_tokens = sum(map(len, encoded))
         spending = self._limits.preparation.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
-        async with spending, self._slots.lease(entry.owned) as lease:
+        async with spending, self._slots.lease(entry.owned, tenant) as lease:
             opening = Opening(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
             self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
             if request.stream is not None:

@@ -20,7 +20,7 @@ from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.slots import Slots
+from peltier_server.residency.slots import Budget, Slots
 from peltier_server.runner.runner import Runner
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
@@ -69,7 +69,8 @@ class Service:
         )
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
-        self.slots = Slots(loader, device_bytes=settings.device_bytes, host_bytes=settings.host_bytes, metrics=metrics)
+        budget = Budget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
+        self.slots = Slots(loader, budget, metrics, preparation.turnstile.weight)
         self.quarantine = Quarantine(metrics)
         limits = Limits(
             max_inputs=settings.max_inputs,

@@ -103,6 +103,7 @@ class Settings(BaseSettings):
     max_adapter_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     device_bytes: Count = 1024 * _MIB
     host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
+    max_load_wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
     undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
     max_metric_versions: Annotated[int, Field(ge=0, le=500)] = 100
     log_format: Literal["text", "json"] = "text"

@@ -132,7 +132,7 @@ async def test_an_answer_that_cannot_be_read_takes_down_no_other(
                 assert list(body["predictions"][0]["scores"].values()) == pytest.approx(scores["b"], abs=1e-5)
                 assert body["batch"]["rows"] == 4
     assert await running.scores("a", TEXT) == pytest.approx(scores["a"], abs=1e-5)
-    assert all(entry.num_leases == 0 for entry in running.service.slots._entries.values())
+    assert all(not entry.leases for entry in running.service.slots._entries.values())
 
 
 def fail_to_read(patch: pytest.MonkeyPatch, label: str) -> None:

@@ -206,7 +206,9 @@ async def predict_together(running: Running, text: str, *tasks: str) -> list[dic
 @asynccontextmanager
 async def turned_to_nan(running: Running, name: str) -> AsyncIterator[None]:
     """The newest version's tensors are NaN on the device until the block ends; the model itself computes with them."""
-    async with running.service.slots.lease(running.service.catalog.find("default", name).newest.owned) as lease:
+    async with running.service.slots.lease(
+        running.service.catalog.find("default", name).newest.owned, "default"
+    ) as lease:
         flat = lease.resident.body_slot.flat
         sound = flat.clone()
         flat.fill_(torch.nan)

@@ -20,17 +20,25 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.pages import Memory, Pages
 from peltier_adapters.row import Row
+from peltier_adapters.served import device_bytes
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone
 from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
 from peltier_server.residency.loader import StoreLoader
-from peltier_server.residency.slots import Slots
+from peltier_server.residency.slots import Budget, Slots
 from torch import Tensor
 
 from tests.server.conftest import until
 
 TEXT = "a good film"
+
+
+def level(_: str) -> float:
+    """Everyone weighs the same."""
+    return 1.0
+
+
 PRESETS = ("compacter", "lora", "unipelt-apl", "prefix")
 NAMES = st.sampled_from([f"{preset}-{number}" for preset in PRESETS for number in range(2)])
 
@@ -45,15 +53,22 @@ class Store:
         self.digests: dict[str, list[str]] = {}
         self.answers: dict[str, Tensor] = {}
         self.nbytes = 0
+        self._device_bytes: list[int] = []
         for preset in PRESETS:
             for number in range(2):
                 versions = [make_artifact(backbone, preset, seed=2 * number + version) for version in range(2)]
                 self.digests[f"{preset}-{number}"] = [self._put(data) for data in versions]
 
+    @property
+    def largest_three(self) -> int:
+        """Device bytes of the largest adapters of three names."""
+        return sum(sorted(self._device_bytes[::2])[-3:])
+
     def _put(self, data: bytes) -> str:
         digest = asyncio.run(self.blobs.put(data))
         artifact = read_artifact(data, self.backbone)
         self.nbytes += artifact.nbytes
+        self._device_bytes.append(device_bytes(artifact.manifest.parts, self.backbone.config))
         self.answers[digest] = forward(self.backbone, [Row(self.encoded, Banks(self.backbone).add(artifact))])[0].logits
         return digest
 
@@ -65,20 +80,20 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.store = store
         self.current = dict.fromkeys(store.digests, 0)
-        # For any three adapters, not for one version of each.
-        self.device_bytes = 3 * store.nbytes // 8
+        # One tenant may lease any three adapters of it, and it does not hold one version of each.
+        self.device_bytes = 4 * store.largest_three // 3 + 1
         self.loop = asyncio.new_event_loop()
         self.slots = self.loop.run_until_complete(self._make(StoreLoader(store.backbone, store.blobs, executor)))
 
     async def _make(self, loader: StoreLoader) -> Slots[Owned, Artifact, Resident]:
-        return Slots(loader, device_bytes=self.device_bytes, host_bytes=self.device_bytes // 2, metrics=Metrics())
+        return Slots(loader, Budget(self.device_bytes, self.device_bytes // 2), Metrics(), level)
 
     def owned(self, name: str) -> Owned:
         return Owned("default", self.store.digests[name][self.current[name]])
 
     async def predict(self, name: str, deletes: bool) -> None:
         owned = self.owned(name)
-        async with self.slots.lease(owned) as lease:
+        async with self.slots.lease(owned, "default") as lease:
             row = Row(self.store.encoded, lease.resident)
             computing = asyncio.create_task(asyncio.to_thread(forward, self.store.backbone, [row]))
             if deletes:
@@ -98,7 +113,7 @@ class Machine(RuleBasedStateMachine):
     def predict_in_one_batch(self, names: list[str]) -> None:
         async def lease(rest: list[str], rows: list[Row]) -> None:
             if rest:
-                async with self.slots.lease(self.owned(rest[0])) as held:
+                async with self.slots.lease(self.owned(rest[0]), "default") as held:
                     await lease(rest[1:], [*rows, Row(self.store.encoded, held.resident)])
                 return
             outputs = forward(self.store.backbone, rows)
@@ -120,7 +135,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def prefetch(self, name: str) -> None:
         async def act() -> None:
-            self.slots.prefetch(self.owned(name))
+            self.slots.prefetch(self.owned(name), "default")
 
         self.loop.run_until_complete(act())
 
@@ -207,11 +222,11 @@ def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None
     owned = [Owned("default", digest) for digests in store.digests.values() for digest in digests]
 
     async def use(slots: Slots[Owned, Artifact, Resident], number: int) -> None:
-        async with slots.lease(owned[number]):
+        async with slots.lease(owned[number], "default"):
             await asyncio.sleep(0)
 
     async def act(loader: WatchedLoader, pages: WatchedPages) -> None:
-        slots = Slots(loader, device_bytes=device_bytes, host_bytes=host_bytes, metrics=Metrics())
+        slots = Slots(loader, Budget(device_bytes, host_bytes), Metrics(), level)
         for group in groups:
             await asyncio.gather(*(use(slots, number) for number in group))
             assert loader.held_bytes == slots.used_bytes

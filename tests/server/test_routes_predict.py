@@ -193,7 +193,9 @@ async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, m
     """Even what nobody expected is an error of its own part."""
     lease = loaded.service.slots.lease
     bad = loaded.service.catalog.get("default", "stsb").newest.digest
-    monkeypatch.setattr(loaded.service.slots, "lease", lambda owned: 1 / 0 if owned.digest == bad else lease(owned))
+    monkeypatch.setattr(
+        loaded.service.slots, "lease", lambda owned, tenant: 1 / 0 if owned.digest == bad else lease(owned, tenant)
+    )
     answer = await loaded.predict_mixed({"task": "stsb", "input": "bad"}, {"task": "sst2", "input": "bad"})
     first, second = answer.json()["results"]
     assert first["error"]["code"] == "internal_error"

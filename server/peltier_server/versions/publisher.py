@@ -127,7 +127,7 @@ class Publisher:
             raise
 
     async def _run(self, artifact: Artifact, owned: Owned) -> list[RowOutput]:
-        async with self._slots.lease(owned, artifact) as lease:
+        async with self._slots.lease(owned, owned.tenant, artifact) as lease:
             rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
             return [outcome.output for outcome in await self._batcher.compute(rows, Terms(owned.tenant))]
 

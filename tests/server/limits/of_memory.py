@@ -4,11 +4,13 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from peltier_server.residency import slots
+from peltier_server.residency import fetches
 from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.shares import Shares
+from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe
-from tests.server.limits.servers import Servers
+from tests.server.limits.servers import Servers, Small
 
 
 @probe("bytes of one adapter on the device")
@@ -28,10 +30,10 @@ def _(servers: Servers) -> Met:
     return "the adapter used longest ago leaves, and the next load reads the store"
 
 
-@probe("loads from the store at once", "peltier_server.residency.slots._MAX_FETCHES")
+@probe("loads from the store at once", "peltier_server.residency.fetches._MAX_FETCHES")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers.bert.service.slots, "_fetching", asyncio.Semaphore(0))
+        patch.setattr(servers.bert.service.slots._fetches, "_shares", Shares(0))
         _evictions(servers, "device")
         servers.bert.service.slots._host.drop(servers.bert.service.catalog.get("default", "large-0").newest.owned)
         answer = replace(servers.bert, task="large-0").predict(timeout_ms=100)
@@ -39,16 +41,55 @@ def _(servers: Servers) -> Met:
     return "other loads wait"
 
 
-@probe("time for the store to bring an adapter", "peltier_server.residency.slots._FETCH_SECONDS")
+@probe("time for the store to bring an adapter", "peltier_server.residency.fetches._FETCH_SECONDS")
 def _(servers: Servers) -> Met:
     async def never(*_: object) -> None:
         await asyncio.Event().wait()
 
     with servers.start("bert", host_bytes=0) as other, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "_FETCH_SECONDS", 0.1)
+        patch.setattr(fetches, "_FETCH_SECONDS", 0.1)
         patch.setattr(StoreLoader, "fetch", never)
-        other.service.slots.retire(other.service.catalog.get("default", "demo").newest.owned)
+        _forget_demo(other)
         return other.predict()
+
+
+@probe("loads from the store at once, of one tenant", 3 * fetches._MAX_FETCHES // 4)
+def _(servers: Servers) -> Met:
+    shares = Shares(fetches._MAX_FETCHES)
+    while shares.allows("default", 1, 1):
+        shares.take("default", 1, 1)
+    with servers.start("bert", host_bytes=0) as other, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(other.service.slots._fetches, "_shares", shares)
+        _forget_demo(other)
+        assert other.predict(timeout_ms=100).status_code == 504
+    return "the tenant's other loads wait"
+
+
+@probe("bytes on the device in use by one tenant", 3 * Settings.model_fields["device_bytes"].default // 4)
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_load_wait_seconds=0.1) as other:
+        for seed in range(2):
+            other.upload(_large(servers, 24, seed=seed), name=f"large-{seed}").raise_for_status()
+        held = other.service.slots.lease(other.service.catalog.get("default", "large-0").newest.owned, "default")
+        other.run(held.__aenter__())
+        answer = replace(other, task="large-1").predict()
+        other.run(held.__aexit__(None, None, None))
+        return answer
+
+
+@probe("time for a load's turn at the store, and again for room on the device")
+def _(servers: Servers) -> Met:
+    with (
+        servers.start("bert", host_bytes=0, max_load_wait_seconds=0.1) as other,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(other.service.slots._fetches, "_shares", Shares(0))
+        _forget_demo(other)
+        return other.predict()
+
+
+def _forget_demo(server: Small) -> None:
+    server.service.slots.retire(server.service.catalog.get("default", "demo").newest.owned)
 
 
 def _evictions(servers: Servers, tier: str) -> float:
