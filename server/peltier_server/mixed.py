@@ -52,14 +52,12 @@ class MixedAnswer:
                         await self._begin(numbers, group)
             finally:
                 # Of those that were cancelled.
-                for _ in range(self._num_begun):
-                    self._room.release()
+                self._room.give(self._num_begun)
         return [result for result in self._results if result is not None]
 
     async def _begin(self, numbers: range, group: asyncio.TaskGroup) -> None:
-        for _ in numbers:
-            await self._room.acquire()
-            self._num_begun += 1
+        await self._room.take(len(numbers))
+        self._num_begun += len(numbers)
         tenant = self._origin.tenant
         cost = sum(_COST_OF_AN_ITEM + num_chars(self._items[number].input) for number in numbers)
         async with self._preparation.slices.turn(tenant, cost):
@@ -106,7 +104,7 @@ class MixedAnswer:
     def _end(self, number: int, result: Result) -> None:
         self._results[number] = result
         self._num_begun -= 1
-        self._room.release()
+        self._room.give()
 
 
 def _slices(items: Sequence[MixedItem]) -> Iterator[range]:

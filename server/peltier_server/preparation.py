@@ -10,6 +10,7 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from peltier_server.fair_turns import FairTurns
+from peltier_server.room import Room
 from peltier_server.settings import Settings
 from peltier_server.shared_bound import SharedBound
 from peltier_server.turnstile import Turnstile
@@ -39,7 +40,7 @@ class Preparation:
         self.answer_bytes = SharedBound(settings.max_pending_answer_bytes, "bytes of answers")
         self.slices = FairTurns(1, MAX_PIECE_COST, turnstile.weight)
         self.pieces = FairTurns(_NUM_THREADS, MAX_PIECE_COST, turnstile.weight)
-        self._items_of = WeakValueDictionary[str, asyncio.Semaphore]()
+        self._items_of = WeakValueDictionary[str, Room]()
         # Of their own, so that megabytes of text never keep an adapter from loading.
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="preparation")
 
@@ -55,10 +56,10 @@ class Preparation:
         running.add_done_callback(partial(self._give_place, asyncio.get_running_loop()))
         return await asyncio.wrap_future(running)
 
-    def room_for_items(self, tenant: str) -> asyncio.Semaphore:
+    def room_for_items(self, tenant: str) -> Room:
         """Where the tenant's mixed requests get a place for each item that they begin, and give it back."""
         # Kept as long as one of them is in progress.
-        return self._items_of.setdefault(tenant, asyncio.Semaphore(MAX_ITEMS_BEGUN))
+        return self._items_of.setdefault(tenant, Room(MAX_ITEMS_BEGUN))
 
     def close(self) -> None:
         """Lets the threads end."""

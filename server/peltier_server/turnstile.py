@@ -60,7 +60,7 @@ class Turnstile:
             )
         try:
             yield
-        except (Unavailable, AdapterError):
+        except (Unavailable, TooLarge, AdapterError):
             await self.rates.give_back(taken)
             raise
 

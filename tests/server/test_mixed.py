@@ -115,7 +115,7 @@ async def test_cancelled_items_give_their_places_back(
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
         assert len(batcher._rows) == 0
-    assert room._value == MAX_ITEMS_BEGUN
+    assert room.num_free == MAX_ITEMS_BEGUN
 
 
 def test_callers_who_hang_up_leave_nothing(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
@@ -140,3 +140,13 @@ def test_callers_who_hang_up_leave_nothing(listen: Listen, bert: Backbone, make_
         assert (preparation.pieces.num_waiting, preparation.slices.num_waiting) == (0, 0)
         assert (preparation.body_bytes.total, preparation.inputs.total) == (0, 0)
         assert listening.service.batcher.queued_tokens == 0
+
+
+async def test_many_mixed_requests_of_one_tenant_are_all_answered(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """More at once than there are places for their items."""
+    await running.upload(make_artifact(bert, name="demo"))
+    items = [{"task": "demo", "input": "bad"}] * 20
+    answers = await asyncio.gather(*(running.predict_mixed(*items) for _ in range(40)))
+    assert all("error" not in result for answer in answers for result in answer.json()["results"])

@@ -11,8 +11,9 @@ _TIMES_THE_REST = 3
 
 @dataclass(frozen=True)
 class Admission:
-    """What waits costs at most as much as `max_tokens` tokens of the plain backbone, and of one tenant at most three
-    times what is then left: whoever floods the queue always leaves room in it."""
+    """At most `max_tokens` wait, and of one tenant at most three times what is then left: whoever floods the queue
+    always leaves room in it. Tokens are counted, and not what they cost, so that the same request is always let in or
+    refused, whatever has been measured meanwhile."""
 
     max_tokens: int
 

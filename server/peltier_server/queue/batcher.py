@@ -1,4 +1,4 @@
-"""Rows that wait, and the batches that leave: bounded in cost, shared fairly between tenants."""
+"""Rows that wait, and the batches that leave: bounded in tokens, shared fairly between tenants."""
 
 import asyncio
 import logging
@@ -66,7 +66,7 @@ class Batcher:
     @property
     def queued_tokens(self) -> int:
         """Tokens of all that wait, with those that they may write."""
-        return sum((self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant).values())
+        return self._rows.tokens + self._drafts.tokens
 
     def queued_tokens_by_tenant(self) -> dict[str, int]:
         """The same for each tenant who has any."""
@@ -200,9 +200,9 @@ class Batcher:
         if self._closed:
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
         tenant = tickets[0].tenant
-        of_tenant = self._rows.cost_by_tenant[tenant] + self._drafts.cost_by_tenant[tenant]
-        cost = sum(ticket.cost for ticket in tickets)
-        self._admission.check(tenant, cost, waiting=self._rows.cost + self._drafts.cost, of_tenant=of_tenant)
+        of_tenant = self._rows.tokens_by_tenant[tenant] + self._drafts.tokens_by_tenant[tenant]
+        tokens = sum(ticket.tokens for ticket in tickets)
+        self._admission.check(tenant, tokens, waiting=self.queued_tokens, of_tenant=of_tenant)
 
     def _take_late(self) -> list[Ticket]:
         now = time.monotonic()

@@ -44,12 +44,11 @@ class Room:
 
 
 class Lane:
-    """Shared between tenants (`Scheduler`). `cost` is what all that wait may cost, `tokens_by_tenant` how many tokens
-    they have and may write. Its owner holds the lock."""
+    """Shared between tenants (`Scheduler`). `tokens` is how many all that wait have and may write. Its owner holds the
+    lock."""
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
-        self.cost = 0
-        self.cost_by_tenant = Counter[str]()
+        self.tokens = 0
         self.tokens_by_tenant = Counter[str]()
         self._scheduler = Scheduler[Ticket](max_batch_tokens, weight_of)
         self._deadlines = Ranking[float, Ticket]()
@@ -110,14 +109,9 @@ class Lane:
         self._count(ticket, -1)
 
     def _count(self, ticket: Ticket, sign: int) -> None:
-        self.cost += sign * ticket.cost
-        _add(self.cost_by_tenant, ticket.tenant, sign * ticket.cost)
-        _add(self.tokens_by_tenant, ticket.tenant, sign * ticket.tokens)
-
-
-def _add(table: Counter[str], tenant: str, amount: int) -> None:
-    # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
-    if waiting := table[tenant] + amount:
-        table[tenant] = waiting
-    else:
-        table.pop(tenant, None)
+        self.tokens += sign * ticket.tokens
+        # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
+        if waiting := self.tokens_by_tenant[ticket.tenant] + sign * ticket.tokens:
+            self.tokens_by_tenant[ticket.tenant] = waiting
+        else:
+            self.tokens_by_tenant.pop(ticket.tenant, None)

@@ -109,11 +109,6 @@ class Ticket:
         return self.num_rows * (1 if self.price is None else self.price.step)
 
     @property
-    def cost(self) -> int:
-        """What it may cost in all: its first pass, and every token that its beams may write."""
-        return self.pass_cost + (0 if self.decoding is None else self.decoding.max_new_tokens * self.step_cost)
-
-    @property
     def pass_tokens(self) -> int:
         """What its first pass computes, exactly."""
         return self.row.num_tokens if self.decoding is None else len(self.row.prompted)

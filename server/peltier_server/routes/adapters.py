@@ -123,15 +123,18 @@ async def list_adapters(
     """The caller's adapters in order of name, a page at a time."""
     found = service.catalog.page(caller.tenant, after=cursor, containing=containing, limit=limit + 1)
     page = [published.summary for published in found[:limit]]
-    body = AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None)
-    # The framework would check every field of every adapter once more, which takes longer than all of the rest.
-    return Response(body.model_dump_json(), media_type="application/json")
+    return _as_it_is(AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None))
 
 
-@router.get("/{name}", responses=describe_errors(*_SHARED, AdapterNotFound))
-async def get_adapter(name: str, caller: Asking, service: Accepted) -> Adapter:
+def _as_it_is(body: BaseModel) -> Response:
+    """The framework would check every field once more: of a thousand labels that takes longer than all of the rest."""
+    return Response(body.model_dump_json(by_alias=True), media_type="application/json")
+
+
+@router.get("/{name}", response_model=Adapter, responses=describe_errors(*_SHARED, AdapterNotFound))
+async def get_adapter(name: str, caller: Asking, service: Accepted) -> Response:
     """One adapter with its newest version and its aliases."""
-    return service.catalog.get(caller.tenant, name).on_the_wire
+    return _as_it_is(service.catalog.get(caller.tenant, name).on_the_wire)
 
 
 @changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
@@ -141,21 +144,25 @@ async def change_adapter(name: str, body: AdapterChange, caller: Asking, service
     return service.catalog.get(caller.tenant, name).on_the_wire
 
 
-@router.get("/{name}/versions", responses=describe_errors(*_SHARED, AdapterNotFound))
+@router.get("/{name}/versions", response_model=VersionList, responses=describe_errors(*_SHARED, AdapterNotFound))
 async def list_versions(
     name: str, caller: Asking, service: Accepted, limit: Limit = 100, cursor: NumberCursor = ""
-) -> VersionList:
+) -> Response:
     """The live versions, newest first, a page at a time."""
     published = service.catalog.get(caller.tenant, name)
     found = published.versions(before=int(cursor) if cursor else None, limit=limit + 1)
     page = [entry.summary for entry in found[:limit]]
-    return VersionList(versions=page, next_cursor=str(page[-1].version) if len(found) > limit else None)
+    return _as_it_is(VersionList(versions=page, next_cursor=str(page[-1].version) if len(found) > limit else None))
 
 
-@router.get("/{name}/versions/{version}", responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound))
-async def get_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> AdapterVersion:
+@router.get(
+    "/{name}/versions/{version}",
+    response_model=AdapterVersion,
+    responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound),
+)
+async def get_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> Response:
     """One version with its labels and the metrics of its training."""
-    return service.catalog.get(caller.tenant, name).version(version).on_the_wire
+    return _as_it_is(service.catalog.get(caller.tenant, name).version(version).on_the_wire)
 
 
 @router.get(

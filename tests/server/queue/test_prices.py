@@ -102,11 +102,10 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
     await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_a_draft_waits_for_what_it_may_cost(t5: Backbone):
-    """Every step of every beam, at the price of a step."""
+async def test_a_step_costs_for_each_beam(t5: Backbone):
+    """At the price of a step; what waits is counted in tokens."""
     price = Prices(t5.config).price(Row(_encoded(6)), drafted=True)
     future = asyncio.get_running_loop().create_future()
     ticket = Ticket(Row(_encoded(6)), future, 1.0, decoding=Decoding(5, num_beams=3), price=price)
     assert ticket.step_cost == 3 * price.step
-    assert ticket.cost == price.first + 5 * 3 * price.step
     assert ticket.tokens == 6 + 15
