@@ -295,7 +295,7 @@ async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
         gone.cancel()
         await until(lambda: live_rows(loaded) <= 1)
     assert await other == await text_of(loaded, "say", "a good film")
-    await until(lambda: all(entry.num_leases == 0 for entry in loaded.service.slots._entries.values()))
+    await until(lambda: all(not entry.leases for entry in loaded.service.slots._entries.values()))
 
 
 def _parameters(**given: object) -> object:
