@@ -99,3 +99,7 @@ class AnswerBudget:
             )
         self._origin.reserve(self.taken_bytes + size.num_bytes)
         self.taken_bytes += size.num_bytes
+
+    def give_back(self, size: AnswerSize) -> None:
+        """Counts one part no more, because it is computed anew."""
+        self.taken_bytes -= size.num_bytes

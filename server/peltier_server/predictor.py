@@ -181,13 +181,22 @@ class Predictor:
                 raise _not_loaded(target, error) from error
 
     async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
-        started = time.monotonic()
         task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
         decoding = choose_decoding(task, request.parameters, max_new_tokens=self._limits.max_new_tokens)
         if request.stream is not None:
             check_stream(decoding)
         size = self._size(entry, len(request.inputs), parameters, decoding)
         request.budget.take(size)
+        try:
+            return await self._answer(entry, replace(request, parameters=parameters), decoding, size)
+        except BlobNotFound:
+            # Perhaps another version answers in place of this one.
+            request.budget.give_back(size)
+            raise
+
+    async def _answer(self, entry: Entry, request: _Request, decoding: Decoding | None, size: AnswerSize) -> Prediction:
+        started = time.monotonic()
+        task, parameters = entry.task, request.parameters
         tenant = request.target.origin.tenant
         self._slots.prefetch(entry.owned, tenant)
         reading = Reading(self._backbone, task, parameters.truncate)
