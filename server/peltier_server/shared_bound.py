@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 from peltier_client.errors import QueueFull, TooLarge
 
+from peltier_server.fair_share import TIMES_THE_REST, is_fair, max_alone
+
 _RETRY_AFTER_SECONDS = 1.0
-# Alone a tenant may have three quarters; beside n that take all they can one part of 3 n + 1 stays free for who comes.
-_TIMES_THE_REST = 3
 
 
 class SharedBound:
@@ -25,7 +25,7 @@ class SharedBound:
     @property
     def max_of_one(self) -> int:
         """How much a tenant may have while nobody else has anything."""
-        return _TIMES_THE_REST * self._limit // (_TIMES_THE_REST + 1)
+        return max_alone(self._limit)
 
     @contextmanager
     def hold(self, tenant: str, amount: int) -> Iterator["Held"]:
@@ -64,10 +64,10 @@ class SharedBound:
                 f"{self.total} {self._what} are in progress of at most {self._limit}; {amount} more do not fit",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
-        if self._of_tenant[tenant] + amount > _TIMES_THE_REST * rest:
+        if not is_fair(self._of_tenant[tenant] + amount, rest):
             raise QueueFull(
                 f"{self._of_tenant[tenant]} {self._what} of tenant {tenant!r} are in progress; {amount} more would "
-                f"leave {rest} of {self._limit} to others, and one tenant may have at most {_TIMES_THE_REST} times "
+                f"leave {rest} of {self._limit} to others, and one tenant may have at most {TIMES_THE_REST} times "
                 "what it leaves",
                 retry_after=_RETRY_AFTER_SECONDS,
             )

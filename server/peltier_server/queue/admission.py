@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from peltier_client.errors import QueueFull, TooLarge
 
+from peltier_server.fair_share import TIMES_THE_REST, is_fair, max_alone
+
 _RETRY_AFTER_SECONDS = 1.0
-# Alone a tenant may have three quarters; beside n that flood the queue one part of 3 n + 1 stays free for who comes.
-_TIMES_THE_REST = 3
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Admission:
     def check(self, tenant: str, tokens: int, *, waiting: int, of_tenant: int) -> None:
         """Raises `QueueFull`, or `TooLarge` where coming back later would not help, if so many tokens more may not wait
         beside those that are `waiting` already."""
-        most = _TIMES_THE_REST * self.max_tokens // (_TIMES_THE_REST + 1)
+        most = max_alone(self.max_tokens)
         if tokens > most:
             raise TooLarge(
                 f"the request costs {tokens} tokens; at most {most} of one tenant may wait at a time, "
@@ -32,9 +32,9 @@ class Admission:
                 f"{waiting} tokens wait of at most {self.max_tokens}; {tokens} more do not fit",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
-        if of_tenant + tokens > _TIMES_THE_REST * rest:
+        if not is_fair(of_tenant + tokens, rest):
             raise QueueFull(
                 f"{of_tenant} tokens of tenant {tenant!r} wait; {tokens} more would leave {rest} of {self.max_tokens} "
-                f"to others, and one tenant may have at most {_TIMES_THE_REST} times what it leaves",
+                f"to others, and one tenant may have at most {TIMES_THE_REST} times what it leaves",
                 retry_after=_RETRY_AFTER_SECONDS,
             )

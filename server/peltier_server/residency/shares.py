@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-# Alone a tenant may hold three quarters; beside n others at their bound, one part of 3 n + 1 stays free for newcomers.
-_TIMES_THE_REST = 3
+from peltier_server.fair_share import is_fair
 
 
 class Shares:
@@ -30,7 +29,7 @@ class Shares:
     def allows(self, tenant: str, charge: int, room: int) -> bool:
         """Whether `tenant` may hold `charge` units more, of which `room` are not yet taken by anybody."""
         held = self._held[tenant]
-        return not held or held + charge <= _TIMES_THE_REST * self.rest(room)
+        return not held or is_fair(held + charge, self.rest(room))
 
     def take(self, tenant: str, charge: int, room: int) -> None:
         """`tenant` holds so much more."""
