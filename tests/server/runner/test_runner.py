@@ -263,7 +263,7 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
             charged.update(tokens_by_tenant)
             super().charge(tokens_by_tenant)
 
-    batcher = Charging(max_batch_tokens=1000, max_batch_rows=100, max_queue_tokens=1000, max_decode_rows=8)
+    batcher = Charging(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
     metrics = Metrics()
     runner = Runner(t5, batcher, metrics, num_threads=1)
     runner.start()
