@@ -24,7 +24,7 @@ SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/pel
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test check check-floors check-client lock bench
+.PHONY: help install serve test check check-floors check-client lock bench reference
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
@@ -34,6 +34,7 @@ help:
 	@echo "make check-floors   run a choice of tests with the lowest versions that pyproject.toml accepts"
 	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
+	@echo "make reference   write docs/reference from the code: settings, commands, routes, errors, metrics"
 	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads"
 
 $(BIN)/python:
@@ -106,6 +107,10 @@ lock: | $(BIN)/python
 	$(PIP) install --quiet --upgrade --constraint constraints.txt pip uv
 	$(call compile,constraints.txt)
 	$(call compile,floors.txt,--resolution lowest-direct)
+
+# Pages that are the code's own words; a test fails when one of them is stale.
+reference: $(INSTALLED_DEV)
+	$(BIN)/python -m docs.generator
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/throughput.py

@@ -37,66 +37,93 @@ class Metrics:
         PlatformCollector(registry=registry)
         GCCollector(registry=registry)
         # The client library appends _total to the names of counters.
-        self.requests = Counter("peltier_requests", "Answered requests", ("tenant", "code"), registry=registry)
-        self.request_seconds = _histogram("request_seconds", "From a request to its answer", _SECONDS, registry)
+        self.requests = Counter(
+            "peltier_requests",
+            "Answered requests by HTTP status; 499 is a caller who disconnected",
+            ("tenant", "code"),
+            registry=registry,
+        )
+        self.request_seconds = _histogram(
+            "request_seconds", "From a request to the end of its answer", _SECONDS, registry
+        )
         self._route_seconds = Histogram(
             "peltier_route_request_seconds",
-            "From a request to its answer, by route",
+            "From a request to the end of its answer, by route; none is an unknown path or a refused key",
             MatchedRoute._fields,
             buckets=_ROUTE_SECONDS,
             registry=registry,
         )
-        self.queue_seconds = _histogram("queue_seconds", "How long a row waited", _SECONDS, registry)
-        self.compute_seconds = _histogram("compute_seconds", "How long a batch was computed", _SECONDS, registry)
+        self.queue_seconds = _histogram("queue_seconds", "How long a row waited for its batch", _SECONDS, registry)
+        self.compute_seconds = _histogram("compute_seconds", "Compute time of a batch", _SECONDS, registry)
         self.batch_rows = _histogram("batch_rows", "Rows of a batch", _ROWS, registry)
         self.batch_tokens = _histogram("batch_tokens", "Tokens of a batch", _TOKENS, registry)
         self.batch_adapters = _histogram("batch_adapters", "Distinct adapters of a batch", _ROWS, registry)
         self._truncated = Counter(
-            "peltier_truncated_inputs", "Inputs longer than their task takes", ("tenant",), registry=registry
+            "peltier_truncated_inputs",
+            "Inputs that were truncated to the max_length of their task",
+            ("tenant",),
+            registry=registry,
         )
         self.generated_tokens = Counter("peltier_generated_tokens", "Tokens of generated texts", registry=registry)
-        self.decode_step_seconds = _histogram("decode_step_seconds", "One step of all texts", _SECONDS, registry)
-        self.decode_rows = Gauge("peltier_decode_rows", "Rows that are being decoded", registry=registry)
+        self.decode_step_seconds = _histogram(
+            "decode_step_seconds", "One decoding step of all texts in progress", _SECONDS, registry
+        )
+        self.decode_rows = Gauge("peltier_decode_rows", "Texts and beams in progress", registry=registry)
         self.load_seconds = Histogram(
             "peltier_adapter_load_seconds",
-            "From the tier named to the device",
+            "Loading an adapter to the device, by the tier it came from: host or store",
             ("from",),
             buckets=_SECONDS,
             registry=registry,
         )
-        self.loads = Counter("peltier_adapter_loads", "Adapters brought to the device", registry=registry)
+        self.loads = Counter("peltier_adapter_loads", "Adapters loaded to the device", registry=registry)
         self.evictions = Counter(
             "peltier_adapter_evictions", "Adapters evicted from a tier", ("tier",), registry=registry
         )
         self.cache_requests = Counter(
-            "peltier_adapter_cache_requests", "Where an adapter in demand was found", ("result",), registry=registry
+            "peltier_adapter_cache_requests",
+            "Adapter lookups by cache tier: device, host or store",
+            ("result",),
+            registry=registry,
         )
         self.adapter_wait_seconds = Histogram(
             "peltier_adapter_wait_seconds",
-            "How long a caller waited for its adapter's turn at the store, or for room on the device",
+            "How long a request waited for a load to begin (store), or for free memory on the device (room)",
             ("for",),
             buckets=_SECONDS,
             registry=registry,
         )
         self.adapter_refusals = Counter(
-            "peltier_adapter_refusals", "Callers whose adapter had no turn or room in time", ("for",), registry=registry
+            "peltier_adapter_refusals",
+            "Requests whose wait exceeded max_load_wait_seconds, by what they waited for",
+            ("for",),
+            registry=registry,
         )
-        self.adapters = Gauge("peltier_adapters", "Adapters in a tier", ("tier",), registry=registry)
-        self.adapter_bytes = Gauge("peltier_adapter_bytes", "Bytes of adapters in a tier", ("tier",), registry=registry)
+        self.adapters = Gauge("peltier_adapters", "Adapters in a cache tier", ("tier",), registry=registry)
+        self.adapter_bytes = Gauge(
+            "peltier_adapter_bytes", "Bytes of adapters in a cache tier", ("tier",), registry=registry
+        )
         self._tenants = TenantLabels()
         # Looked up for every request; there are as many as tenants that have labels, times status codes.
         self._requests_of = cache(self.requests.labels)
         # As many as there are routes, times their methods.
         self._route_seconds_of = cache(self._route_seconds.labels)
         self.versions = VersionMetrics(registry, max_versions)
-        self._tenant_tokens = _by_tenant("served_tokens", "Tokens computed", registry)
-        self._tenant_rows = _by_tenant("rows", "Rows and texts whose wait has ended", registry)
-        self._tenant_wait = _by_tenant("queue_seconds", "How long they waited together", registry)
-        self._queue_tokens = Gauge("peltier_queue_tokens", "Tokens that wait", ("tenant",), registry=registry)
+        self._tenant_tokens = _by_tenant("served_tokens", "Computed tokens", registry)
+        self._tenant_rows = _by_tenant("rows", "Rows and texts that left the queue to be computed", registry)
+        self._tenant_wait = _by_tenant("queue_seconds", "Sum of the queueing times of rows and texts", registry)
+        self._queue_tokens = Gauge("peltier_queue_tokens", "Tokens in the queue", ("tenant",), registry=registry)
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
         self.runner_restarts = Counter("peltier_runner_restarts", "Stuck runners replaced", registry=registry)
-        self.quarantined = Gauge("peltier_quarantined_adapters", "Versions that are refused", registry=registry)
-        self.uploads = Counter("peltier_uploads", "Uploaded artifacts", ("result",), registry=registry)
+        self.quarantined = Gauge(
+            "peltier_quarantined_adapters", "Versions in quarantine after repeated failures", registry=registry
+        )
+        self.uploads = Counter(
+            "peltier_uploads",
+            "Uploads: created a version, existing as one already, or refused",
+            ("result",),
+            registry=registry,
+        )
 
     def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:
         """A request of `tenant` has been answered; None for someone without a key."""

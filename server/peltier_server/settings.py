@@ -69,9 +69,16 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     insecure: bool = False
-    admin_key: FixedKey | None = None
-    metrics_key: FixedKey | None = None
-    secret: Annotated[SecretStr, Field(min_length=_MIN_SECRET_LEN)] | None = None
+    admin_key: Annotated[FixedKey | None, Field(description="An API key with every scope, outside the registry.")] = (
+        None
+    )
+    metrics_key: Annotated[
+        FixedKey | None, Field(description="An API key with the scope metrics alone, outside the registry.")
+    ] = None
+    secret: Annotated[
+        Annotated[SecretStr, Field(min_length=_MIN_SECRET_LEN)] | None,
+        Field(description="Secret under which API keys are stored; replicas share it. Default: made once by SQLite."),
+    ] = None
     oidc_issuer: str | None = None
     oidc_audience: str | None = None
     oidc_jwks_url: str | None = None

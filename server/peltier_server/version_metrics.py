@@ -45,7 +45,7 @@ class VersionMetrics:
         )
         self._seconds = Histogram(
             "peltier_adapter_request_seconds",
-            "From a request to its answer, by adapter version",
+            "From a request to the end of its answer, by adapter version",
             names,
             buckets=_SECONDS,
             registry=registry,

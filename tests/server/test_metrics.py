@@ -14,7 +14,7 @@ from prometheus_client.samples import Sample
 
 from tests.server.conftest import Running
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 CONTRACT = {
     "peltier_requests_total",
@@ -170,7 +170,7 @@ async def test_the_process_is_measured(running: Running) -> None:
 
 
 def described() -> dict[str, tuple[str, set[str]]]:
-    """Type and labels of each metric, as docs/metrics.md has them."""
+    """Type and labels of each metric, as docs/reference/metrics.md has them."""
     rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE.read_text(), flags=re.MULTILINE)
     return {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels in rows}
 

@@ -1,0 +1,37 @@
+"""docs/reference/errors.md: every error code."""
+
+from peltier_client.errors import PeltierError, error_classes
+from peltier_server.texts.openai_protocol import openai_status
+
+from docs.generator.table import table
+
+_HEAD = """# Errors
+
+Every refusal has one body:
+
+```json
+{"error": {"code": "adapter_not_found", "message": "task 'sst3' is unknown", "details": []}}
+```
+
+`code` is stable; write programs against it. `message` is one sentence for people. `details` lists every reason where
+there are several. On routes that speak OpenAI's protocol the body has OpenAI's shape, and a 422 is a 400. The Python
+client raises the class named below; each is a subclass of `PeltierError`, and a class inherits from the one whose
+name stands in brackets. 429, 503 and 507 carry `Retry-After` in seconds. The client repeats a request after 429, 503
+and a failed connection.
+
+"""
+
+
+def errors_page() -> str:
+    """The page; status 0 are errors that only a client meets."""
+    rows = [_row(error) for error in sorted(error_classes(), key=lambda error: (error.status or 999, error.code))]
+    return _HEAD + table(("status", "OpenAI", "code", "Python class", "meaning"), rows) + "\n"
+
+
+def _row(error: type[PeltierError]) -> tuple[str, ...]:
+    parent = error.__bases__[0]
+    inherited = "" if parent is PeltierError else f" ({parent.__name__})"
+    meaning = (error.__doc__ or "").strip()
+    if not error.status:
+        return "none", "", f"`{error.code}`", f"`{error.__name__}`{inherited}", meaning
+    return str(error.status), str(openai_status(error)), f"`{error.code}`", f"`{error.__name__}`{inherited}", meaning

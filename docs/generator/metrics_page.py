@@ -1,0 +1,46 @@
+"""docs/reference/metrics.md: every metric of `GET /metrics`."""
+
+import re
+
+from peltier_server.metrics import Metrics
+from prometheus_client.metrics import MetricWrapperBase
+
+from docs.generator.table import table
+
+_HEAD = """# Metrics
+
+`GET /metrics` in Prometheus' text format, or OpenMetrics where the caller accepts it. Durations are in seconds, sizes
+in bytes. A histogram has the series `…_bucket`, `…_sum` and `…_count`. Counters and histograms also have a series
+`…_created`, the time at which they began. Label values are bounded: the first hundred tenants have labels of their
+own, the others share `_others`, and callers without a key are `_nobody`.
+[Metrics and logs](../metrics.md) says what to watch.
+
+"""
+# These collectors make their series only when a page is written.
+_LABELS_OF_THE_PROCESS = {
+    "python_info": "implementation, major, minor, patchlevel, version",
+    "python_gc_collections_total": "generation",
+    "python_gc_objects_collected_total": "generation",
+    "python_gc_objects_uncollectable_total": "generation",
+}
+
+
+def metrics_page() -> str:
+    """The page, in the order of the exposition."""
+    metrics = Metrics()
+    page = metrics.exposition("")[0].decode()
+    helps = dict(re.findall(r"^# HELP (\w+) (.*)$", page, flags=re.MULTILINE))
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", page, flags=re.MULTILINE))
+    labels = {**_LABELS_OF_THE_PROCESS, **_labels(metrics, metrics.versions)}
+    rows = [
+        (f"`{name}`", kind, labels.get(name.removesuffix("_total"), labels.get(name, "")), helps[name])
+        for name, kind in kinds.items()
+        if not name.endswith("_created")
+    ]
+    return _HEAD + table(("metric", "type", "labels", "description"), rows) + "\n"
+
+
+def _labels(*owners: object) -> dict[str, str]:
+    # The library keeps the names of labels in no public place, and lists no metrics.
+    collectors = [one for owner in owners for one in vars(owner).values() if isinstance(one, MetricWrapperBase)]
+    return {family.name: ", ".join(one._labelnames) for one in collectors for family in one.collect()}

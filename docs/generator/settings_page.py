@@ -1,0 +1,34 @@
+"""docs/reference/settings.md: every setting of the server."""
+
+import re
+from typing import Any
+
+from peltier_server.settings import Settings
+
+from docs.generator.commands_page import help_of, real_command
+from docs.generator.table import default_of, table, type_of
+
+_HEAD = """# Settings
+
+Settings of `peltier serve`. A flag wins over the environment variable, the variable over the TOML file that
+`--config` names. The variable of a setting is its name in capitals behind `PELTIER_`: `max_inputs` is
+`PELTIER_MAX_INPUTS`. A key of the TOML file is the name itself. Unknown flags, variables and keys are errors.
+Settings that hold a secret have no flag, because other users of a machine can read command lines.
+[Limits](../limits.md) says what a caller reads at each bound.
+
+"""
+
+
+def settings_page() -> str:
+    """The page; every setting has a description, from its flag or from the field itself."""
+    fields = Settings.model_json_schema()["properties"]
+    flags = {option.name: option for option in real_command("serve").params}
+    rows = [_row(name, field, flags.get(name)) for name, field in fields.items()]
+    return _HEAD + table(("setting", "flag", "type", "default", "description"), rows) + "\n"
+
+
+def _row(name: str, field: dict[str, Any], option: Any) -> tuple[str, ...]:
+    flag = "" if option is None else f"`{option.opts[0]}`"
+    # The default has a column of its own.
+    description = re.sub("; default [^:;]*[.]$", ".", field.get("description") or help_of(option))
+    return f"`{name}`", flag, type_of(field), default_of(field), description
