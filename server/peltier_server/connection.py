@@ -3,12 +3,14 @@
 from asyncio import TimerHandle
 
 from httptools import HttpParserError
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from peltier_server.pace import MIN_BYTES_PER_SECOND
+from peltier_server.request_head import RequestHead
 
-# A request's line and headers. Larger ones would be kept whole: the parser has no limit of its own.
-MAX_HEAD_BYTES = 64 * 1024
+# Requests that wait for the answer to an earlier one on their connection.
 _MAX_PIPELINED = 16
 # Connections that are told why they are refused, or asked whether the server lives.
 _MAX_SURPLUS = 64
@@ -17,58 +19,96 @@ _SURPLUS_SECONDS = 2.0
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, and
-    when the caller keeps an answer waiting for `stall_seconds` in all, where bytes that it takes earn time at
-    16 KiB/s. One beyond `max_connections` is surplus: its requests say so in their state, and it has two seconds for
+    """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, when
+    more than 16 requests wait on it, and when the caller keeps an answer waiting for `stall_seconds` in all, where
+    bytes that it takes earn time at 16 KiB/s. While a request waits nothing more is read.
+
+    One beyond `max_connections` is surplus: its requests say so in their state, and it has two seconds for
     the head of one; far more are closed unheard. A subclass sets seconds and number."""
 
     stall_seconds: float
     max_connections: int
 
     def connection_made(self, transport) -> None:  # type: ignore[no-untyped-def]
-        self._head: TimerHandle | None = None
         self._write: TimerHandle | None = None
-        self._head_seconds = self.stall_seconds
         # How long the caller may still keep the answer waiting; a pause is for one piece of it.
         self._patience = self.stall_seconds
         self._paused_at, self._unsent = 0.0, 0
-        self._head_bytes = 0
+        self._running: RequestResponseCycle | None = None
         super().connection_made(transport)
         num_surplus = len(self.connections) - self.max_connections
+        seconds = self.stall_seconds if num_surplus <= 0 else min(self.stall_seconds, _SURPLUS_SECONDS)
+        self._head = RequestHead(seconds, transport.abort)
+        self.flow = _Flow(self, self._head)
         if num_surplus > _MAX_SURPLUS:
             transport.abort()
             return
         if num_surplus > 0:
-            self._head_seconds = min(self._head_seconds, _SURPLUS_SECONDS)
             self.app_state = {**self.app_state, "surplus": True}
-        self._begin_head()
+        self._head.begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._head.end()
         self.resume_writing()
         super().connection_lost(exc)
+        # uvicorn tells the latest request only, which may be one that waits.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        self._head.receive(len(data))
         super().data_received(data)
-        if self._head is not None:
-            # Nothing of an unfinished header reaches `on_header`.
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.transport.abort()
+        if self._head.is_too_large:
+            self.transport.abort()
+        elif self._is_idle and not self._head.is_open:
+            # Lines without a request have stopped uvicorn's clock for idle connections.
+            self._head.begin()
+
+    def send_400_response(self, msg: str) -> None:
+        # An answer to what cannot be read would be taken for that to an earlier request, or for a part of it.
+        if self._is_idle:
+            super().send_400_response(msg)
+        elif self._head.is_open:
+            # All that are in progress are complete, so they are answered before the connection is closed.
+            self._head.end()
+            self.cycle.keep_alive = False
+        elif self.pipeline or self.cycle.response_started:
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._begin_head()
+        self._head.begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._head.report(len(url))
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_bytes += len(name) + len(value)
-        if self._head_bytes > MAX_HEAD_BYTES or len(self.pipeline) > _MAX_PIPELINED:
-            raise HttpParserError("the head of the request is too large, or too many requests wait")
+        self._head.report(len(name) + len(value))
+        if self._head.is_too_large:
+            raise HttpParserError("the head of the request is too large")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._end_head()
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            raise HttpParserError("too many requests wait on the connection")
+        self._head.end()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head.report(0)
+        super().on_body(body)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -85,6 +125,8 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._patience = self.stall_seconds
         super().on_response_complete()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
@@ -108,15 +150,23 @@ class Connection(HttpToolsProtocol):
         self._patience = max(0.0, min(self.stall_seconds, self._patience - waited + earned))
         return self._patience > 0
 
-    def _begin_head(self) -> None:
-        self._head_bytes = 0
-        if self._head is None:
-            self._head = self.loop.call_later(self._head_seconds, self.transport.abort)
 
-    def _end_head(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+class _Flow(FlowControl):
+    """Reads on only when no request waits: what a caller sends ahead stays in the memory of its own system."""
+
+    def __init__(self, connection: Connection, head: RequestHead) -> None:
+        super().__init__(connection.transport)
+        self._pipeline = connection.pipeline
+        self._head = head
+
+    def pause_reading(self) -> None:
+        super().pause_reading()
+        self._head.pause()
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._pipeline:
+            super().resume_reading()
+            self._head.resume()
 
 
 def connection_class(stall_seconds: float, max_connections: int) -> type[Connection]:

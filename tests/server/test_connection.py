@@ -22,6 +22,13 @@ _REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
 _REQUEST_OF_PIECES = _REQUEST.replace(b"/", b"/pieces", 1)
 _STALL_SECONDS = 0.5
 _MAX_CONNECTIONS = 4
+_WAITS = b"GET /waits HTTP/1.1\r\n\r\n"
+_RELEASED = b"GET /released HTTP/1.1\r\n\r\n"
+_LENGTH = b"GET /length HTTP/1.1\r\n\r\n"
+# Set when a request to /waits has heard that its caller has left.
+_left = threading.Event()
+# Until then a request to /released has no answer.
+_released = threading.Event()
 
 
 class Addresses(NamedTuple):
@@ -57,6 +64,19 @@ def addresses() -> Iterator[Addresses]:
 
 async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
+        return
+    if scope["path"] == "/waits":
+        await receive()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        _left.set()
+        return
+    if scope["path"] == "/released":
+        await asyncio.to_thread(_released.wait, 10)
+        await Response()(scope, receive, send)
+        return
+    if scope["path"] == "/length":
+        await Response(str(len((await receive())["body"])).encode())(scope, receive, send)
         return
     if scope["path"] == "/":
         await Response(_BODY)(scope, receive, send)
@@ -116,3 +136,107 @@ def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -
     with socket.create_connection(address, timeout=20) as caller:
         caller.sendall(_REQUEST)
         assert caller.recv(12) == b"HTTP/1.1 200"
+
+
+def test_the_bytes_of_an_earlier_request_do_not_count_as_a_head(address: tuple[str, int]) -> None:
+    """Although a head that is not complete came with them."""
+    body = bytes(60 * 1024)
+    first = b"POST /length HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(first * 4 + b"GET / HTTP/1.1\r\nconnection: ")
+        time.sleep(_STALL_SECONDS / 5)
+        caller.sendall(b"close\r\n\r\n")
+        heard = listen(caller)
+    assert heard.count(b"HTTP/1.1 200") == 5
+
+
+def test_no_byte_of_a_head_counts_twice(address: tuple[str, int]) -> None:
+    """A head of 60 KiB that comes in pieces is within the bound of 64."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(b"GET /length HTTP/1.1\r\n")
+        for number in range(6):
+            time.sleep(_STALL_SECONDS / 50)
+            caller.sendall(b"x-%d: %s\r\n" % (number, b"a" * 10 * 1024))
+        caller.sendall(b"\r\n")
+        assert caller.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(
+    "line", [b"GET /%s HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: %s\r\n\r\n"], ids=["address", "header"]
+)
+def test_a_large_head_in_one_piece_is_refused(address: tuple[str, int], line: bytes) -> None:
+    """Its line counts like its headers."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(line % (b"a" * 100 * 1024))
+        assert not listen(caller).startswith(b"HTTP/1.1 200")
+
+
+def test_a_trailer_that_never_ends_is_cut_off(address: tuple[str, int]) -> None:
+    """The parser would keep all of it."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(b"POST /waits HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: ")
+        with pytest.raises(ConnectionError):
+            caller.sendall(b"a" * 64 * 1024 * 1024)
+
+
+def test_requests_in_a_pipeline_without_headers_are_counted(address: tuple[str, int]) -> None:
+    """The first one that is too many is not answered, nor are those after it."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH * 1000)
+        assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
+
+
+def test_as_many_requests_as_may_wait_are_answered(address: tuple[str, int]) -> None:
+    """In the order in which they came."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH * connection._MAX_PIPELINED + _REQUEST.replace(b"/", b"/length", 1))
+        assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
+
+
+def test_a_request_that_cannot_be_read_ends_the_connection_after_those_before_it(address: tuple[str, int]) -> None:
+    """An answer to it would be taken for theirs."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH * 2 + b"nonsense\r\n\r\n")
+        heard = listen(caller)
+    assert (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1")) == (2, 2)
+
+
+def test_a_request_that_is_cut_off_with_those_after_it_hears_of_it(address: tuple[str, int]) -> None:
+    """One that waits is broken; the one before it computes no longer for a caller that is cut off."""
+    _left.clear()
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_WAITS + b"POST /length HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense")
+        assert listen(caller) == b""
+    assert _left.wait(10)
+
+
+def test_nothing_is_read_while_a_request_waits(address: tuple[str, int]) -> None:
+    """A caller that sends on is held up: the server keeps no more than a piece."""
+    _released.clear()
+    body = bytes(8 * 1024 * 1024)
+    requests = (_LENGTH.replace(b"\r\n\r\n", b"\r\ncontent-length: %d\r\n\r\n" % len(body)) + body) * 8
+    with socket.create_connection(address, timeout=2 * _STALL_SECONDS) as caller:
+        caller.sendall(_RELEASED + _LENGTH)
+        with pytest.raises(TimeoutError):
+            caller.sendall(requests)
+        _released.set()
+
+
+def test_the_clock_of_a_head_stands_still_while_nothing_is_read(address: tuple[str, int]) -> None:
+    """A head that came in part with a request that waits is no slow head."""
+    _released.clear()
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_RELEASED + _LENGTH + b"GET /length HTTP/1.1\r\n")
+        time.sleep(2 * _STALL_SECONDS)
+        _released.set()
+        caller.sendall(b"connection: close\r\n\r\n")
+        assert listen(caller).count(b"HTTP/1.1 200") == 3
+
+
+def test_empty_lines_hold_no_connection(address: tuple[str, int]) -> None:
+    """They are no request, whenever they come."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH)
+        assert caller.recv(12) == b"HTTP/1.1 200"
+        caller.sendall(b"\r\n")
+        listen(caller)

@@ -41,7 +41,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("size of a request's line and headers", "peltier_server.connection.MAX_HEAD_BYTES")
+@probe("size of a request's line and headers", "peltier_server.request_head.MAX_HEAD_BYTES")
 def _(servers: Servers) -> Met:
     assert servers.bert.hears(b"GET /health HTTP/1.1\r\nx: ", *[b"a" * 65536] * 2) == b""
     return _CLOSED
@@ -56,6 +56,8 @@ def _(servers: Servers) -> Met:
 @probe("requests sent ahead on a connection", "peltier_server.connection._MAX_PIPELINED")
 def _(servers: Servers) -> Met:
     assert servers.bert.hears(_request("GET /health") * 100).count(b"HTTP/1.1 200") < 100
+    # Without a header each, too.
+    assert servers.bert.hears(b"GET /health HTTP/1.1\r\n\r\n" * 100).count(b"HTTP/1.1 200") < 100
     return _CLOSED
 
 
