@@ -11,8 +11,8 @@ LOCKED := --constraint constraints.txt --build-constraint constraints.txt
 FLOORS := .venv-floors
 CLIENT := .venv-client
 # Those that start no command of an extra.
-CLIENT_TESTS := $(addprefix tests/client/test_,administration.py async_client.py client.py error_reader.py errors.py \
-	management.py protocol.py requests.py streams.py)
+CLIENT_TESTS := $(addprefix tests/client/,asynchronous exchange resources synchronous test_errors.py test_protocol.py \
+	commands/test_keys.py commands/test_tenants.py)
 UV := $(BIN)/uv --no-config --quiet pip install
 # Each stamp is as old as the last install of its extras: a second call does nothing and needs no network.
 INSTALLED := $(VENV)/.installed
@@ -79,7 +79,7 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 
 # What each range is there for: the client, the registry, artifacts, a server over HTTP, a training, a training's report.
 check-floors: $(FLOORS)/.installed
-	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/test_client.py \
+	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/synchronous/test_client.py \
 		tests/adapters_store/registry/test_registry.py tests/adapters_store/test_artifact.py \
 		tests/server/test_routes_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 

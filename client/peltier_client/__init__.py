@@ -1,7 +1,7 @@
 """The Python client of Peltier: typed calls to a server of adapters, synchronous and asynchronous."""
 
-from peltier_client.async_client import AsyncClient
-from peltier_client.client import Client
+from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.asynchronous.streams import AsyncTextStream
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -29,6 +29,7 @@ from peltier_client.errors import (
     UnexpectedAnswer,
     VersionNotFound,
 )
+from peltier_client.exchange.results import Prediction, Predictions
 from peltier_client.protocol import (
     Adapter,
     AdapterVersion,
@@ -41,8 +42,8 @@ from peltier_client.protocol import (
     TenantInfo,
     UploadedVersion,
 )
-from peltier_client.results import Prediction, Predictions
-from peltier_client.streams import AsyncTextStream, TextStream
+from peltier_client.synchronous.client import Client
+from peltier_client.synchronous.streams import TextStream
 
 __all__ = [
     "Adapter",

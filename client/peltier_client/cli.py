@@ -11,16 +11,9 @@ import typer
 from stamina.instrumentation import set_on_retry_hooks
 from typer.core import TyperGroup
 
-from peltier_client import (
-    commands,
-    compare_command,
-    key_commands,
-    management_commands,
-    tenant_commands,
-    version_commands,
-)
-from peltier_client.help_texts import show_literally
-from peltier_client.plugins import plugin_commands
+from peltier_client.commands import aliases, compare, keys, tasks, tenants, versions
+from peltier_client.commands.help_texts import show_literally
+from peltier_client.commands.plugins import plugin_commands
 
 
 def _print_version(wanted: bool) -> None:
@@ -40,19 +33,19 @@ def create_command() -> TyperGroup:
     """The whole command: the client's own words, and those that other packages announce."""
     app = typer.Typer(callback=_peltier, no_args_is_help=True)
     panel = "Using a server"
-    app.command("predict", rich_help_panel=panel)(commands.predict)
-    app.command("upload", rich_help_panel=panel)(commands.upload)
-    app.command("list", rich_help_panel=panel)(commands.list_adapters)
-    app.command("compare", rich_help_panel=panel)(compare_command.compare)
-    app.command("versions", rich_help_panel=panel)(version_commands.versions)
-    app.command("delete", rich_help_panel=panel)(commands.delete)
-    app.command("undelete", rich_help_panel=panel)(management_commands.undelete)
-    app.command("alias", rich_help_panel=panel)(management_commands.alias)
-    app.command("rollback", rich_help_panel=panel)(management_commands.rollback)
-    app.command("deprecate", rich_help_panel=panel)(management_commands.deprecate)
-    app.command("audit", rich_help_panel=panel)(management_commands.audit)
-    app.add_typer(key_commands.app, name="keys", rich_help_panel=panel)
-    app.add_typer(tenant_commands.app, name="tenants", rich_help_panel=panel)
+    app.command("predict", rich_help_panel=panel)(tasks.predict)
+    app.command("upload", rich_help_panel=panel)(tasks.upload)
+    app.command("list", rich_help_panel=panel)(tasks.list_adapters)
+    app.command("compare", rich_help_panel=panel)(compare.compare)
+    app.command("versions", rich_help_panel=panel)(versions.versions)
+    app.command("delete", rich_help_panel=panel)(tasks.delete)
+    app.command("undelete", rich_help_panel=panel)(aliases.undelete)
+    app.command("alias", rich_help_panel=panel)(aliases.alias)
+    app.command("rollback", rich_help_panel=panel)(aliases.rollback)
+    app.command("deprecate", rich_help_panel=panel)(aliases.deprecate)
+    app.command("audit", rich_help_panel=panel)(aliases.audit)
+    app.add_typer(keys.app, name="keys", rich_help_panel=panel)
+    app.add_typer(tenants.app, name="tenants", rich_help_panel=panel)
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     for command in plugin_commands():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, get_args, get_origin
 
 from peltier_client.cli import create_command
-from peltier_client.plugins import PluginCommand
+from peltier_client.commands.plugins import PluginCommand
 from typer.core import TyperArgument, TyperGroup
 
 from docs.generator.table import table

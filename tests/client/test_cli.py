@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_client import cli, plugins
+from peltier_client import cli
+from peltier_client.commands import plugins
 from stamina.instrumentation import set_on_retry_hooks
 
 from tests.client.conftest import KEY, PIECES, QUOTAS, TENANT, VERSION, adapter, alias, outlined, summary

@@ -19,6 +19,13 @@ from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, Al
 from peltier_client.protocol.audit import AuditPage, AuditRecord
 from peltier_client.protocol.keys import KeyInfo, KeyList, KeyRequest, NewKey, Scope
 from peltier_client.protocol.names import MAX_VERSION, NAME_PATTERN, Name, TaskReference, check_alias, check_name
+from peltier_client.protocol.operations import (
+    BackboneInfo,
+    HealthResponse,
+    InfoResponse,
+    QuarantinedVersion,
+    ReadyResponse,
+)
 from peltier_client.protocol.predict import (
     MAX_BEAMS,
     MAX_PRIORITY,
@@ -49,13 +56,6 @@ from peltier_client.protocol.predict import (
     Timings,
     TopP,
     Usage,
-)
-from peltier_client.protocol.service import (
-    BackboneInfo,
-    HealthResponse,
-    InfoResponse,
-    QuarantinedVersion,
-    ReadyResponse,
 )
 from peltier_client.protocol.tenants import TenantInfo, TenantList, TenantQuotas, TenantRequest
 from peltier_client.protocol.wire import RequestModel, ResponseModel

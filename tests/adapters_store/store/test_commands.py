@@ -22,7 +22,8 @@ from tests.conftest import MakeArtifact
 PROGRAM = """
 import sys
 from importlib.metadata import EntryPoint
-from peltier_client import cli, plugins
+from peltier_client import cli
+from peltier_client.commands import plugins
 
 plugins.entry_points = lambda group: [EntryPoint("store", "peltier_adapters.store.commands:app", group)]
 try:

@@ -1,0 +1,68 @@
+"""Sends requests over a connection pool, again where that may help."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+import httpx2
+import stamina
+
+from peltier_client.errors import PeltierError
+from peltier_client.exchange.connection import Connection, http_request, is_worth_retrying
+from peltier_client.exchange.request import Page, Request
+from peltier_client.exchange.text_reader import TextReader
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Page)
+
+
+class AsyncSender:
+    """The pool of connections to one server, and what to do when one fails. Every method raises a `PeltierError`."""
+
+    def __init__(self, connection: Connection, transport: httpx2.AsyncBaseTransport | None) -> None:
+        self.connection = connection
+        self._http = httpx2.AsyncClient(**connection.options, transport=transport)
+        self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
+
+    async def send(self, request: Request[T]) -> T:
+        """What the server answers to `request`, asked again where that may help."""
+        if not request.retried:
+            return await self._send_once(request)
+        return await self._retrying(is_worth_retrying, self._send_once, request)
+
+    async def pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
+        """The pages of a list; `ask` makes the request for the page of a cursor, the first for None."""
+        cursor: str | None = None
+        while True:
+            page = await self.send(ask(cursor))
+            yield page
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    async def open(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
+        """An answer whose body is still to come, and the reader of its events; the caller closes the answer."""
+        return await self._retrying(is_worth_retrying, self._open_once, request)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._http.aclose()
+
+    async def _send_once(self, request: Request[T]) -> T:
+        try:
+            response = await self._http.send(http_request(self._http, request))
+        except httpx2.RequestError as error:
+            raise self.connection.failure(error) from error
+        return request.read(response)
+
+    async def _open_once(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
+        try:
+            response = await self._http.send(http_request(self._http, request), stream=True)
+            if not response.is_success:
+                await response.aread()
+        except httpx2.RequestError as error:
+            raise self.connection.failure(error) from error
+        try:
+            return response, request.read(response)
+        except PeltierError:
+            await response.aclose()
+            raise

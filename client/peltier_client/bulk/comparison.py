@@ -1,0 +1,253 @@
+"""Two versions on the same labelled rows: the metrics of each, where they differ, and whether that may be chance."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from peltier_client.bulk.gold import read_label, read_labels, read_number
+from peltier_client.bulk.quality import Classes, Metrics, choose_several, classify, match_texts, regress, sign_test
+from peltier_client.errors import InvalidInput
+from peltier_client.exchange.results import Prediction
+from peltier_client.protocol import AdapterRef, TextTuple
+
+TaskType = Literal["classification", "multilabel", "regression", "text2text"]
+# What says which is better; of the mean squared error less is better.
+_MAIN = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "mse", "text2text": "exact_match"}
+_LIKELY = 0.05
+
+
+@dataclass(frozen=True)
+class Case:
+    """One labelled row; `label` is its cell as the file has it."""
+
+    line: int
+    input: str | TextTuple
+    label: Any
+
+
+@dataclass
+class Answers:
+    """What one task reference answered, row by row; `names` are its labels in order, where its answers have scores."""
+
+    task: str
+    adapter: AdapterRef | None = None
+    names: tuple[str, ...] = ()
+    found: list[Prediction] = field(default_factory=list)
+    num_truncated: int = 0
+
+    def add(self, prediction: Prediction, adapter: AdapterRef) -> None:
+        """One more answer. Raises `InvalidInput` where it is another version's than those before."""
+        if self.adapter is not None and (adapter.tenant, adapter.name, adapter.version) != (
+            self.adapter.tenant,
+            self.adapter.name,
+            self.adapter.version,
+        ):
+            versions = f"{self.adapter.version} and {adapter.version}"
+            raise InvalidInput(f"{self.task} was answered by the versions {versions}: name one, as {adapter.name}@1")
+        self.adapter = adapter
+        self.names = self.names or tuple(prediction.scores or ())
+        # Scores of every label for every row would be most of what is held.
+        self.found.append(prediction.model_copy(update={"scores": None, "gates": None}))
+
+
+class Side(BaseModel):
+    """One of the two: who answered, its metrics, and those of each label where there are labels."""
+
+    task: str
+    version: int
+    digest: str
+    preset: str
+    metrics: Metrics
+    classes: Classes = {}
+
+
+class Difference(BaseModel):
+    """A row that the two answer differently."""
+
+    line: int
+    input: str | list[str]
+    label: Any
+    first: Any
+    second: Any
+
+
+class Comparison(BaseModel):
+    """What `peltier compare --json` prints.
+
+    `only_first_right` are the rows that `first` alone answers rightly, of a regression those where it is nearer.
+    `better` is absent where neither is; `p_value` is that of McNemar's exact test, of a regression a sign test.
+    """
+
+    data: str
+    rows: int
+    task_type: TaskType
+    first: Side
+    second: Side
+    better: str | None = None
+    verdict: str
+    num_different: int
+    only_first_right: int
+    only_second_right: int
+    p_value: float
+    differences: list[Difference]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    metrics: Metrics
+    classes: Classes
+    gold: list[Any]
+    shown: list[Any]
+    # Of a row: how wrong its answer is.
+    errors: list[float]
+
+
+def compare(
+    data: str, cases: Sequence[Case], answers: tuple[Answers, Answers], separator: str | None, max_shown: int
+) -> Comparison:
+    """Judges both; `InvalidInput` names the line of a label that cannot be read or that neither knows."""
+    first, second = answers
+    kind = _kind(first), _kind(second)
+    if kind[0] != kind[1]:
+        raise InvalidInput(
+            f"{first.task} is a {kind[0]} task and {second.task} a {kind[1]} task: they cannot be compared"
+        )
+    judged = [_judge(kind[0], cases, one, separator, {*first.names, *second.names}) for one in answers]
+    _refuse_two_readings(cases, answers, judged)
+    pairs = list(zip(judged[0].errors, judged[1].errors, strict=True))
+    only = sum(a < b for a, b in pairs), sum(b < a for a, b in pairs)
+    differing = [n for n, (a, b) in enumerate(zip(judged[0].shown, judged[1].shown, strict=True)) if a != b]
+    sides = [_side(one, own) for one, own in zip(answers, judged, strict=True)]
+    better = _better(kind[0], sides)
+    return Comparison(
+        data=data,
+        rows=len(cases),
+        task_type=kind[0],
+        first=sides[0],
+        second=sides[1],
+        better=better,
+        verdict=_verdict(kind[0], sides, better, len(differing), only),
+        num_different=len(differing),
+        only_first_right=only[0],
+        only_second_right=only[1],
+        p_value=sign_test(*only),
+        differences=[
+            _difference(cases[n], judged[0].gold[n], judged[0].shown[n], judged[1].shown[n])
+            for n in differing[:max_shown]
+        ],
+    )
+
+
+def _kind(answers: Answers) -> TaskType:
+    found = answers.found
+    if any(one.labels is not None for one in found):
+        return "multilabel"
+    if any(one.value is not None for one in found):
+        return "regression"
+    # A text of a task with labels has one where it is one of them.
+    return "classification" if any(one.label is not None for one in found) else "text2text"
+
+
+def _judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> _Judged:
+    names = answers.names
+    if kind == "classification":
+        labels = _read(cases, lambda cell: _known(read_label(cell, names), known))
+        own = [one.label for one in answers.found]
+        return _Judged(*classify(labels, own, names), labels, own, _wrong(labels, own))
+    if kind == "multilabel":
+        sets = _read(cases, lambda cell: frozenset(_known(one, known) for one in read_labels(cell, names, separator)))
+        chosen = [frozenset(one.labels or ()) for one in answers.found]
+        wanted, answered = [sorted(one) for one in sets], [sorted(one) for one in chosen]
+        return _Judged(*choose_several(sets, chosen, names), wanted, answered, _wrong(sets, chosen))
+    if kind == "regression":
+        numbers = _read(cases, read_number)
+        values = [_value(answers, case, one) for case, one in zip(cases, answers.found, strict=True)]
+        errors = [abs(a - b) for a, b in zip(numbers, values, strict=True)]
+        return _Judged(regress(numbers, values), {}, numbers, values, errors)
+    texts = [one.strip() for one in _read(cases, lambda cell: read_label(cell, ()))]
+    written = [(one.text or "").strip() for one in answers.found]
+    return _Judged(match_texts(texts, written), {}, texts, written, _wrong(texts, written))
+
+
+def _read(cases: Sequence[Case], read: Callable[[Any], Any]) -> list[Any]:
+    found = []
+    for case in cases:
+        try:
+            found.append(read(case.label))
+        except InvalidInput as error:
+            raise InvalidInput(f"line {case.line}: {error.message}") from None
+    return found
+
+
+def _known(label: str, known: set[str]) -> str:
+    if known and label not in known:
+        raise InvalidInput(f"label {label!r} is none of the {len(known)} labels of either version")
+    return label
+
+
+def _refuse_two_readings(cases: Sequence[Case], answers: Sequence[Answers], judged: Sequence[_Judged]) -> None:
+    """An integer stands for a name by its position, which may be another in each version."""
+    for case, first, second in zip(cases, judged[0].gold, judged[1].gold, strict=True):
+        if first != second:
+            raise InvalidInput(
+                f"line {case.line}: label {case.label!r} is {first!r} for {answers[0].task} and {second!r} for "
+                f"{answers[1].task}: write names instead of integers"
+            )
+
+
+def _value(answers: Answers, case: Case, prediction: Prediction) -> float:
+    if prediction.value is None:
+        raise InvalidInput(f"{answers.task} gave no number for line {case.line}")
+    return prediction.value
+
+
+def _wrong(gold: Sequence[Any], found: Sequence[Any]) -> list[float]:
+    return [float(own != other) for own, other in zip(gold, found, strict=True)]
+
+
+def _side(answers: Answers, judged: _Judged) -> Side:
+    adapter = answers.adapter
+    assert adapter is not None, "there is at least one row"
+    return Side(
+        task=answers.task,
+        version=adapter.version,
+        digest=adapter.digest,
+        preset=adapter.preset,
+        metrics=judged.metrics,
+        classes=judged.classes,
+    )
+
+
+def _better(kind: TaskType, sides: Sequence[Side]) -> str | None:
+    first, second = (side.metrics[_MAIN[kind]] for side in sides)
+    if first == second:
+        return None
+    return sides[(second > first) != (kind == "regression")].task
+
+
+def _verdict(
+    kind: TaskType, sides: Sequence[Side], better: str | None, num_different: int, only: tuple[int, int]
+) -> str:
+    metric = _MAIN[kind]
+    values = {side.task: side.metrics[metric] for side in sides}
+    (first, second), p_value = (side.task for side in sides), sign_test(*only)
+    if better is None:
+        who = f"Neither is better: {metric} {values[first]:.4f} of both."
+    else:
+        other = second if better == first else first
+        who = f"{better} is better: {metric} {values[better]:.4f} against {values[other]:.4f}."
+    what = "nearer" if kind == "regression" else "right"
+    test = "a sign test" if kind == "regression" else "McNemar's exact test"
+    where = (
+        f"They answer {num_different:,} rows differently; only {first} is {what} on {only[0]:,}, "
+        f"only {second} on {only[1]:,}."
+    )
+    chance = "unlikely to be chance" if p_value < _LIKELY else "it may well be chance"
+    return f"{who} {where} By {test} p = {p_value:.2g}: {chance}."
+
+
+def _difference(case: Case, gold: Any, first: Any, second: Any) -> Difference:
+    inputs = case.input if isinstance(case.input, str) else list(case.input)
+    return Difference(line=case.line, input=inputs, label=gold, first=first, second=second)

@@ -1,0 +1,73 @@
+"""The words that several commands share, and what they print for machines."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from peltier_client.errors import InvalidInput, Unauthorized
+from peltier_client.exchange.connection import check_api_key, check_url
+from peltier_client.protocol import TaskReference, check_name
+from peltier_client.synchronous.client import Client
+
+
+def checked(check: Callable[[str], object]) -> Callable[[str | None], str | None]:
+    """A rule of the protocol as a rule of the command line: breaking it is wrong usage."""
+
+    def callback(value: str | None) -> str | None:
+        try:
+            if value is not None:
+                check(value)
+        except InvalidInput as error:
+            raise typer.BadParameter(str(error)) from error
+        return value
+
+    return callback
+
+
+Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="The server.", callback=checked(check_url))]
+ApiKey = Annotated[
+    str | None,
+    typer.Option(envvar="PELTIER_API_KEY", help="The key to show to the server.", callback=checked(check_api_key)),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Task = Annotated[
+    str, typer.Argument(metavar="TASK", help="name, name@3 or name@alias.", callback=checked(TaskReference.parse))
+]
+TextColumns = Annotated[
+    list[str] | None,
+    typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5. Default: text."),
+]
+BatchSize = Annotated[int, typer.Option(min=1, help="Rows in one request at most.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")]
+OwnAdapter = Annotated[
+    str, typer.Argument(metavar="TASK", help="The name of an adapter.", callback=checked(check_name))
+]
+
+
+DEFAULT_BATCH_SIZE = 64
+DEFAULT_CONCURRENCY = 4
+
+
+def print_json(document: BaseModel) -> None:
+    """One document on stdout."""
+    typer.echo(document.model_dump_json(exclude_none=True))
+
+
+@contextmanager
+def connect(url: str, api_key: str | None) -> Iterator[Client]:
+    """A client for one command; where the server refuses the key, the message says what to do next."""
+    with explained_refusal(api_key), Client(url, api_key) as client:
+        yield client
+
+
+@contextmanager
+def explained_refusal(api_key: str | None) -> Iterator[None]:
+    """Adds the next step to the server's message where it refuses the key, or that none was sent."""
+    try:
+        yield
+    except Unauthorized as error:
+        step = "set PELTIER_API_KEY" if api_key is None else "check PELTIER_API_KEY or --api-key"
+        raise Unauthorized(f"{error.message}; {step}", error.details) from error

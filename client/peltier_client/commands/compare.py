@@ -1,0 +1,147 @@
+"""`peltier compare`: two versions on one labelled file, asked through the server."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.bulk.comparison import Answers, Case
+from peltier_client.bulk.comparison import compare as judge
+from peltier_client.bulk.progress import progress
+from peltier_client.bulk.row_file import Row, check_columns, open_rows, read_input
+from peltier_client.bulk.scoring import Scored, Scorer
+from peltier_client.commands.arguments import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_CONCURRENCY,
+    ApiKey,
+    BatchSize,
+    Concurrency,
+    Json,
+    TextColumns,
+    Url,
+    checked,
+    explained_refusal,
+    print_json,
+)
+from peltier_client.commands.predict_file import TIMEOUT_SECONDS
+from peltier_client.commands.tables import print_comparison, print_truncation
+from peltier_client.errors import InvalidInput
+from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.protocol import TaskReference
+
+First = Annotated[str, typer.Argument(metavar="TASK@1", help="One version.", callback=checked(TaskReference.parse))]
+Second = Annotated[str, typer.Argument(metavar="TASK@2", help="The other one.", callback=checked(TaskReference.parse))]
+Data = Annotated[
+    Path,
+    typer.Option(exists=True, dir_okay=False, readable=True, help="Labelled rows, .jsonl, .csv or .tsv (.gz too)."),
+]
+LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
+Separator = Annotated[
+    str | None,
+    typer.Option(help="Between the labels of a multi-label cell, as '|' or ';'. Default: cells are JSON lists."),
+]
+Differences = Annotated[int, typer.Option(min=0, help="Rows shown at most that the two answer differently.")]
+
+
+# A task may have so many at most.
+_ALL_LABELS = 4096
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The labelled rows, and how they are asked."""
+
+    data: Path
+    columns: Sequence[str]
+    label_column: str
+    batch_size: int
+    concurrency: int
+
+    def scorer(self, client: AsyncClient, task: str) -> Scorer:
+        """Half of the requests at a time are each version's."""
+        concurrency = max(1, self.concurrency // 2)
+        return Scorer(client, task, self.columns, {}, self.batch_size, concurrency)
+
+
+def compare(  # noqa: PLR0913 - each is a word of the command line
+    first: First,
+    second: Second,
+    data: Data,
+    text_column: TextColumns = None,
+    label_column: LabelColumn = "label",
+    label_separator: Separator = None,
+    differences: Differences = 10,
+    batch_size: BatchSize = DEFAULT_BATCH_SIZE,
+    concurrency: Concurrency = DEFAULT_CONCURRENCY,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Compare two versions on labelled rows: metrics, rows that differ, and whether that may be chance."""
+    columns = text_column or ["text"]
+    check_columns(columns)
+    answers = Answers(first), Answers(second)
+    questions = Questions(data, columns, label_column, batch_size, concurrency)
+    with explained_refusal(api_key):
+        client = AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS)
+        cases = asyncio.run(_ask(client, questions, answers))
+    if not cases:
+        raise InvalidInput(f"{data} has no rows")
+    found = judge(str(data), cases, answers, label_separator, differences)
+    for one in answers:
+        print_truncation(one.task, one.num_truncated, len(cases))
+    print_json(found) if json else print_comparison(found)
+
+
+async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers, Answers]) -> list[Case]:
+    """Both versions about every row; the first row that cannot be read or answered ends it, with its line."""
+    cases: list[Case] = []
+    columns = [*questions.columns, questions.label_column]
+    # Each reads the file for itself, in the same batches.
+    with open_rows(questions.data, columns) as rows, open_rows(questions.data, columns) as again:
+        async with (
+            client,
+            aclosing(questions.scorer(client, answers[0].task).score(rows.rows)) as one,
+            aclosing(questions.scorer(client, answers[1].task).score(again.rows)) as other,
+        ):
+            with progress(rows.size_bytes) as show:
+                async for batch in one:
+                    cases += [_case(questions, scored.row) for scored in batch]
+                    _take(questions, answers[0], batch)
+                    _take(questions, answers[1], await anext(other))
+                    show(rows.position, len(cases), 0)
+            for side in answers:
+                await _name_labels(client, side, cases)
+    return cases
+
+
+async def _name_labels(client: AsyncClient, answers: Answers, cases: Sequence[Case]) -> None:
+    """All labels in order: an answer to which nobody gives a `top_k` may have the best ones alone."""
+    if answers.names and answers.adapter is not None:
+        found = await client.predict(answers.task, [cases[0].input], top_k=_ALL_LABELS)  # type: ignore[arg-type]
+        if found.adapter.version == answers.adapter.version:
+            answers.names = tuple(found[0].scores or ())
+
+
+def _take(questions: Questions, answers: Answers, batch: Sequence[Scored]) -> None:
+    for scored in batch:
+        if scored.prediction is None or scored.adapter is None:
+            reason = scored.error.message if scored.error is not None else "has no answer"
+            raise InvalidInput(f"{questions.data}:{scored.row.line} {answers.task}: {reason}")
+        answers.add(scored.prediction, scored.adapter)
+        answers.num_truncated += scored.num_truncated
+
+
+def _case(questions: Questions, row: Row) -> Case:
+    try:
+        input_ = read_input(row, questions.columns)
+        if questions.label_column not in row.cells:
+            raise InvalidInput(f"has no column {questions.label_column!r}")
+    except InvalidInput as error:
+        raise InvalidInput(f"{questions.data}:{row.line} {error.message}") from None
+    return Case(row.line, input_, row.cells[questions.label_column])

@@ -1,0 +1,186 @@
+"""`peltier predict --file`: predictions for every row of a file, written to another."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from peltier_client.asynchronous.client import AsyncClient
+from peltier_client.bulk.part_file import PartFile
+from peltier_client.bulk.progress import Show, progress
+from peltier_client.bulk.row_file import Row, RowFile, check_columns, open_rows
+from peltier_client.bulk.scoring import Scored, Scorer
+from peltier_client.commands.arguments import explained_refusal
+from peltier_client.errors import InvalidInput, PeltierError
+from peltier_client.resources.predict import PredictOptions
+
+# An answer may be many generated texts.
+TIMEOUT_SECONDS = 600.0
+_MIN_ROWS_OF_A_MISTAKE = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of whom, and where the answers go."""
+
+    task: str
+    file: Path
+    output: Path
+    columns: Sequence[str]
+    options: PredictOptions
+    batch_size: int
+    concurrency: int
+    resume: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot end well before anything is sent or written."""
+        check_columns(self.columns)
+        if not self.output.parent.is_dir() or self.output.is_dir():
+            raise InvalidInput(f"output {self.output} cannot be written: it must be a file in a folder that exists")
+        if self.output.exists() and self.output.samefile(self.file):
+            raise InvalidInput(f"output {self.output} is the file that is read: name another")
+
+
+class Summary(BaseModel):
+    """What `peltier predict --file --json` prints. `versions` are those that answered, with their rows.
+
+    After `--resume` the versions and the truncated inputs are those since then; rows and errors are of the whole file.
+    """
+
+    output: str
+    rows: int
+    errors: int
+    truncated_inputs: int = 0
+    versions: dict[str, int] = {}
+
+
+class _OtherRun(Exception):
+    """The part file is of another file or another adapter, so it cannot be resumed."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; the message says how far it was."""
+
+
+@dataclass
+class _Tally:
+    versions: Counter[str] = field(default_factory=Counter)
+    num_truncated: int = 0
+
+    def add(self, batch: Sequence[Scored]) -> None:
+        self.versions.update(_name(one) for one in batch if one.adapter is not None)
+        self.num_truncated += sum(one.num_truncated for one in batch)
+
+
+def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
+    """Runs the job; its output is there when it returns, and nothing under that name before.
+
+    Raises `Interrupted` at Ctrl-C. Then, and after an error, what has been answered is in OUTPUT.part.
+    """
+    job.check()
+    with (
+        explained_refusal(api_key),
+        open_rows(job.file, job.columns) as rows,
+        PartFile(job.output, resume=job.resume) as part,
+    ):
+        tally = _run_here(job, AsyncClient(url, api_key, timeout=TIMEOUT_SECONDS), rows, part)
+        done = part.written
+    return Summary(
+        output=str(job.output),
+        rows=done.num_rows,
+        errors=done.num_errors,
+        truncated_inputs=tally.num_truncated,
+        versions=dict(tally.versions),
+    )
+
+
+def _run_here(job: Job, client: AsyncClient, rows: RowFile, part: PartFile) -> _Tally:
+    try:
+        with progress(rows.size_bytes) as show:
+            tally = asyncio.run(_run(job, client, rows, part, show))
+        part.finish()
+        return tally
+    except _OtherRun as error:
+        raise InvalidInput(f"{error}: delete it to begin anew") from None
+    except KeyboardInterrupt:
+        raise Interrupted(f"interrupted; {_left(part)}") from None
+    except PeltierError as error:
+        if part.written.num_rows:
+            error.message = f"{error.message}; {_left(part)}"
+            error.args = (error.message,)
+        raise
+
+
+async def _run(job: Job, client: AsyncClient, rows: RowFile, part: PartFile, show: Show) -> _Tally:
+    tally = _Tally()
+    async with client:
+        scorer = Scorer(client, job.task, job.columns, job.options, job.batch_size, job.concurrency)
+        async for batch in scorer.score(_rest(rows, part)):
+            if not part.written.num_rows:
+                _refuse_mistake(batch)
+            _refuse_other_adapter(part, batch)
+            part.write([to_document(one) for one in batch])
+            tally.add(batch)
+            show(rows.position, part.written.num_rows, part.written.num_errors)
+    return tally
+
+
+def to_document(scored: Scored) -> dict[str, Any]:
+    """One line of the output: the row's line in its file, its own cells, and the prediction or the error."""
+    document: dict[str, Any] = {"line": scored.row.line, "row": dict(scored.row.cells)}
+    if scored.prediction is not None and scored.adapter is not None:
+        prediction = scored.prediction.model_dump(exclude_none=True)
+        return {**document, "prediction": prediction, "adapter": scored.adapter.name, "version": scored.adapter.version}
+    assert scored.error is not None, "a row has a prediction or an error"
+    return {**document, "error": {"code": scored.error.code, "message": scored.error.message}}
+
+
+def _rest(rows: RowFile, part: PartFile) -> Iterator[Row]:
+    """The rows that are not in the part file; `_OtherRun` where its lines are not of this file."""
+    written = part.written
+    num_done, cells = 0, written.last_row
+    for row in rows.rows:
+        if row.line > written.last_line:
+            break
+        num_done, cells = num_done + 1, dict(row.cells)
+    else:
+        row = None
+    if num_done != written.num_rows:
+        raise _OtherRun(f"{part.path} does not hold predictions for {rows.path}")
+    # As JSON, because NaN does not equal itself.
+    if json.dumps(cells) != json.dumps(written.last_row):
+        raise _OtherRun(f"{part.path} has another row for line {written.last_line} than {rows.path}")
+    if row is not None:
+        yield row
+    yield from rows.rows
+
+
+def _refuse_mistake(batch: Sequence[Scored]) -> None:
+    """Where every row of the first request has the same error, the request is wrong and not the rows."""
+    messages = {one.error.message for one in batch if one.error is not None and one.row.problem is None}
+    if len(batch) >= _MIN_ROWS_OF_A_MISTAKE and all(one.error is not None for one in batch) and len(messages) == 1:
+        raise InvalidInput(f"every one of the first {len(batch)} rows is refused: {messages.pop()}")
+
+
+def _refuse_other_adapter(part: PartFile, batch: Sequence[Scored]) -> None:
+    """The lines of one output are answers of one adapter."""
+    kept = part.written.adapter
+    for one in batch:
+        if kept is not None and one.adapter is not None and one.adapter.name != kept:
+            raise _OtherRun(f"{part.path} holds predictions of {kept!r}, not of {one.adapter.name!r}")
+
+
+def _left(part: PartFile) -> str:
+    if not part.written.num_rows:
+        return "no row was answered"
+    return f"{part.written.num_rows:,} rows are in {part.path}; --resume goes on after them"
+
+
+def _name(scored: Scored) -> str:
+    assert scored.adapter is not None, "the caller has looked"
+    return f"{scored.adapter.name}@{scored.adapter.version}"

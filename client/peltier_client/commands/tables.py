@@ -1,0 +1,245 @@
+"""What the commands show to people."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from peltier_client.bulk.comparison import Comparison, Difference
+from peltier_client.bulk.quality import Metrics
+from peltier_client.commands.layout import Heading, show
+from peltier_client.exchange.results import Prediction, Predictions
+from peltier_client.protocol import (
+    Adapter,
+    AdapterSummary,
+    Alias,
+    AliasChange,
+    AuditRecord,
+    KeyInfo,
+    Split,
+    TenantInfo,
+    TenantQuotas,
+    UploadedVersion,
+    VersionSummary,
+)
+
+# A moment is wrapped between its date and its time.
+_DATE = len("2026-11-21")
+_MAX_SHOWN_LABELS = 10
+_MAX_SHOWN_CHARS = 200
+
+
+def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
+    """One line per adapter, from its newest version."""
+    headings = ("version", "preset", "task", "labels", "size", "published")
+    rows = [
+        (
+            adapter.name,
+            str(adapter.latest.version),
+            adapter.latest.preset,
+            adapter.latest.task.type,
+            str(adapter.latest.task.num_labels),
+            _size(adapter.latest.size_bytes),
+            _minute(adapter.latest.created_at),
+        )
+        for adapter in adapters
+    ]
+    floors = (None, 12, None, None, None, _DATE)
+    show([Heading("name", 12), *map(Heading, headings, floors)], rows)
+
+
+def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None:
+    """One line per version, with what means it; a share that is not all of the requests is shown."""
+    rows = [
+        (
+            str(version.version),
+            _minute(version.created_at),
+            version.preset,
+            _size(version.size_bytes),
+            version.digest.removeprefix("sha256:"),
+            _state(version, adapter.live),
+            ", ".join(
+                _with_share(name, split, version) for name, split in adapter.aliases.items() if version.version in split
+            ),
+        )
+        for version in versions
+    ]
+    headings = [Heading("version"), Heading("created", _DATE), Heading("preset", 9), Heading("size")]
+    show([*headings, Heading("sha256", 10, cut=True), Heading("state", 12), Heading("aliases", 12)], rows)
+
+
+def print_aliases(aliases: Iterable[Alias]) -> None:
+    """One line per alias."""
+    rows = [(one.alias, shown_split(one.versions), _minute(one.created_at), one.created_by) for one in aliases]
+    show([Heading("alias", 12), Heading("means", 16), Heading("since", _DATE), Heading("by", 12)], rows)
+
+
+def shown_split(split: Split) -> str:
+    """What an alias means, in words."""
+    if len(split) == 1:
+        return f"version {next(iter(split))}"
+    return ", ".join(f"version {number} ({share:.4g})" for number, share in split.items()) or "nothing"
+
+
+def shown_live(version: UploadedVersion) -> str:
+    """Which versions answer the bare name, and what the aliases mean."""
+    aliases = ", ".join(f"{name}: {shown_split(split)}" for name, split in version.aliases.items())
+    return "; ".join(filter(None, [shown_split(version.live), aliases]))
+
+
+def print_alias_history(changes: Iterable[AliasChange]) -> None:
+    """One line per change."""
+    rows = [(_second(one.created_at), one.created_by, shown_split(one.versions)) for one in changes]
+    show([Heading("at"), Heading("who", 12), Heading("means", 24)], rows)
+
+
+def print_audit(records: Iterable[AuditRecord]) -> None:
+    """One line per record."""
+    rows = [
+        (
+            _second(record.at),
+            record.tenant,
+            record.actor,
+            f"{record.action} {record.subject}",
+            ", ".join(f"{key}: {value}" for key, value in record.detail.items()),
+        )
+        for record in records
+    ]
+    headings = [Heading("at", _DATE), Heading("tenant", 12), Heading("who", 12), Heading("did", 16)]
+    show([*headings, Heading("detail", 20)], rows)
+
+
+def print_keys(keys: Iterable[KeyInfo]) -> None:
+    """One line per key."""
+    rows = [
+        (key.prefix, key.tenant, ", ".join(key.scopes), key.note, _minute(key.created_at), _shown_end(key))
+        for key in keys
+    ]
+    headings = [Heading("prefix"), Heading("tenant", 12), Heading("scopes", 8), Heading("note", 16)]
+    show([*headings, Heading("made", _DATE), Heading("ends", _DATE)], rows)
+
+
+def print_tenants(tenants: Iterable[TenantInfo]) -> None:
+    """One line per tenant; what is not limited stays empty."""
+    rows = [
+        (tenant.name, *("" if value is None else f"{value:,.15g}" for _, value in tenant.quotas)) for tenant in tenants
+    ]
+    quotas = (Heading(name.replace("_", " ")) for name in TenantQuotas.model_fields)
+    show([Heading("tenant", 12), *quotas], rows)
+
+
+def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
+    """One line per text, and who answered."""
+    rows = [(text, _answer(found), _score(found)) for text, found in zip(texts, predictions, strict=True)]
+    show([Heading("text", 24), Heading("answer", 16), Heading("score", 12)], rows)
+    Console(soft_wrap=True).print(_provenance(predictions), highlight=False)
+
+
+def print_comparison(found: Comparison) -> None:
+    """The metrics beside each other, the labels and rows that differ, and the verdict in words."""
+    console = Console()
+    first, second = found.first, found.second
+    names = Heading(first.task, 10), Heading(second.task, 10)
+    rows = [_beside(name, first.metrics, second.metrics, name) for name in first.metrics]
+    show([Heading("metric"), *names, Heading("difference")], rows)
+    labels = sorted({*first.classes} & {*second.classes}, key=lambda label: (-abs(_change(found, label)), label))
+    by_label = [
+        (*_beside(label, first.classes[label], second.classes[label], "f1"), f"{first.classes[label]['support']:.0f}")
+        for label in labels[:_MAX_SHOWN_LABELS]
+        if _change(found, label)
+    ]
+    if by_label:
+        console.print()
+        show([Heading("F1 of label", 16), *names, Heading("difference"), Heading("rows")], by_label)
+    if found.differences:
+        console.print()
+        headings = [Heading("line"), Heading("input", 20), Heading("label", 10), *names]
+        longest = _MAX_SHOWN_CHARS if console.is_terminal else None
+        show(headings, [_row_that_differs(one, longest) for one in found.differences])
+    console.print()
+    Console(soft_wrap=not console.is_terminal).print(Text(found.verdict))
+
+
+def print_texts(predictions: Predictions) -> None:
+    """Each generated text as it is, for pipes; who wrote them on stderr."""
+    for prediction in predictions:
+        print(prediction.text)
+    Console(stderr=True, soft_wrap=True).print(_provenance(predictions), highlight=False)
+
+
+def print_truncation(task: str, num_truncated: int, num_inputs: int) -> None:
+    """A warning on stderr where inputs were longer than the task takes."""
+    if num_truncated:
+        typer.echo(
+            f"warning: truncated to the length that {task} takes: {num_truncated} of {num_inputs} inputs", err=True
+        )
+
+
+def _provenance(predictions: Predictions) -> str:
+    adapter = predictions.adapter
+    return f"{adapter.name} version {adapter.version} ({adapter.preset}), {predictions.timings_ms.total:.1f} ms"
+
+
+def _answer(prediction: Prediction) -> str:
+    if prediction.label is not None:
+        return prediction.label
+    if prediction.labels is not None:
+        return ", ".join(prediction.labels) or "none"
+    return f"{prediction.value:.4g}" if prediction.value is not None else "?"
+
+
+def _score(prediction: Prediction) -> str:
+    if prediction.labels is not None and prediction.scores is not None:
+        return ", ".join(f"{prediction.scores[label]:.3f}" for label in prediction.labels)
+    return f"{prediction.score:.3f}" if prediction.score is not None else ""
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1024:,.0f} KiB"
+
+
+def _beside(name: str, first: Metrics, second: Metrics, metric: str) -> tuple[str, str, str, str]:
+    return name, f"{first[metric]:.4f}", f"{second[metric]:.4f}", f"{second[metric] - first[metric]:+.4f}"
+
+
+def _change(found: Comparison, label: str) -> float:
+    return found.second.classes[label]["f1"] - found.first.classes[label]["f1"]
+
+
+def _row_that_differs(one: Difference, longest: int | None) -> tuple[str, ...]:
+    text = one.input if isinstance(one.input, str) else " | ".join(one.input)
+    short = text if longest is None or len(text) <= longest else f"{text[:longest]}…"
+    return str(one.line), short, *(_shown_answer(value) for value in (one.label, one.first, one.second))
+
+
+def _shown_answer(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _state(version: VersionSummary, live: Split) -> str:
+    states = [_with_share("live", live, version)] if version.version in live else []
+    if version.deprecation is not None:
+        states.append(f"deprecated: {version.deprecation}")
+    return ", ".join(states)
+
+
+def _with_share(name: str, split: Split, version: VersionSummary) -> str:
+    return name if len(split) == 1 else f"{name} ({split[version.version]:.4g})"
+
+
+def _minute(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M}"
+
+
+def _second(moment: datetime) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _shown_end(key: KeyInfo) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {_minute(key.revoked_at)}"
+    return _minute(key.expires_at) if key.expires_at is not None else ""

@@ -1,0 +1,257 @@
+"""The commands that talk to a server: upload, list, predict, delete."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from peltier_client.commands.arguments import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_CONCURRENCY,
+    ApiKey,
+    BatchSize,
+    Concurrency,
+    Json,
+    Task,
+    TextColumns,
+    Url,
+    checked,
+    connect,
+    print_json,
+)
+from peltier_client.commands.predict_file import Interrupted, Job, predict_file
+from peltier_client.commands.tables import print_adapters, print_predictions, print_texts, print_truncation, shown_live
+from peltier_client.exchange.connection import DEFAULT_URL
+from peltier_client.protocol import (
+    MAX_BEAMS,
+    MAX_PRIORITY,
+    MAX_TEMPERATURE,
+    AdapterSummary,
+    TextTuple,
+    UploadedVersion,
+    check_alias,
+    check_name,
+)
+from peltier_client.resources.predict import PredictOptions
+from peltier_client.synchronous.client import Client
+
+Artifact = Annotated[
+    Path, typer.Argument(metavar="F.safetensors", help="The artifact.", exists=True, dir_okay=False, readable=True)
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TASK", help="The name to publish under, if not the manifest's.", callback=checked(check_name)
+    ),
+]
+AtOnce = Annotated[
+    str | None,
+    typer.Option(metavar="ALIAS", help="An alias that is to mean it at once.", callback=checked(check_alias)),
+]
+Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
+Pairs = Annotated[
+    list[str] | None, typer.Option("--pair", metavar="TEXT", help="The other text of a pair, once for each TEXT.")
+]
+Thirds = Annotated[
+    list[str] | None, typer.Option("--third", metavar="TEXT", help="The last of three texts, once for each TEXT.")
+]
+Priority = Annotated[
+    int, typer.Option(min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Comes before its tenant's others of a lower one.")
+]
+_FILES = "A file of inputs"
+File = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True,
+        dir_okay=False,
+        readable=True,
+        rich_help_panel=_FILES,
+        help="Rows to ask about, .jsonl, .csv or .tsv (.gz too).",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(rich_help_panel=_FILES, help="JSON lines, one for each row of --file; compressed if it ends in .gz."),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", rich_help_panel=_FILES, help="Go on after the rows that are in OUTPUT.part.")
+]
+TopK = Annotated[int | None, typer.Option(min=1, help="Only the scores of so many best labels.")]
+Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
+MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of a generated text at most.")]
+NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Search with so many beams.")]
+Temperature = Annotated[
+    float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Draw tokens, the flatter the higher; 0 is greedy.")
+]
+TopP = Annotated[float | None, typer.Option(max=1, help="Draw from the likeliest tokens with this probability.")]
+Seed = Annotated[int | None, typer.Option(help="Makes a draw repeatable.")]
+
+
+class AdapterList(BaseModel):
+    """What `peltier list --json` prints."""
+
+    adapters: list[AdapterSummary]
+
+
+class Deleted(BaseModel):
+    """What `peltier delete --json` prints."""
+
+    deleted: str
+
+
+def upload(  # noqa: PLR0913 - each is a word of the command line
+    file: Artifact,
+    name: Name = None,
+    alias: AtOnce = None,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Publish an artifact; bytes that are a version already make none, and are named with the version that is live."""
+    with connect(url, api_key) as client:
+        version = client.upload(file, name, alias)
+    if json:
+        print_json(version)
+    else:
+        typer.echo(_uploaded(version))
+
+
+def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """List the published adapters."""
+    with connect(url, api_key) as client:
+        adapters = list(client.adapters())
+    if json:
+        print_json(AdapterList(adapters=adapters))
+    elif adapters:
+        print_adapters(adapters)
+    else:
+        typer.echo("no adapters yet; publish one with: peltier upload F.safetensors")
+
+
+def predict(  # noqa: PLR0913 - each is a word of the command line
+    task: Task,
+    texts: Texts = None,
+    pair: Pairs = None,
+    third: Thirds = None,
+    priority: Priority = 0,
+    stream: Stream = False,
+    max_new_tokens: MaxNewTokens = None,
+    num_beams: NumBeams = None,
+    temperature: Temperature = None,
+    top_p: TopP = None,
+    seed: Seed = None,
+    top_k: TopK = None,
+    file: File = None,
+    output: Output = None,
+    text_column: TextColumns = None,
+    batch_size: BatchSize = DEFAULT_BATCH_SIZE,
+    concurrency: Concurrency = DEFAULT_CONCURRENCY,
+    resume: Resume = False,
+    url: Url = DEFAULT_URL,
+    api_key: ApiKey = None,
+    json: Json = False,
+) -> None:
+    """Ask a task about texts, or about every row of a file."""
+    options: PredictOptions = {
+        "priority": priority,
+        "max_new_tokens": max_new_tokens,
+        "num_beams": num_beams,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "top_k": top_k,
+    }
+    if file is not None:
+        if texts or pair or third or stream or output is None:
+            raise typer.BadParameter("--file goes with --output, and not with TEXT, --pair, --third and --stream")
+        columns = text_column or ["text"]
+        _predict_file(
+            Job(task, file, output, columns, options, batch_size, concurrency, resume), url, api_key, json=json
+        )
+        return
+    if output is not None or text_column or resume:
+        raise typer.BadParameter("--output, --text-column and --resume are for --file")
+    if not texts:
+        raise typer.BadParameter("a TEXT or --file is wanted")
+    inputs = _together(texts, pair, third)
+    with connect(url, api_key) as client:
+        if stream:
+            _print_streams(client, task, inputs, options, json=json)
+            return
+        predictions = client.predict(task, inputs, **options)
+    print_truncation(task, predictions.usage.truncated_inputs, len(inputs))
+    if json:
+        print_json(predictions.body)
+    elif any(prediction.text is not None for prediction in predictions):
+        print_texts(predictions)
+    else:
+        print_predictions(texts, predictions)
+
+
+def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Delete an adapter, or one version of it (TASK@3)."""
+    with connect(url, api_key) as client:
+        client.delete(task)
+    if json:
+        print_json(Deleted(deleted=task))
+    else:
+        typer.echo(f"deleted {task}")
+
+
+def _uploaded(version: UploadedVersion) -> str:
+    done = f"{version.name}@{version.version} already holds these bytes; nothing was published"
+    if version.created:
+        done = f"published {version.name} version {version.version} ({version.preset}, {version.digest})"
+    is_new_live = version.created and set(version.live) == {version.version}
+    # A server of before does not say what is live.
+    return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
+
+
+def _predict_file(job: Job, url: str, api_key: str | None, *, json: bool) -> None:
+    try:
+        summary = predict_file(job, url, api_key)
+    except Interrupted as interrupted:
+        typer.echo(str(interrupted), err=True)
+        raise
+    print_truncation(job.task, summary.truncated_inputs, summary.rows)
+    if json:
+        print_json(summary)
+    else:
+        answered = ", ".join(f"{count:,} by {name}" for name, count in summary.versions.items()) or "none answered"
+        typer.echo(f"wrote {summary.rows:,} rows to {summary.output} ({answered})")
+    if summary.errors:
+        typer.echo(f"error: {summary.errors:,} of {summary.rows:,} rows have an error in {summary.output}", err=True)
+        raise typer.Exit(1)
+
+
+def _together(
+    texts: Sequence[str], pair: Sequence[str] | None, third: Sequence[str] | None
+) -> Sequence[str] | Sequence[TextTuple]:
+    for name, others in (("--pair", pair), ("--third", third)):
+        if others and len(others) != len(texts):
+            raise typer.BadParameter(f"{len(texts)} TEXT and {len(others)} {name} given: each TEXT needs one {name}")
+    if not pair:
+        if third:
+            raise typer.BadParameter("--third is the last of three texts: it needs --pair")
+        return list(texts)
+    if third:
+        return list(zip(texts, pair, third, strict=True))
+    return list(zip(texts, pair, strict=True))
+
+
+def _print_streams(
+    client: Client, task: str, inputs: Sequence[str | TextTuple], options: PredictOptions, *, json: bool
+) -> None:
+    if json:
+        raise typer.BadParameter("--stream shows texts as they are written and --json prints whole answers: choose one")
+    num_truncated = 0
+    for one in inputs:
+        stream = client.stream(task, one, **options)
+        for piece in stream:
+            typer.echo(piece, nl=False)
+        typer.echo()
+        assert stream.predictions is not None, "the whole answer follows the last piece"
+        num_truncated += stream.predictions.usage.truncated_inputs
+    print_truncation(task, num_truncated, len(inputs))

@@ -1,0 +1,110 @@
+"""Requests about adapters and their versions: publish, list, fetch, change, delete."""
+
+import hashlib
+from os import PathLike
+from pathlib import Path
+
+import httpx2
+
+from peltier_client.errors import InvalidInput, UnexpectedAnswer
+from peltier_client.exchange.request import Request, page_query, raise_for_error, read_body, reader, to_json
+from peltier_client.protocol import (
+    Adapter,
+    AdapterChange,
+    AdapterPage,
+    AdapterVersion,
+    DeprecationRequest,
+    TaskReference,
+    UploadedVersion,
+    VersionList,
+    check_alias,
+    check_name,
+)
+
+
+def upload(
+    artifact: str | PathLike[str] | bytes, name: str | None, alias: str | None = None
+) -> Request[UploadedVersion]:
+    """An artifact, from a path or its bytes, under `name` or its manifest's name; `alias` is to mean it at once."""
+
+    def read(response: httpx2.Response) -> UploadedVersion:
+        version = read_body(response, UploadedVersion)
+        # The status says so too, for servers that do not have it in the body.
+        return version.model_copy(update={"created": response.status_code == httpx2.codes.CREATED})
+
+    form = {"name": check_name(name)} if name is not None else {}
+    form |= {"alias": check_alias(alias)} if alias is not None else {}
+    file = ("artifact.safetensors", artifact) if isinstance(artifact, bytes) else _named_file(Path(artifact))
+    return Request("POST", "/v1/adapters", read, form=form, file=file)
+
+
+def list_adapters(cursor: str | None) -> Request[AdapterPage]:
+    """The page of adapters that `cursor` points to, the first for None."""
+    return Request("GET", "/v1/adapters", reader(AdapterPage), query=page_query(cursor))
+
+
+def get_adapter(name: str) -> Request[Adapter]:
+    """One adapter."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}", reader(Adapter))
+
+
+def list_versions(name: str, cursor: str | None = None) -> Request[VersionList]:
+    """The page of live versions of one adapter that `cursor` points to, the newest for None."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions", reader(VersionList), query=page_query(cursor))
+
+
+def get_version(name: str, number: int) -> Request[AdapterVersion]:
+    """One version of an adapter."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{number:d}", reader(AdapterVersion))
+
+
+def download(name: str, version: int) -> Request[bytes]:
+    """The artifact of one version, as uploaded."""
+    return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{version:d}/artifact", _read_artifact)
+
+
+def delete(task: str) -> Request[None]:
+    """An adapter with all its versions (`name`), or one version of it (`name@3`)."""
+    reference = TaskReference.parse(task)
+    if reference.tenant is not None or reference.alias is not None:
+        raise InvalidInput(f"task {task!r} cannot be deleted: name an adapter of your own, or one version as name@3")
+    if reference.version is not None:
+        return Request("DELETE", _version(task), raise_for_error)
+    return Request("DELETE", f"/v1/adapters/{reference.name}", raise_for_error)
+
+
+def undelete_version(task: str) -> Request[AdapterVersion]:
+    """A deleted version (`name@3`) that is to come back."""
+    return Request("POST", f"{_version(task)}/undelete", reader(AdapterVersion))
+
+
+def deprecate_version(task: str, reason: str | None) -> Request[AdapterVersion]:
+    """A version (`name@3`) to advise against, or with no reason no longer."""
+    json = to_json(DeprecationRequest, {"reason": reason})
+    return Request("POST", f"{_version(task)}/deprecate", reader(AdapterVersion), json=json)
+
+
+def change_adapter(name: str, public: bool) -> Request[Adapter]:
+    """An adapter that other tenants are to be able to use, or no longer."""
+    json = to_json(AdapterChange, {"public": public})
+    return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
+
+
+def _named_file(path: Path) -> tuple[str, bytes]:
+    return path.name, path.read_bytes()
+
+
+def _read_artifact(response: httpx2.Response) -> bytes:
+    raise_for_error(response)
+    expected = response.headers.get("x-adapter-digest")
+    received = f"sha256:{hashlib.sha256(response.content).hexdigest()}"
+    if expected is not None and received != expected:
+        raise UnexpectedAnswer(f"the downloaded artifact has digest {received} where the server announced {expected}")
+    return response.content
+
+
+def _version(task: str) -> str:
+    reference = TaskReference.parse(task)
+    if reference.tenant is not None or reference.version is None:
+        raise InvalidInput(f"task {task!r} names no version of an adapter of your own: write it as name@3")
+    return f"/v1/adapters/{reference.name}/versions/{reference.version}"

@@ -1,0 +1,90 @@
+"""Requests for predictions: of one task, of many tasks, and of one text piece by piece."""
+
+from collections.abc import Iterable
+from typing import Literal, TypedDict
+
+import httpx2
+from pydantic import BaseModel, ConfigDict
+
+from peltier_client.errors import ErrorBody, InvalidInput, PeltierError, UnexpectedAnswer
+from peltier_client.exchange.error_reader import error_from_detail
+from peltier_client.exchange.request import Request, raise_for_error, read_body, to_json
+from peltier_client.exchange.results import PredictionBody, Predictions
+from peltier_client.exchange.text_reader import TextReader
+from peltier_client.protocol import MixedPredictRequest, PredictRequest, TaskReference, TextTuple
+
+_EVENTS = "text/event-stream"
+
+
+class PredictOptions(TypedDict, total=False):
+    """The `parameters` of a prediction, as keyword arguments. See `peltier_client.protocol.Parameters`."""
+
+    top_k: int | None
+    raw_scores: bool
+    truncate: bool
+    return_gates: bool
+    timeout_ms: int | None
+    priority: int
+    answer: Literal["score", "generate"] | None
+    max_new_tokens: int | None
+    num_beams: int | None
+    temperature: float | None
+    top_p: float | None
+    seed: int | None
+
+
+class _MixedBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    results: list[PredictionBody | ErrorBody]
+
+
+def predict(
+    task: str, inputs: str | Iterable[str] | Iterable[TextTuple], options: PredictOptions
+) -> Request[Predictions]:
+    """Inputs for one task."""
+    if isinstance(inputs, tuple) and any(isinstance(item, str) for item in inputs):
+        raise InvalidInput("inputs is a tuple of texts: write [(text, pair)] for one pair, or a list for several texts")
+    sent = inputs if isinstance(inputs, str) else list(inputs)
+    json = to_json(PredictRequest, {"inputs": sent, "parameters": options})
+
+    def read(response: httpx2.Response) -> Predictions:
+        body = read_body(response, PredictionBody)
+        _check_count(len(body.predictions), 1 if isinstance(sent, str) else len(sent))
+        return Predictions(body)
+
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
+
+
+def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request[TextReader]:
+    """One input, whose text comes as it is written; what the answer's head gives is a reader of its events."""
+    inputs = text if isinstance(text, str) else [text]
+    json = to_json(PredictRequest, {"inputs": inputs, "parameters": options, "stream": True})
+
+    def read(response: httpx2.Response) -> TextReader:
+        raise_for_error(response)
+        content_type = response.headers.get("content-type", "").partition(";")[0]
+        if content_type != _EVENTS:
+            raise UnexpectedAnswer(f"the server answered with {content_type!r} where events were expected")
+        return TextReader()
+
+    return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
+
+
+def predict_mixed(
+    items: Iterable[tuple[str, str | TextTuple]], options: PredictOptions
+) -> Request[list[Predictions | PeltierError]]:
+    """One input for each of any mix of tasks."""
+    requests = [{"task": task, "input": input_, "parameters": options} for task, input_ in items]
+
+    def read(response: httpx2.Response) -> list[Predictions | PeltierError]:
+        results = read_body(response, _MixedBody).results
+        _check_count(len(results), len(requests))
+        return [error_from_detail(r.error) if isinstance(r, ErrorBody) else Predictions(r) for r in results]
+
+    return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, {"requests": requests}))
+
+
+def _check_count(num_answers: int, num_inputs: int) -> None:
+    if num_answers != num_inputs:
+        raise UnexpectedAnswer(f"the server gave {num_answers} answers to {num_inputs} inputs")
