@@ -1,7 +1,13 @@
+import gzip
+import itertools
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +17,22 @@ from peltier_training.report.files import report_paths
 from tests.server_process import Server
 
 ROOT = Path(__file__).parent.parent
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="the pages' commands call curl")
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
-    *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").glob("*.md")),
+    *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")),
 ]
+# Pages whose commands and Python are run here, top to bottom. A block that is not to be run has no language.
+RUN = {
+    "README.md",
+    "docs/quickstart.md",
+    "docs/guides/train.md",
+    "docs/guides/publish.md",
+    "docs/guides/tenants.md",
+    "docs/guides/t5.md",
+}
 
 
 def test_the_published_schema_is_the_manifest_that_is_read():
@@ -24,13 +40,39 @@ def test_the_published_schema_is_the_manifest_that_is_read():
     assert json.loads((ROOT / "docs/artifact.schema.json").read_text()) == Manifest.model_json_schema()
 
 
+def anchors(page: Path) -> set[str]:
+    """What a link may name behind `#`: GitHub's names of the headings, and the page's own."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    named = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return named | set(re.findall(r'<a id="([^"]+)">', text))
+
+
+def is_there(page: Path, target: str) -> bool:
+    """Whether the file of a link exists, and the heading it names."""
+    path, _, anchor = target.partition("#")
+    file = page.parent / path if path else page
+    return file.exists() and (not anchor or file.suffix != ".md" or anchor in anchors(file))
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str):
-    """Every relative link of a page names a file or folder that is there."""
+    """Every relative link of a page names a file or folder that is there, and a heading of it."""
     path = ROOT / page
-    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text())
+    targets = re.findall(r"\]\(([^)]+)\)", path.read_text())
     local = [target for target in targets if not target.startswith("http")]
-    assert [target for target in local if not (path.parent / target).exists()] == []
+    assert [target for target in local if not is_there(path, target)] == []
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    """By links, in any number of steps."""
+    reached, ahead = set(), {ROOT / "README.md"}
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        targets = {page.parent / target for target in re.findall(r"\]\(([^)#]+\.md)", page.read_text())}
+        ahead |= {target.resolve() for target in targets if not str(target).startswith("http")} - reached
+    assert {ROOT / page for page in PAGES} - reached - {ROOT / "CHANGELOG.md"} == set()
 
 
 def test_example_adapters_are_small_and_made_by_the_committed_script():
@@ -65,25 +107,91 @@ def test_what_the_pages_write_is_ignored_by_git(tmp_path: Path):
     assert sorted(done.stdout.splitlines()) == names
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's lines call curl")
-def test_the_lines_of_the_serving_page_run_as_written(tmp_path: Path):
-    """Top to bottom in one shell, against a server with the examples; each says what the page says of it."""
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/serving.md").read_text(), flags=re.DOTALL)
-    lines = "".join(block for block in blocks if "peltier serve" not in block)
-    store = ("--store", str(tmp_path / "store"), "--publish", str(ROOT / "examples/adapters"))
-    server = Server(tmp_path / "log", "--backbone", "minilm", *store)
-    try:
-        server.wait_until_ready()
-        # A line break, because the answers of the server have none.
-        script = re.sub(r"(?m)^(curl.*)$", r"\1; echo", lines.replace("http://127.0.0.1:8000", server.url))
-        done = subprocess.run(["/bin/bash", "-eu", "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        audit = server.client.get("/v1/audit", params={"limit": 13}).json()["records"]
-    finally:
-        server.end()
-    assert done.returncode == 0, done.stderr
+def blocks(page: str, languages: str = "sh|python") -> list[tuple[str, str]]:
+    """Language and text of the blocks of a page that are run."""
+    return re.findall(rf"^```({languages})\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def test_every_command_of_the_documents_is_run():
+    """Whoever writes a block of shell into another page adds the page to `RUN`."""
+    assert {page for page in PAGES if blocks(page, "sh")} == RUN
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder in which commands run as in a clone, with data of a few rows, and without writing into this one."""
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    data = tmp_path / "examples/data/banking77"
+    data.mkdir(parents=True)
+    for name in ("adapters", "backbones"):
+        (tmp_path / "examples" / name).symlink_to(ROOT / "examples" / name)
+    shutil.copy(ROOT / "examples/data/banking77/labels.json", data)
+    for name in ("train", "validation"):
+        with gzip.open(ROOT / f"examples/data/banking77/{name}.jsonl.gz", "rt") as lines:
+            rows = list(itertools.islice(lines, 32))
+        with gzip.open(data / f"{name}.jsonl.gz", "wt") as file:
+            file.writelines(rows)
+    return tmp_path
+
+
+def run_page(page: str, clone: Path, url: str) -> str:
+    """The output of a page's blocks in one shell, which ask the server at `url`; fails where one of them fails."""
+    parts = [f"python - <<'END'\n{text}END\n" if kind == "python" else text for kind, text in blocks(page)]
+    # A line break, because the answers of the server have none.
+    script = re.sub(r"(?m)^(curl.*)$", r"\1; echo", "".join(parts).replace("\\\n", " "))
+    script = script.replace("http://127.0.0.1:8000", url)
+    path = f"{clone / '.venv/bin'}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PELTIER_URL": url}
+    ending = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
+    command = ["/bin/bash", "-eu", "-c", ending + script]
+    done = subprocess.run(command, cwd=clone, capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr[-2000:]
     assert '"error"' not in done.stdout
-    assert re.search(r"^x-adapter-version: [12]", done.stdout, flags=re.MULTILINE)
+    return done.stdout
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """As `make serve` starts it."""
+    store = ("--store", str(tmp_path / "store"), "--publish", str(ROOT / "examples/adapters"))
+    started = Server(tmp_path / "log", "--backbone", "minilm", *store)
+    try:
+        yield started.wait_until_ready()
+    finally:
+        started.end()
+
+
+@needs_curl
+def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: Path):
+    """The front page's question, then an adapter that is trained, published and asked, and a second training."""
+    assert '"label":"card_arrival"' in run_page("README.md", clone, server.url)
+    assert re.search("intents.*version 1", run_page("docs/quickstart.md", clone, server.url))
+    run_page("docs/guides/train.md", clone, server.url)
+    assert (clone / "lora-intents.report.html").exists()
+
+
+@needs_curl
+def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone: Path):
+    """Versions and their aliases, then keys and quotas, which close the server."""
+    output = run_page("docs/guides/publish.md", clone, server.url)
+    assert re.search(r"^x-adapter-version: [12]", output, flags=re.MULTILINE)
+    audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]
     assert [record["action"] for record in reversed(audit)] == [
         *("set_alias", "publish", "set_alias", "set_alias", "set_alias", "rollback_alias"),
-        *("set_alias", "deprecate", "delete_alias", "delete_version", "undelete", "create_tenant", "update_tenant"),
+        *("set_alias", "deprecate", "delete_alias", "delete_version", "undelete"),
     ]
+    output = run_page("docs/guides/tenants.md", clone, server.url)
+    assert "peltier_tenant_served_tokens_total" in output
+    assert server.client.get("/info").status_code == 401
+
+
+@needs_curl
+def test_the_commands_of_the_guide_to_t5_run_as_written(clone: Path):
+    """A text2text adapter is trained, published on a second server and writes texts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    page = (ROOT / "docs/guides/t5.md").read_text()
+    local = clone / "t5.md"
+    local.write_text(page.replace("8001", port).replace("--epochs 2", "--epochs 1"))
+    run_page(str(local), clone, f"http://127.0.0.1:{port}")

@@ -3,7 +3,7 @@
 In float32 the recorded scores are reproduced to rounding in another order. In bfloat16 the distance to them depends on
 the adapter, on how much it amplifies rounding errors, so that is measured: twins of the adapter (`twins.py`) answer the
 same examples, and the recorded scores may be a few times as far away as the twins' are. What this accepts and refuses
-is in docs/reliability.md.
+is in docs/notes/reliability.md.
 """
 
 import math

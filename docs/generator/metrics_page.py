@@ -13,7 +13,7 @@ _HEAD = """# Metrics
 in bytes. A histogram has the series `…_bucket`, `…_sum` and `…_count`. Counters and histograms also have a series
 `…_created`, the time at which they began. Label values are bounded: the first hundred tenants have labels of their
 own, the others share `_others`, and callers without a key are `_nobody`.
-[Metrics and logs](../metrics.md) says what to watch.
+[Operations](../operations.md#metrics-and-alerts) says what to watch.
 
 """
 # These collectors make their series only when a page is written.

@@ -177,7 +177,7 @@ def test_costs_are_known_without_torch():
 
 def test_the_table_of_the_document_is_what_is_counted():
     """Every preset, in percent of each backbone."""
-    lines = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text().splitlines()
+    lines = (Path(__file__).parents[2] / "docs" / "methods.md").read_text().splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
     table = {row[0].strip("`"): row[1:] for row in cells if len(row) == 1 + len(PUBLISHED)}
     assert table == {

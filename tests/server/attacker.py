@@ -41,7 +41,7 @@ class Target:
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         yield
         grown = self._status("VmHWM") - before
-        print(f"memory grew by {grown / 2**20:.0f} MiB")  # for `pytest -s`: docs/reliability.md quotes it
+        print(f"memory grew by {grown / 2**20:.0f} MiB")  # for `pytest -s`: docs/notes/reliability.md quotes it
         assert grown <= max_bytes, f"memory grew by {grown / 2**20:.0f} MiB"
 
     def connect(self, timeout_seconds: float = 20) -> socket.socket:

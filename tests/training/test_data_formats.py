@@ -1,4 +1,4 @@
-"""The examples of docs/data-formats.md are read as the page says, by the flags that it gives."""
+"""The examples of docs/guides/data-formats.md are read as the page says, by the flags that it gives."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.labelled_data import LabelledData, read_labelled
 from peltier_training.run import Data
 
-PAGE = (Path(__file__).parents[2] / "docs" / "data-formats.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "guides" / "data-formats.md").read_text()
 EXAMPLES = {
     match["name"]: match
     for match in re.finditer(
