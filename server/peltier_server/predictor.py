@@ -29,13 +29,13 @@ from peltier_client.protocol import (
     TaskReference,
 )
 
-from peltier_server.answer_body import BYTES_ON_THE_LOOP
-from peltier_server.answer_size import AnswerBudget, AnswerMeasure, AnswerSize
+from peltier_server.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
+from peltier_server.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
 from peltier_server.metrics import Metrics
 from peltier_server.origin import Origin
 from peltier_server.owned import Owned
 from peltier_server.prediction import Opening, Prediction
-from peltier_server.preparation import Preparation
+from peltier_server.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.quarantine import Quarantine
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
@@ -196,10 +196,9 @@ class Predictor:
 
     async def _answer(self, entry: Entry, request: _Request, decoding: Decoding | None, size: AnswerSize) -> Prediction:
         started = time.monotonic()
-        task, parameters = entry.task, request.parameters
         tenant = request.target.origin.tenant
         self._slots.prefetch(entry.owned, tenant)
-        reading = Reading(self._backbone, task, parameters.truncate)
+        reading = Reading(self._backbone, entry.task, request.parameters.truncate)
         encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
         num_tokens = sum(map(len, encoded))
         spending = self._limits.preparation.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
@@ -211,15 +210,16 @@ class Predictor:
             rows = [Row(one, lease.resident) for one in encoded]
             outcomes = await self._compute(rows, decoding, request)
         last = max(outcomes, key=lambda outcome: outcome.queue_seconds)
+        predictions, num_bytes = await self._read(outcomes, request, size)
         response = PredictResponse(
             task=entry.version.name,
             adapter=entry.reference,
-            predictions=await self._read(task, outcomes, parameters, size),
+            predictions=predictions,
             usage=create_usage(opening, outcomes),
             timings_ms=create_timings(lease, last, time.monotonic() - started),
             batch=BatchInfo(rows=last.batch_rows, adapters=last.batch_adapters),
         )
-        return Prediction(response, lease.tier, size.num_bytes)
+        return Prediction(response, lease.tier, num_bytes)
 
     def _with_top_k(self, task: TaskSpec, parameters: Parameters) -> Parameters:
         if parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
@@ -242,11 +242,31 @@ class Predictor:
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
     async def _read(
-        self, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters, size: AnswerSize
-    ) -> list[AnyPrediction]:
-        work = partial(read_answers, self._backbone, task, outcomes, parameters)
-        is_small = len(outcomes) <= _ANSWERS_ON_THE_LOOP and size.num_bytes <= BYTES_ON_THE_LOOP
-        return work() if is_small else await asyncio.to_thread(work)
+        self, outcomes: Sequence[Outcome[Any]], request: _Request, size: AnswerSize
+    ) -> tuple[list[AnyPrediction], int]:
+        """All predictions, and the bytes that they have at most."""
+        read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
+        row_bytes = size.prediction_bytes + size.names_bytes
+        if len(outcomes) <= _ANSWERS_ON_THE_LOOP and len(outcomes) * row_bytes <= BYTES_ON_THE_LOOP:
+            predictions, num_bytes = read(outcomes)
+            request.budget.take_names(num_bytes, size)
+            return predictions, size.num_bytes + num_bytes
+        predictions, num_bytes = [], 0
+        num_rows = max(1, PIECE_BYTES // row_bytes)
+        for start in range(0, len(outcomes), num_rows):
+            piece = partial(read, outcomes[start : start + num_rows])
+            some, more_bytes = await self._limits.preparation.run(request.target.origin.tenant, MAX_PIECE_COST, piece)
+            request.budget.take_names(more_bytes, size)
+            predictions += some
+            num_bytes += more_bytes
+        return predictions, size.num_bytes + num_bytes
+
+
+def _read_answers(
+    backbone: Backbone, task: TaskSpec, parameters: Parameters, outcomes: Sequence[Outcome[Any]]
+) -> tuple[list[AnyPrediction], int]:
+    predictions = read_answers(backbone, task, outcomes, parameters)
+    return predictions, bytes_of_names(predictions)
 
 
 def _num_truncated(encoded: Sequence[Encoded]) -> int:

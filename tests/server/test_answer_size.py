@@ -1,17 +1,23 @@
 """How large answers may be, over a real app."""
 
+import asyncio
+import json
+import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
 from peltier_client.protocol import Parameters
-from peltier_server import predictor
+from peltier_server import answer_body, predictor
 from peltier_server.access.caller import LOCAL
 from peltier_server.answer_body import prediction_json
 from peltier_server.origin import Origin
 
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import Running, Serve, until
+from tests.server.test_fairness import OPERATOR, settle_in
 
 TEXT = "a good film"
 # Each of them takes more bytes in JSON than it has characters.
@@ -42,7 +48,9 @@ async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> No
         found = await answering.predict(answering.aim(Origin(LOCAL, "1"), task), [TEXT] * count, parameters)
         whole = found.response.model_dump_json(by_alias=True).encode()
         assert len(whole) <= found.max_bytes
-        assert await prediction_json(found.response, 2**40) == await prediction_json(found.response, 1) == whole
+        preparation = labelled.app.state.preparation
+        for max_bytes in (1, 2**40):
+            assert await prediction_json(preparation, "a", replace(found, max_bytes=max_bytes)) == whole
 
 
 async def test_of_many_labels_the_best_are_answered(labelled: Running) -> None:
@@ -79,6 +87,62 @@ async def test_an_answer_that_may_be_too_large_is_refused(labelled: Running, mon
                 "send fewer inputs in a request, or set a smaller top_k"
             )
     assert (await labelled.predict("many", [TEXT] * 50, top_k=5)).status_code == 200
+
+
+async def test_labels_count_as_often_as_they_apply(labelled: Running) -> None:
+    """Not as if all applied to every input: as many inputs are answered as fit."""
+    (found,) = (await labelled.predict("any", TEXT, top_k=1)).json()["predictions"]
+    count = 64 * 1024 // (len(json.dumps(found["labels"], ensure_ascii=False).encode()) + 300)
+    assert count > 64 * 1024 // (len(json.dumps(LABELS, ensure_ascii=False).encode()) + 300)
+    assert (await labelled.predict("any", [TEXT] * count, top_k=1)).status_code == 200
+
+
+async def test_labels_that_apply_to_too_many_inputs_are_refused(labelled: Running) -> None:
+    """With what helps: a smaller top_k does not."""
+    answer = await labelled.predict("any", [TEXT] * 100, top_k=1)
+    assert answer.status_code == 422
+    message = answer.json()["error"]["message"]
+    assert " more bytes of labels apply to 100 inputs, and " in message
+    assert message.endswith(" of at most 65536 are left for the answer: send fewer inputs in a request")
+
+
+async def test_only_what_helps_is_advised(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Neither fewer inputs than one, nor a smaller top_k where one score is too much."""
+    async with serve(max_answer_bytes=12 * 1024) as running:
+        assert (await running.upload(make_artifact(bert, "bitfit", labels=LABELS), "many")).status_code == 201
+        asked = {(1, MANY): ": set a smaller top_k", (100, 1): ": send fewer inputs in a request"}
+        for (count, top_k), advice in asked.items():
+            answer = await running.predict("many", [TEXT] * count, top_k=top_k)
+            assert answer.status_code == 422
+            assert answer.json()["error"]["message"].endswith(f" are left for it{advice}")
+
+
+async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight of a neighbour, each of many pieces, wait before it: it waits for the two threads and a few pieces more."""
+    gate, complete = threading.Semaphore(0), list[bool]()
+    write = answer_body._write_some
+
+    def write_gated(*arguments: Any) -> bool:
+        gate.acquire()
+        goes_on = write(*arguments)
+        complete.append(not goes_on)
+        return goes_on
+
+    monkeypatch.setattr(answer_body, "_write_some", write_gated)
+    async with serve(admin_key=OPERATOR) as running:
+        shared = await settle_in(running, lambda seed: make_artifact(bert, "bitfit", labels=LABELS, seed=seed))
+        flood = [shared.predict("a", [TEXT] * 160, top_k=MANY) for _ in range(8)]
+        turns = running.app.state.preparation.pieces
+        await until(lambda: turns.num_waiting == 6)
+        victim = shared.predict("b", [TEXT] * 7, top_k=MANY)
+        await until(lambda: turns.num_waiting == 7)
+        gate.release(8)
+        await until(lambda: True in complete)
+        assert complete.index(True) <= 6
+        gate.release(1000)
+        assert {answer.status_code for answer in await asyncio.gather(victim, *flood)} == {200}
 
 
 async def test_gates_count(labelled: Running) -> None:

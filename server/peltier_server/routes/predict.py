@@ -64,7 +64,7 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
         prediction = await unless_gone(request, service.predictor.predict(target, inputs, body.parameters))
-        answer = await prediction_json(prediction.response, prediction.max_bytes)
+        answer = await prediction_json(request.app.state.preparation, target.origin.tenant, prediction)
         return Response(answer, headers=_provenance(prediction), media_type=JSON)
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
@@ -77,10 +77,11 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
 async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> Response:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
-    mixed = MixedAnswer(service, request.app.state.preparation, get_origin(request), body.requests)
+    preparation, origin = request.app.state.preparation, get_origin(request)
+    mixed = MixedAnswer(service, preparation, origin, body.requests)
     results = await unless_gone(request, mixed.results())
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
-    answer = await mixed_json(results, mixed.budget.taken_bytes)
+    answer = await mixed_json(preparation, origin.tenant, results, mixed.budget.taken_bytes)
     return Response(answer, headers=_truncation(truncated), media_type=JSON)
 
 

@@ -5,9 +5,11 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 
 import httpx2
 import pytest
+from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
 from peltier_server import pace
 from peltier_server.settings import Settings
@@ -113,8 +115,25 @@ def _(servers: Servers) -> Met:
 
 @probe("bytes of an answer, known before anything is computed; a mixed request's parts share them")
 def _(servers: Servers) -> Met:
-    with servers.start("bert", max_answer_bytes=1000) as other:
-        return other.predict()
+    with servers.start("bert", max_answer_bytes=_answer_bytes(servers, top_k=1)) as other:
+        assert other.predict([TEXT] * 8, top_k=1).status_code == 200
+        return other.predict([TEXT] * 8)
+
+
+@probe("bytes of the labels that apply to the inputs of a multilabel task, in the same answer")
+def _(servers: Servers) -> Met:
+    labels = [f"{number:0250}" for number in range(300)]
+    with servers.start("bert", max_answer_bytes=20 * 1024) as other:
+        many = servers.make_artifact(servers.backbones["bert"], "bitfit", labels=labels, task_type="multilabel")
+        other.upload(many, name="many").raise_for_status()
+        return replace(other, task="many").predict([TEXT] * 8, top_k=1)
+
+
+def _answer_bytes(servers: Servers, **parameters: object) -> int:
+    """The most that the answer to eight inputs may have."""
+    predictor = servers.bert.service.predictor
+    entry = servers.bert.service.catalog.get("default", "demo").newest
+    return predictor._size(entry, 8, Parameters.model_validate(parameters), None).num_bytes
 
 
 @probe("scores of an input where the caller gives no `top_k`")
