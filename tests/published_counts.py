@@ -1,4 +1,4 @@
-"""Every count of methods.md section 5 that a preset of ours defines, on the shapes that were published."""
+"""Every count of docs/methods.md#counts that a preset of ours defines, on the shapes that were published."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

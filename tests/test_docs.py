@@ -75,6 +75,36 @@ def test_every_page_can_be_reached_from_the_readme():
     assert {ROOT / page for page in PAGES} - reached - {ROOT / "CHANGELOG.md"} == set()
 
 
+SOURCES = ("*.py", "*.c", "*.h", "*.js", "*.sh", "*.toml", "*.cfg", "*.yml", "Makefile", "Dockerfile", ".ci/*")
+# Numbers of statements in documents that are not here.
+STRANGE = re.compile(r"\bQ-[A-Z]\d+|(?<![\w./-])[\w-]+\.md (?:\d|section)")
+# To be gone when these are rewritten.
+EXCEPTED = re.compile(
+    "adapters_store/peltier_adapters/(parts|kernels|graphs)/|"
+    "adapters_store/peltier_adapters/(mixture|segments|weights|bank|heads)"
+)
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the repository, those that are not committed yet among them."""
+    git = [str(shutil.which("git")), "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run([*git, "--", *patterns], capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in listed if (ROOT / name).exists()]
+
+
+def test_code_cites_only_what_is_in_the_repository():
+    """Every page that is named in code exists, with the heading behind `#`; nothing names a document kept elsewhere."""
+    wrong = []
+    for file in tracked(*SOURCES):
+        name, text = str(file.relative_to(ROOT)), file.read_text()
+        if name == "tests/test_docs.py" or EXCEPTED.match(name):
+            continue
+        cited = re.findall(r"(?<![\w./-])((?:docs/)[\w/-]+\.md(?:#[\w-]+)?)", text)
+        wrong += [f"{name}: {target}" for target in cited if not is_there(ROOT / "README.md", target)]
+        wrong += [f"{name}: {found}" for found in STRANGE.findall(text)]
+    assert wrong == []
+
+
 def test_example_adapters_are_small_and_made_by_the_committed_script():
     """Together under 5 MB, one for each call of examples/train.sh."""
     script = (ROOT / "examples/train.sh").read_text()

@@ -19,7 +19,8 @@ _BYTES = 4  # of a float32
 
 @dataclass(frozen=True)
 class Baseline:
-    """A method that moves every weight of the backbone. Its T5 inputs begin with the task's name (Q-C14)."""
+    """A method that moves every weight of the backbone. Its T5 inputs begin with the task's name
+    (docs/methods.md#task-name)."""
 
     name: str
     source: str

@@ -30,7 +30,7 @@ class DenseMap(Spec):
 
 
 class LowRankMap(Spec):
-    """W = left right, rank r (Adapter-LowRank, methods-quirks Q-C6: a matrix product)."""
+    """W = left right, rank r (Adapter-LowRank, docs/methods.md#low-rank: a matrix product)."""
 
     kind: Literal["lowrank"] = "lowrank"
     rank: Size = 1
@@ -62,7 +62,7 @@ class LphmMap(Spec):
 
 class FoldedLphmMap(Spec):
     """An LPHM map as it is served: the rule is part of the smaller factor, so that W = left right over blocks of the
-    wider side (methods.md 1.7). Only `served_spec` makes one; no artifact has it.
+    wider side (docs/methods.md#compacter). Only `served_spec` makes one; no artifact has it.
 
     Towards a narrow output `left` acts on each of the n input blocks. Towards a wide one `right` gives each of the n
     output blocks, and its last n rows are the map's bias.

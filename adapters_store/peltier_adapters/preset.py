@@ -31,7 +31,7 @@ class Variant:
 class Preset:
     """One method: its source, its parts in order, and its variants. A T5 variant says only what differs from the
     encoder's settings; None where the method is not defined. `task_prefix` is whether T5 inputs begin with the task's
-    name, as the papers had it (Q-C14)."""
+    name, as the papers had it (docs/methods.md#task-name)."""
 
     name: str
     source: str

@@ -19,14 +19,14 @@ def _bottleneck(sites: str, size: int, activation: str, **more: Setting) -> Sett
     return {**plain, "skip": 0, "sites": sites, "bottleneck": size, "activation": activation, **more}
 
 
-# Compacter section 5.1: every adapter of the paper on T5 (methods.md 1.1) trains the norms too.
+# Compacter section 5.1: every adapter of the paper on T5 (docs/methods.md#sites) trains the norms too.
 _ON_T5: Settings = {"bottleneck": AUTO_SIZE, "activation": "gelu_new", "norms": True}
 _BOTH = "attention,ffn"
 _PREFIX: Settings = {"length": 10, "mlp": 512}
 _LORA: Settings = {"targets": "query,value", "rank": 8, "alpha": 16.0}
 _PFEIFFER = _bottleneck("ffn", 48, "relu", input="normed")
 _APL: Settings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
-# The routes are drawn for the whole batch, as in the paper's code (Q-A5), or for each sample.
+# The routes are drawn for the whole batch, as in the paper's code (docs/methods.md#adamix), or for each sample.
 _ADAMIX: Settings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
 _BIASES = "query,key,value,attention_output,intermediate,output"
 _RAW: Settings = {"input": "output"}  # T5 has no norm after the residual sum

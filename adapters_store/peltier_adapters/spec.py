@@ -43,9 +43,10 @@ class BottleneckSpec(_PartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
     `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual, `sum`
-    y + residual itself (on T5, where no norm follows the sum; methods.md 1.3).
+    y + residual itself (on T5, where no norm follows the sum; docs/methods.md#pfeiffer).
     `gated` scales the adapter's own term with UniPELT's gate on that input. The first `skip` blocks of each stack have
-    none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter (Q-C5).
+    none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter
+    (docs/methods.md#sites).
     """
 
     kind: Literal["bottleneck"] = "bottleneck"
@@ -99,7 +100,8 @@ def _has_bias(spec: ServedMapSpec, before: int, after: int) -> bool:
 
 
 class LoraSpec(_PartSpec):
-    """y + scale * (x down) up on the projections of every attention; a gate replaces the scale alpha / rank (Q-U5)."""
+    """y + scale * (x down) up on the projections of every attention; a gate replaces the scale alpha / rank
+    (docs/methods.md#lora)."""
 
     kind: Literal["lora"] = "lora"
     targets: tuple[LoraTarget, ...] = Field(min_length=1, max_length=4)
@@ -122,7 +124,7 @@ class LoraSpec(_PartSpec):
 
 class PrefixSpec(_PartSpec):
     """P extra keys and values in front of every attention; a gate scales both (UniPELT). On T5 encoder, decoder and
-    cross-attention have prefixes of their own, which get no position bias (methods.md 1.12).
+    cross-attention have prefixes of their own, which get no position bias (docs/methods.md#prefix).
 
     With `shifts_positions` an encoder's text begins at position P, as if the prefix were tokens before it (PEFT)."""
 
@@ -145,8 +147,8 @@ class PrefixSpec(_PartSpec):
 class CentralGateSpec(_PartSpec):
     """One gate an attention that divides between LoRA and the prefix, which then have no gates and no scale of their
     own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
-    `add_central_gate`, methods.md 1.14). Each takes its share from the input x that it acts on: on T5's cross-attention
-    a value's is the encoder's output, and their shares need not sum to 1."""
+    `add_central_gate`, docs/methods.md#unipelt). Each takes its share from the input x that it acts on: on T5's
+    cross-attention a value's is the encoder's output, and their shares need not sum to 1."""
 
     kind: Literal["central_gate"] = "central_gate"
 
@@ -155,7 +157,7 @@ class CentralGateSpec(_PartSpec):
 
 
 class PromptSpec(_PartSpec):
-    """P soft tokens in front of the encoder's input (prompt tuning, methods.md 1.11)."""
+    """P soft tokens in front of the encoder's input (prompt tuning, docs/methods.md#prompt)."""
 
     kind: Literal["prompt"] = "prompt"
     length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
@@ -168,7 +170,8 @@ class PromptSpec(_PartSpec):
 
 
 class BiasSpec(_PartSpec):
-    """Biases that replace the backbone's at the named sites; T5 has none, so there they are added (BitFit, Q-C22)."""
+    """Biases that replace the backbone's at the named sites; T5 has none, so there they are added (BitFit,
+    docs/methods.md#bitfit)."""
 
     kind: Literal["bias"] = "bias"
     sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=8)
@@ -198,9 +201,9 @@ class BiasSpec(_PartSpec):
 
 
 class NormSpec(_PartSpec):
-    """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (Q-C2).
+    """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (docs/methods.md#norms).
 
-    T5's norms have no bias: there one is added, but not to the two final norms (methods.md 1.10)."""
+    T5's norms have no bias: there one is added, but not to the two final norms (docs/methods.md#bitfit)."""
 
     kind: Literal["norm"] = "norm"
     weight: bool = True

@@ -40,7 +40,7 @@ class TaskSpec(Spec):
     label strings `targets`: one a label, or the numbers that a regression can answer.
 
     With `padded` every input of an encoder is padded to `max_length`: no token sees a pad, but gates average over them
-    too, as those of the UniPELT authors' code do (methods-quirks Q-U2).
+    too, as those of the UniPELT authors' code do (docs/methods.md#unipelt).
     """
 
     type: Literal["classification", "multilabel", "regression", "text2text"]

@@ -52,7 +52,7 @@ class Adaptation(Protocol):
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
         """A sub-layer's output before `y + residual` (bottlenecks); BERT norms that sum, T5 does not.
 
-        Never called after cross-attention (methods.md 1.1).
+        Never called after cross-attention (docs/methods.md#sites).
         """
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:

@@ -1,4 +1,4 @@
-"""The padding-free forward of BERT and RoBERTa (post-LN encoders; methods.md section 0.4)."""
+"""The padding-free forward of BERT and RoBERTa (post-LN encoders; docs/methods.md#sites)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -52,7 +52,8 @@ class CrossAttention:
         return adaptation.project(self.attention, "key_value", states, self.key_value(states))
 
     def __call__(self, x: Tensor, attend: Attend, prefixed: Prefixed, adaptation: Adaptation) -> Tensor:
-        """[tokens, hidden] -> [tokens, hidden]; `attend` takes queries. No bottleneck acts here (methods.md 1.1)."""
+        """[tokens, hidden] -> [tokens, hidden]; `attend` takes queries. No bottleneck acts here
+        (docs/methods.md#sites)."""
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
         query = adaptation.project(number, "query", normed, self.query(normed))
         context = prefixed.attend(number, normed, query, lambda total: attend(query, total))

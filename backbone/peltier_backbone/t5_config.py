@@ -8,7 +8,7 @@ from peltier_backbone.shape import BackboneConfig
 
 Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 
-# The published vocabularies end in 28 rows that no token id of the tokenizer reaches (methods-quirks Q-C21).
+# The published vocabularies end in 28 rows that no token id of the tokenizer reaches (docs/methods.md#vocabulary).
 _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
 
 

@@ -38,7 +38,7 @@ def t5_base(tmp_path: Path) -> Path:
 
 
 def test_the_table_is_that_of_the_compacter_paper(presets: Presets, t5_base: Path):
-    """Counts and percentages of methods.md 5.2 for what the paper compares, baselines among them."""
+    """Counts and percentages of docs/methods.md#counts for what the paper compares, baselines among them."""
     found = {row["preset"]: row for row in json.loads(presets("--backbone", t5_base, "--json"))["presets"]}
     counts = {
         "full": 222_882_048,

@@ -109,7 +109,7 @@ def test_compacter_starts_as_the_identity(minilm: Backbone):
     assert 0 < float((changed - y).abs().max() / y.abs().max()) < 1e-5
 
 
-# Backbone, tensor, preset, overrides, and the standard deviation that methods.md section 3 gives.
+# Backbone, tensor, preset, overrides, and the standard deviation that docs/methods.md#initialisation gives.
 NORMAL = [
     ("minilm", "bottleneck.down.weight", "houlsby", {}, 0.02),
     ("minilm", "bottleneck.up.weight", "adamix", {}, 0.02),

@@ -44,13 +44,14 @@ def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **
     ids=str,
 )
 def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int):
-    """The serving counts of methods.md 8.1 and of settings that no table has, without the head."""
+    """The serving counts of docs/methods.md#counts and of settings that no table has, without the head."""
     assert _count(preset, **overrides) == count
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=str)
 def test_published_counts(row: Published):
-    """What an adapter serves with, norms among it, is methods.md section 5's integer; T5's vocabulary is cropped."""
+    """What an adapter serves with, norms among it, is the count of docs/methods.md#counts; T5's vocabulary is
+    cropped."""
     assert _count(row.preset, CONFIGS[row.backbone], **row.overrides) == row.served
 
 
@@ -65,17 +66,17 @@ def test_published_counts(row: Published):
     ids=str,
 )
 def test_counts_on_t5(preset: str, overrides: dict[str, str], count: int):
-    """The counts of methods.md 1.12 and 1.13 on t5-base, and that of Pfeiffer's adapter wherever it stands."""
+    """The counts of docs/methods.md#counts on t5-base, and that of Pfeiffer's adapter wherever it stands."""
     assert _count(preset, T5_BASE, **overrides) == count
 
 
 def test_percentages_on_t5_are_over_the_cropped_model():
-    """The denominators of methods.md 5.2 and 5.4 (Q-C21)."""
+    """The denominators of docs/methods.md#vocabulary."""
     assert (T5_BASE.num_parameters, T5_SMALL.num_parameters) == (222_882_048, 60_492_288)
 
 
 def test_adamix_lora_counts_as_lora():
-    """Merged it is an ordinary LoRA, here of methods.md 5.6's rank."""
+    """Merged it is an ordinary LoRA, here of rank 8."""
     assert _count("adamix-lora", LARGE, rank="8") == 786_432
 
 
@@ -120,7 +121,7 @@ def test_settings_that_t5_has_not_are_refused():
 @pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
 def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
     """After self-attention on the raw output, or after the FFN on the sum (normed where a norm follows it); the bare
-    name is the reading of the family's own paper (Q-C1)."""
+    name is the reading of the family's own paper (docs/methods.md#pfeiffer)."""
     found = {name: _parts(name, config)[0] for name in ("pfeiffer", "pfeiffer-attention", "pfeiffer-ffn")}
     read = {name: (part.sites, part.input) for name, part in found.items() if isinstance(part, BottleneckSpec)}
     assert read["pfeiffer-attention"] == (("attention",), "output")
@@ -130,7 +131,8 @@ def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
 
 @pytest.mark.parametrize("count", range(1, 5))
 def test_lora_takes_any_projections(count: int):
-    """Each of the 15 choices among q, k, v and o, which the UniPELT paper and its code make otherwise (Q-U1)."""
+    """Each of the 15 choices among q, k, v and o, which the UniPELT paper and its code make otherwise
+    (docs/methods.md#lora)."""
     for targets in combinations(("query", "key", "value", "output"), count):
         assert _count("lora", targets=",".join(targets)) == count * 294_912 // 2
 

@@ -1,4 +1,4 @@
-"""Relative position bias: buckets by hand (methods.md section 9.2), and the lines and squares made of them."""
+"""Relative position bias: buckets by hand, and the lines and squares made of them."""
 
 import math
 

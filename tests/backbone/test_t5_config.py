@@ -35,7 +35,8 @@ def _parse(raw: dict[str, Any]) -> T5Config:
 
 @pytest.mark.parametrize(("raw", "parameters"), [(SMALL, 60_492_288), (BASE, 222_882_048)], ids=["small", "base"])
 def test_published_sizes(raw: dict[str, Any], parameters: int):
-    """Parameters with the vocabulary cropped to 32,100, as the papers' percentages take them (Q-C21)."""
+    """Parameters with the vocabulary cropped to 32,100, as the papers' percentages take them
+    (docs/methods.md#vocabulary)."""
     config = _parse(raw)
     assert (config.vocab_size, config.num_parameters) == (32100, parameters)
 

@@ -162,7 +162,7 @@ def test_gradients_of_samples_reach_their_copies(bert: Backbone):
 
 
 def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
-    """LoRA and BitFit begin exactly at the backbone, Compacter within 1e-5 of it (methods.md section 9, vector 8)."""
+    """LoRA and BitFit begin exactly at the backbone, Compacter within 1e-5 of it (docs/methods.md#initialisation)."""
     packed = bert.pack(encode(bert))
     with torch.inference_mode():
         bare = bert.bert(packed)[packed.first_tokens]

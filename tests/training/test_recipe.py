@@ -52,7 +52,7 @@ def test_metrics_of_recipes_exist(name: str):
         assert find_recipe(name, task).hyperparameters.get("metric", metrics.BEST[kind]) in metrics.NAMES[kind]
 
 
-# methods.md 4.1, its columns of learning rates: Tables 4, 10 and 11.
+# Compacter's Tables 4, 10 and 11.
 RATES = {
     "full": (3e-4, 3e-4, 3e-4),
     "houlsby": (3e-4, 3e-3, 3e-4),
@@ -77,7 +77,7 @@ def test_learning_rates_of_compacter(preset: str):
     assert found == RATES[preset]
 
 
-# methods.md 4.1, the column of Table 5.
+# Compacter's Table 5.
 OUTPUT_RATES = {
     "houlsby": 3e-3,
     "pfeiffer": 3e-4,
@@ -100,7 +100,7 @@ def test_the_table_with_the_output_layer_is_known_and_refused():
             find_recipe(f"{name}/t5-base/glue-output", "mrpc")
 
 
-# UniPELT section 4.1 (methods.md 4.3).
+# UniPELT section 4.1.
 UNIPELT = {
     "full": 2e-5,
     "pfeiffer": 1e-4,
@@ -123,7 +123,7 @@ def test_numbers_of_unipelt(preset: str):
     assert (numbers["learning_rate"], numbers["metric"]) == (UNIPELT[preset], "matthews")
 
 
-# methods.md 4.4: epochs, batch and learning rate of each task on BERT-base, then on RoBERTa-large.
+# AdaMix's released checkpoints: epochs, batch and learning rate of each task on BERT-base, then on RoBERTa-large.
 ADAMIX = {
     "mnli": ((40, 64, 4e-4), (20, 64, 3e-4)),
     "qnli": ((20, 64, 4e-4), (20, 64, 3e-4)),

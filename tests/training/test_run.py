@@ -74,7 +74,7 @@ def test_an_impossible_run_is_refused(tmp_path: Path, changes: dict[str, Any], r
 
 
 def test_the_preset_says_whether_the_task_is_named(tmp_path: Path, t5: Backbone):
-    """BitFit and prompts read the task's name, adapters do not (Q-C14), unless they are told."""
+    """BitFit and prompts read the task's name, adapters do not (docs/methods.md#task-name), unless they are told."""
     found = {
         name: create_run(tmp_path, preset=name).resolved(t5.config).text.task_prefix for name in ("bitfit", "lora")
     }

@@ -40,7 +40,7 @@ def test_prefixes_are_served_without_their_mlp(backbone: Backbone, width: str):
 
 
 def test_a_prefix_mlp_lays_its_output_out_by_layer(bert: Backbone):
-    """Layer i's keys are block 2i of each position's output and its values block 2i + 1 (methods.md 1.12)."""
+    """Layer i's keys are block 2i of each position's output and its values block 2i + 1 (docs/methods.md#prefix)."""
     (mlp,) = [source for source in create(bert, "prefix", mlp="16", length="5") if isinstance(source, PrefixMlp)]
     (group,) = mlp.groups
     flat, given = group.mlp(group.embedding), mlp()
@@ -67,8 +67,8 @@ def test_t5_prefixes_are_three_groups(t5: Backbone):
 
 @pytest.mark.parametrize(("share", "shared", "copied"), [("up", "up", 1), ("down", "down", 1), ("none", None, 2)])
 def test_adamix_counts(backbone: Backbone, share: str, shared: str | None, copied: int):
-    """B (M (Hd + d) + Hd + H) parameters with a shared up-projection, and so on (methods.md 5.6), over all blocks of
-    both stacks."""
+    """B (M (Hd + d) + Hd + H) parameters with a shared up-projection, and so on (docs/methods.md#counts), over all
+    blocks of both stacks."""
     sources = create(backbone, "adamix", share=share, bottleneck="8", experts="4")
     hidden, blocks, size = backbone.config.hidden_size, backbone.config.num_blocks, 8
     down, up = hidden * size + size, hidden * size + hidden
@@ -86,7 +86,8 @@ def test_experts_begin_apart(backbone: Backbone):
     assert all((weight[one] - weight[0]).abs().max() > 0.01 for one in (1, 2, 3))
 
 
-# Preset and overrides, the end of its parameters' names, and the standard deviation of methods.md section 3 by family.
+# Preset and overrides, the end of its parameters' names, and the standard deviation of docs/methods.md#initialisation
+# by family.
 DRAWN = [
     ("prefix", {}, "embedding", {"bert": 0.02, "t5": 0.02}),
     ("prefix", {}, "mlp.0.weight", {"bert": 0.02, "t5": 0.02}),
@@ -113,14 +114,14 @@ def test_normal_draws_of_what_is_trained(
 
 
 def test_a_prefix_mlp_starts_without_biases(backbone: Backbone):
-    """Both layers' biases are zero at first (methods.md section 3)."""
+    """Both layers' biases are zero at first (docs/methods.md#initialisation)."""
     biases = [p for name, p in create(backbone, "prefix").named_parameters() if "mlp" in name and "bias" in name]
     assert len(biases) == (6 if backbone.config.generates else 2)
     assert not any(bias.any() for bias in biases)
 
 
 def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
-    """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (Q-C10)."""
+    """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (docs/methods.md#prompt)."""
     drawn = served(create(t5, "prompt-r", length="40"))["prompt.weight"]
     assert 0.45 < drawn.abs().max() <= 0.5
     copied = served(create(t5, "prompt-t", length="7"))["prompt.weight"]
@@ -130,7 +131,8 @@ def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
 
 @pytest.mark.parametrize(("share", "copied"), [("up", 1), ("down", 1), ("none", 2)])
 def test_adamix_counts_with_lora(backbone: Backbone, share: str, copied: int):
-    """K A (M H r + r W) parameters with a shared up-projection (methods.md 1.16), of which K A (H + W) r are served."""
+    """K A (M H r + r W) parameters with a shared up-projection (docs/methods.md#adamix), of which K A (H + W) r are
+    served."""
     sources = create(backbone, "adamix-lora", share=share, rank="2", experts="4")
     config = backbone.config
     down, up = (2 * config.num_attentions * 2 * width for width in (config.hidden_size, config.attention_size))
@@ -143,7 +145,7 @@ def test_adamix_counts_with_lora(backbone: Backbone, share: str, copied: int):
 
 
 def test_lora_experts_begin_as_one(backbone: Backbone):
-    """Copies of LoRA are equal at first and part by their routes, as in the paper's code (Q-A13)."""
+    """Copies of LoRA are equal at first and part by their routes, as in the paper's code (docs/methods.md#adamix)."""
     named = create(backbone, "adamix-lora").named_parameters()
     (down,) = [p for name, p in named if name.endswith("lora/down")]
     assert torch.equal(down, down[:1].expand_as(down))

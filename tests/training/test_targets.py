@@ -25,7 +25,7 @@ def test_classes_are_digits_words_or_a_list():
 
 
 def test_sts_b_has_26_steps():
-    """From 0 to 5 in steps of 0.2, with one decimal (Q-C11)."""
+    """From 0 to 5 in steps of 0.2, with one decimal (docs/methods.md#sts-b)."""
     targets = number_targets([0.0, 1.3, 5.0], 0.2)
     assert (len(targets), targets[0], targets[1], targets[-1]) == (26, "0.0", "0.2", "5.0")
 
@@ -34,14 +34,14 @@ def test_sts_b_has_26_steps():
     ("value", "text"), [(1.111, "1.2"), (2.5, "2.4"), (4.75, "4.8"), (0.1, "0.0"), (0.3, "0.4"), (4.9, "4.8")]
 )
 def test_labels_are_rounded_as_intended(value: float, text: str):
-    """methods.md section 9, vector 6: round(5 label) / 5, ties to the even multiple."""
+    """docs/methods.md#sts-b: round(5 label) / 5, ties to the even multiple."""
     targets = number_targets([0.0, 5.0], 0.2)
     assert targets[Numbers(targets).nearest(value)] == text == f"{round(value * 5) / 5:.1f}"
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.111, "1.1"), (2.5, "2.5"), (4.75, "4.8")])
 def test_steps_of_a_tenth_are_the_published_code(value: float, text: str):
-    """What the authors ran, by mistake (Q-C11)."""
+    """What the authors ran, by mistake (docs/methods.md#sts-b)."""
     targets = number_targets([0.0, 5.0], 0.1)
     assert targets[Numbers(targets).nearest(value)] == text
 

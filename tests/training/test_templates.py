@@ -6,7 +6,7 @@ from peltier_training.templates import TEMPLATES, find_template
 
 
 def test_published_templates_are_found_by_name():
-    """As methods.md 4.2 has them, MNLI without its second colon (Q-C12)."""
+    """As docs/methods.md#tasks-as-text has them, MNLI without its second colon (docs/methods.md#templates)."""
     assert find_template("sst2", "single") == "sentence: {text}"
     assert find_template("stsb", "pair") == "sentence1: {text} sentence2: {pair}"
     assert find_template("mnli", "pair") == "premise: {text} hypothesis {pair}"

@@ -1,6 +1,6 @@
 """AdaMix: several copies of a projection, one drawn at random in each training pass, merged into one for serving.
 
-AdaMix section 2; rulings Q-A3 to Q-A6: routing is per batch (or per sample), per layer and per projection; evaluation
+AdaMix section 2; docs/methods.md#adamix: routing is per batch (or per sample), per layer and per projection; evaluation
 and export use the mean of the copies.
 """
 
@@ -48,7 +48,8 @@ class Experts(nn.Module):
 
 
 def consistency_loss(first: Tensor, second: Tensor, *, rows: int | None = None, multilabel: bool = False) -> Tensor:
-    """Half the symmetric KL divergence of two passes' predictions, each against the other detached (Q-A4).
+    """Half the symmetric KL divergence of two passes' predictions, each against the other detached
+    (docs/methods.md#eq-consistency).
 
     Logits are [predictions, labels]; the sum is divided by `rows`, None if each row is one prediction. A text is one
     row: its divergence is the sum over its tokens. Independent labels are as many two-way distributions.

@@ -33,7 +33,7 @@ class HeadObjective:
 
     @property
     def consistency(self) -> float:
-        """A single number is no distribution: regression has no divergence (methods.md 1.15)."""
+        """A single number is no distribution: regression has no divergence (docs/methods.md#adamix)."""
         return 0.0 if self.type == "regression" else self.weight
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class Direct(nn.Module):
 
 
 class PrefixGroup(nn.Module):
-    """The prefixes of `num_attentions` attentions, drawn through one embedding and one MLP (methods.md 1.12)."""
+    """The prefixes of `num_attentions` attentions, drawn through one embedding and one MLP (docs/methods.md#prefix)."""
 
     def __init__(self, spec: PrefixSpec, config: BackboneConfig, num_attentions: int, width: int) -> None:
         super().__init__()
@@ -76,7 +76,8 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
     for side in routed_sides(settings):
         names = [name for name in tensors if f"{name}.".startswith(f"{kind}.{side}.")]
         others = range(int(settings["experts"]) - 1)
-        # methods.md section 3: adapters are drawn one by one, LoRA's copies begin as one and part by their routes.
+        # docs/methods.md#initialisation: adapters are drawn one by one, LoRA's copies begin as one and part by their
+        # routes.
         draws = [tensors, *(tensors if kind == "lora" else init_tensors(parts, backbone, generator) for _ in others)]
         sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in names}))
         tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
@@ -91,5 +92,5 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
 
 
 def _vocabulary(backbone: Backbone, length: int) -> Tensor:
-    """PROMPT-T as the paper means it: the first embeddings of the checkpoint (Q-C10)."""
+    """PROMPT-T as the paper means it: the first embeddings of the checkpoint (docs/methods.md#prompt)."""
     return backbone.t5.embedding[:length].float().clone()

@@ -1,4 +1,5 @@
-"""The label strings that a T5 answers a closed task with, and which of them an example's label is (methods.md 4.2)."""
+"""The label strings that a T5 answers a closed task with, and which of them an example's label is
+(docs/methods.md#tasks-as-text)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from peltier_training.data import Example
 from peltier_training.errors import TrainingError
 from peltier_training.labels import Labels
 
-DEFAULT_STEP = 0.2  # methods-quirks Q-C11
+DEFAULT_STEP = 0.2  # docs/methods.md#sts-b
 _MAX_TARGETS = 4096
 
 

@@ -1,5 +1,5 @@
 """The texts that a T5 reads: templates with `{text}`, `{pair}` and `{third}` in them, as the T5 and Compacter papers
-had them (methods.md 4.2). Imports no torch."""
+had them (docs/methods.md#tasks-as-text). Imports no torch."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ TEMPLATES: Mapping[str, str] = {
     "wnli": _SENTENCES,
     "qqp": "question1: {text} question2: {pair}",
     "qnli": "question: {text} sentence: {pair}",
-    "mnli": "premise: {text} hypothesis {pair}",  # without the second colon, as published (Q-C12)
+    "mnli": "premise: {text} hypothesis {pair}",  # without the second colon, as published (docs/methods.md#templates)
     "superglue-boolq": "question: {text} passage: {pair}",
     "superglue-rte": _ENTAILMENT,
     "superglue-cb": _ENTAILMENT,

@@ -27,7 +27,7 @@ from peltier_training.targets import gold_targets, gold_texts, target_ids
 from peltier_training.verdict import Gates, Verdict, mean_gates
 
 _MAX_ROWS = 64
-_NO_NUMBER = -1.0  # what a text counts as that is no number (methods.md 4.2)
+_NO_NUMBER = -1.0  # what a text counts as that is no number (docs/methods.md#tasks-as-text)
 
 
 def judge(

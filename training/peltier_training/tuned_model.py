@@ -40,7 +40,8 @@ def check_dimension(dimension: int, num_tensors: int) -> None:
 
 
 class Subspace(nn.Module):
-    """Intrinsic SAID: theta_i = theta_i0 + lambda_i fastfood_i(theta) for each tensor i (methods.md 1.17).
+    """Intrinsic SAID: theta_i = theta_i0 + lambda_i fastfood_i(theta) for each tensor i
+    (docs/methods.md#intrinsic-said).
 
     `dimension` numbers are trained: one lambda a tensor, the rest is theta. The projections are drawn from `seed`.
     """

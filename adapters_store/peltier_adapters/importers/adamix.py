@@ -1,4 +1,4 @@
-"""Checkpoints of the AdaMix authors' code for BERT and RoBERTa (methods.md 7.1), whose experts are merged."""
+"""Checkpoints of the AdaMix authors' code for BERT and RoBERTa (docs/methods.md#authors), whose experts are merged."""
 
 import re
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Directories that AdapterHub's `adapters` saves (methods.md 7.2): bottlenecks, Compacter, LoRA, prefixes and unions of
-them, with heads. UniPELT is a union whose members are gated."""
+"""Directories that AdapterHub's `adapters` saves (docs/methods.md#adapterhub): bottlenecks, Compacter, LoRA, prefixes
+and unions of them, with heads. UniPELT is a union whose members are gated."""
 
 import re
 import reprlib
@@ -104,8 +104,8 @@ def _members(saved: _Saved) -> dict[str, ConfigFile]:
 
 
 def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """Names below the base model, with the adapter's own name as `T`; the copies of a prefix in each layer (Q-H6) are
-    set aside."""
+    """Names below the base model, with the adapter's own name as `T`; the copies of a prefix in each layer
+    (docs/methods.md#adapterhub) are set aside."""
     checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
     pattern = re.compile(rf"(^|\.)({_OWNERS})\.{re.escape(name)}\.")
     return checkpoint.renamed(lambda one: pattern.sub(r"\1\2.T.", base_names(one), count=1))

@@ -63,7 +63,7 @@ def _check(config: ConfigFile) -> None:
 
 def _input(config: ConfigFile, backbone: Backbone) -> Literal["output", "normed", "sum"]:
     """What the adapter reads: with original_ln_before the sum with the residual, through the norm that follows it where
-    there is one (methods-quirks Q-H3)."""
+    there is one (docs/methods.md#adapterhub)."""
     if not config.get("original_ln_before", False):
         return "output"
     return "sum" if backbone.config.generates else "normed"

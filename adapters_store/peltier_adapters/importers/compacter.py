@@ -1,4 +1,5 @@
-"""Checkpoints of the Compacter authors' code (methods.md 7.1): every method of the paper's tables but SAID, on T5."""
+"""Checkpoints of the Compacter authors' code (docs/methods.md#authors): every method of the paper's tables but SAID, on
+T5."""
 
 import re
 from pathlib import Path

@@ -17,7 +17,8 @@ _TARGETS: dict[str, LoraTarget] = {"query": "query", "key": "key", "value": "val
 
 @dataclass(frozen=True)
 class LoraPair:
-    """y + scale * (x a^T) b^T on one projection; a [r, in], b [out, r]. A gate replaces the scale (Q-U5)."""
+    """y + scale * (x a^T) b^T on one projection; a [r, in], b [out, r]. A gate replaces the scale
+    (docs/methods.md#lora)."""
 
     a: Tensor
     b: Tensor

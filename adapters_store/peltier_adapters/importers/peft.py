@@ -1,4 +1,4 @@
-"""Directories that Hugging Face PEFT saves (methods.md 7.3): LoRA, prefix, prompt and LayerNorm tuning."""
+"""Directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA, prefix, prompt and LayerNorm tuning."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +56,7 @@ def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Re
 
 
 def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
-    """On a T5 the table has a second half, for the decoder, which PEFT does not read (methods-quirks Q-H9)."""
+    """On a T5 the table has a second half, for the decoder, which PEFT does not read (docs/methods.md#peft)."""
     length = config.count("num_virtual_tokens")
     config.ignore("num_transformer_submodules", "num_attention_heads", "num_layers", "token_dim")
     config.ignore("prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs")

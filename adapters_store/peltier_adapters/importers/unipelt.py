@@ -1,5 +1,5 @@
-"""Checkpoints of the UniPELT authors' code (methods.md 7.1): prefix, LoRA and adapter of a BERT, alone or together,
-each with a gate or without."""
+"""Checkpoints of the UniPELT authors' code (docs/methods.md#authors): prefix, LoRA and adapter of a BERT, alone or
+together, each with a gate or without."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ from tests.published_counts import COMPACTER, CONFIGS, FILES, PUBLISHED, Publish
 
 FindBackbone = Callable[[str], Backbone]
 META = torch.device("meta")
-# What a tuned output layer of t5-base adds (methods.md 5.3), and the percentages of Compacter's Table 7.
+# What a tuned output layer of t5-base adds (docs/methods.md#vocabulary), and the percentages of Compacter's Table 7.
 OUTPUT_LAYER = 32_100 * 768
 TABLE_7 = {
     "t5-base-houlsby": 11.893,
@@ -71,7 +71,7 @@ def parts_of(row: Published) -> Parts:
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=str)
 def test_published_counts(row: Published, find_backbone: FindBackbone):
-    """What an adapter serves with and what its optimizer had are the integers of methods.md section 5, as a report of
+    """What an adapter serves with and what its optimizer had are the counts of docs/methods.md#counts, as a report of
     a run on that backbone says them; only an encoder's head comes on top of what was trained."""
     backbone, parts = find_backbone(row.backbone), parts_of(row)
     settings = find_preset(row.preset).settings(row.overrides, backbone.config)

@@ -1,4 +1,4 @@
-"""BERT and RoBERTa with the UniPELT and AdaMix authors' modules, stated anew from methods.md 0.4, 1.14 and 1.15: plain
+"""BERT and RoBERTa with the UniPELT and AdaMix authors' modules, stated anew from docs/methods.md: plain
 products over a checkpoint's own names, one padded row at a time, sharing nothing with what is tested."""
 
 from dataclasses import dataclass

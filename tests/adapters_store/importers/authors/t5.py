@@ -1,4 +1,4 @@
-"""T5 with the Compacter authors' modules, stated anew from methods.md 1.1 to 1.11 around transformers' own model, so
+"""T5 with the Compacter authors' modules, stated anew from docs/methods.md around transformers' own model, so
 that its state dictionary has the authors' names."""
 
 from pathlib import Path
