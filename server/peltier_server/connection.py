@@ -9,6 +9,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from peltier_server.pace import MIN_BYTES_PER_SECOND
 from peltier_server.request_head import RequestHead
+from peltier_server.tcp_state import has_closed
 
 # Requests that wait for the answer to an earlier one on their connection.
 _MAX_PIPELINED = 16
@@ -20,8 +21,9 @@ _SURPLUS_SECONDS = 2.0
 
 class Connection(HttpToolsProtocol):
     """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, when
-    more than 16 requests wait on it, and when the caller keeps an answer waiting for `stall_seconds` in all, where
-    bytes that it takes earn time at 16 KiB/s. While a request waits nothing more is read.
+    more than 16 requests wait on it, when the caller keeps an answer waiting for `stall_seconds` in all, where bytes
+    that it takes earn time at 16 KiB/s, and when bytes come from a caller who has closed it meanwhile. While a request
+    waits nothing more is read.
 
     One beyond `max_connections` is surplus: its requests say so in their state, and it has two seconds for
     the head of one; far more are closed unheard. A subclass sets seconds and number."""
@@ -57,6 +59,10 @@ class Connection(HttpToolsProtocol):
             self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
+        if has_closed(self.transport.get_extra_info("socket")):
+            # Nobody will read an answer, and the end itself comes only after all that was sent before it.
+            self.transport.abort()
+            return
         self._head.receive(len(data))
         super().data_received(data)
         if self._head.is_too_large:

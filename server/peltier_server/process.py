@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import time
+from asyncio import Protocol
 from importlib.metadata import version as release_of
 from types import FrameType
 
@@ -19,6 +20,7 @@ from peltier_backbone.heap import keep_freed_memory
 from peltier_server.connection import connection_class
 from peltier_server.drain import Drain
 from peltier_server.lifecycle import Lifecycle
+from peltier_server.listener import Listener
 from peltier_server.settings import Settings, SettingsError
 
 logger = logging.getLogger(__name__)
@@ -67,6 +69,11 @@ class DrainingServer(uvicorn.Server):
         self._drain_at = time.monotonic() + (self._settings.lame_duck_seconds if stays else 0)
         self._lifecycle.leave()
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to accept connections, as `Listener` does."""
+        await super().startup(sockets=[])
+        self.servers = [Listener(one, self._create_protocol) for one in sockets or []]  # type: ignore[misc]
+
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: announces that the server is ready, or ends it once drained."""
         lifecycle = self._lifecycle
@@ -86,6 +93,13 @@ class DrainingServer(uvicorn.Server):
         await super().shutdown(sockets)
         if self.force_exit:
             await self.lifespan.shutdown()
+
+    def _create_protocol(self) -> Protocol:
+        return self.config.http_protocol_class(
+            config=self.config,  # type: ignore[call-arg]
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
 
     def _announce(self) -> None:
         self._announced = True
@@ -134,7 +148,6 @@ def run(app: FastAPI, settings: Settings) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
-            backlog=_BACKLOG,
         )
         server = DrainingServer(config, lifecycle, settings, url)
         server.run(sockets=[listener])

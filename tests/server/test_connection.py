@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -29,6 +30,8 @@ _LENGTH = b"GET /length HTTP/1.1\r\n\r\n"
 _left = threading.Event()
 # Until then a request to /released has no answer.
 _released = threading.Event()
+# Requests by path.
+_asked = Counter[str]()
 
 
 class Addresses(NamedTuple):
@@ -62,6 +65,12 @@ def addresses() -> Iterator[Addresses]:
     thread.join()
 
 
+class Blockade:
+    """What the app does at `/block`: it keeps the event loop until it is told to go on."""
+
+    begun, over = threading.Event(), threading.Event()
+
+
 async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
@@ -78,6 +87,13 @@ async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/length":
         await Response(str(len((await receive())["body"])).encode())(scope, receive, send)
         return
+    if scope["path"] in ("/small", "/counted"):
+        _asked[scope["path"]] += 1
+        await Response(b"")(scope, receive, send)
+        return
+    if scope["path"] == "/block":
+        Blockade.begun.set()
+        Blockade.over.wait(20)
     if scope["path"] == "/":
         await Response(_BODY)(scope, receive, send)
         return
@@ -240,3 +256,24 @@ def test_empty_lines_hold_no_connection(address: tuple[str, int]) -> None:
         assert caller.recv(12) == b"HTTP/1.1 200"
         caller.sendall(b"\r\n")
         listen(caller)
+
+
+def test_a_request_whose_caller_has_left_never_begins(address: tuple[str, int]) -> None:
+    """It came while the event loop was busy, and so did the end of its connection."""
+    with socket.create_connection(address, timeout=20) as caller, socket.create_connection(address) as blocker:
+        caller.sendall(_request("/small"))
+        assert caller.recv(12) == b"HTTP/1.1 200"
+        blocker.sendall(_request("/block"))
+        assert Blockade.begun.wait(20)
+        caller.sendall(_request("/counted"))
+        caller.close()
+        Blockade.over.set()
+        assert blocker.recv(12) == b"HTTP/1.1 200"
+    with socket.create_connection(address, timeout=20) as another:
+        another.sendall(_request("/small"))
+        assert another.recv(12) == b"HTTP/1.1 200"
+    assert _asked == {"/small": 2}
+
+
+def _request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode()
