@@ -126,10 +126,11 @@ class Predictor:
     def stream(
         self, target: Target, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
     ) -> TextStream:
-        """The answer to one input while it is being written."""
+        """The answer to one input while it is being written; with a `budget` to one of several that share it, and that
+        are all in progress already."""
         stream = TextStream(self._backbone.tokenizer)
         request = _Request(target, (text,), parameters, budget or self.open_answer(target.origin), stream=stream)
-        stream.start(self._hold(request))
+        stream.start(self._hold(request) if budget is None else self._in_time(request, time.monotonic()))
         return stream
 
     def max_new_tokens(self, target: Target) -> int:

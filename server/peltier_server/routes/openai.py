@@ -70,7 +70,8 @@ async def create_completion(body: CompletionRequest, request: Request, service: 
     target = aim(request, service, body.model)
     make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
     if not body.stream:
-        done = await unless_gone(request, complete(service.predictor, target, body))
+        preparation = request.app.state.preparation
+        done = await unless_gone(request, complete(preparation, service.predictor, target, body))
         return make(choices=done.choices, usage=done.usage)
     text = stream_completion(service.predictor, target, body)
     await begin(request, text)

@@ -1,12 +1,13 @@
 """OpenAI's completions, in terms of predictions."""
 
-import asyncio
 from dataclasses import dataclass
 
 from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Parameters, TextPrediction
 
+from peltier_server.items import Items
 from peltier_server.predictor import Predictor
+from peltier_server.preparation import Preparation
 from peltier_server.target import Target
 from peltier_server.texts.cut_text import CutText
 from peltier_server.texts.openai_protocol import Choice, CompletionRequest, CompletionUsage
@@ -20,12 +21,14 @@ class Completed:
     usage: CompletionUsage
 
 
-async def complete(predictor: Predictor, target: Target, asked: CompletionRequest) -> Completed:
+async def complete(
+    preparation: Preparation, predictor: Predictor, target: Target, asked: CompletionRequest
+) -> Completed:
     """An answer for each prompt, in order."""
     predictor.check_count(len(asked.prompts), "prompts")
     parameters = completion_parameters(predictor, target, asked)
     if asked.stops:
-        return await _complete_with_stops(predictor, target, asked, parameters)
+        return await _StoppedAnswer(predictor, target, asked, parameters).complete(preparation)
     response = (await predictor.predict(target, asked.prompts, parameters)).response
     texts = [one for one in response.predictions if isinstance(one, TextPrediction)]
     choices = [Choice(index=number, text=one.text, finish_reason=one.finish_reason) for number, one in enumerate(texts)]
@@ -61,31 +64,38 @@ def stream_completion(predictor: Predictor, target: Target, asked: CompletionReq
     return CutText(predictor.stream(target, asked.prompts[0], parameters), asked.stops)
 
 
-async def _complete_with_stops(
-    predictor: Predictor, target: Target, asked: CompletionRequest, parameters: Parameters
-) -> Completed:
-    # Each is followed token by token, because what comes after its stop shall not be written.
-    budget = predictor.open_answer(target.origin)
-    texts = [CutText(predictor.stream(target, prompt, parameters, budget), asked.stops) for prompt in asked.prompts]
-    try:
-        if len(texts) == 1:
-            whole = [await texts[0].whole()]
-        else:
-            whole = await asyncio.gather(*(_whole(text, number) for number, text in enumerate(texts)))
-    finally:
-        for text in texts:
+class _StoppedAnswer:
+    """The answers to prompts of which each is followed token by token, because what comes after its stop shall not be
+    written."""
+
+    def __init__(self, predictor: Predictor, target: Target, asked: CompletionRequest, parameters: Parameters) -> None:
+        self._predictor = predictor
+        self._target = target
+        self._asked = asked
+        self._parameters = parameters
+        self._budget = predictor.open_answer(target.origin)
+        self._choices: dict[int, Choice] = {}
+        self._num_prompt_tokens = self._num_completion_tokens = 0
+
+    async def complete(self, preparation: Preparation) -> Completed:
+        """All of them, in order."""
+        await Items(preparation, self._target.origin.tenant, self._asked.prompts).answer(self._write)
+        choices = [self._choices[number] for number in range(len(self._asked.prompts))]
+        return Completed(choices, CompletionUsage.of(self._num_prompt_tokens, self._num_completion_tokens))
+
+    async def _write(self, number: int) -> None:
+        stream = self._predictor.stream(self._target, self._asked.prompts[number], self._parameters, self._budget)
+        text = CutText(stream, self._asked.stops)
+        try:
+            whole = await text.whole()
+        except InvalidInput as error:
+            if len(self._asked.prompts) == 1:
+                raise
+            # Each prompt is a prediction of its own, which does not know its number.
+            raise InvalidInput(f"input {number}: {error.message}") from error
+        finally:
             text.close()
-    choices = [
-        Choice(index=number, text=text, finish_reason=cut.finish_reason)
-        for number, (text, cut) in enumerate(zip(whole, texts, strict=True))
-    ]
-    prompt, completion = (sum(column) for column in zip(*(text.num_tokens for text in texts), strict=True))
-    return Completed(choices, CompletionUsage.of(prompt, completion))
-
-
-async def _whole(text: CutText, number: int) -> str:
-    try:
-        return await text.whole()
-    except InvalidInput as error:
-        # Each prompt is a prediction of its own, which does not know its number.
-        raise InvalidInput(f"input {number}: {error.message}") from error
+        self._choices[number] = Choice(index=number, text=whole, finish_reason=text.finish_reason)
+        num_prompt_tokens, num_completion_tokens = text.num_tokens
+        self._num_prompt_tokens += num_prompt_tokens
+        self._num_completion_tokens += num_completion_tokens

@@ -164,7 +164,10 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/predict", json={"requests": [item] * 8})
 
 
-@probe("items of mixed requests begun at once, of one tenant", "peltier_server.preparation.MAX_ITEMS_BEGUN")
+@probe(
+    "items of mixed requests, and prompts of completions with `stop`, begun at once, of one tenant",
+    "peltier_server.preparation.MAX_ITEMS_BEGUN",
+)
 def _(servers: Servers) -> Met:
     with (
         servers.start("bert", max_inputs=300, max_queue_tokens=4096) as other,
