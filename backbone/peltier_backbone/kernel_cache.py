@@ -9,12 +9,12 @@ import os
 
 # A product takes about 0.5 MiB and 0.7 ms to prepare. An encoder has four shapes, so these are 64 numbers of tokens:
 # those of short texts, where 0.7 ms count.
-_MAX_PREPARED = "256"
+_MAX_PREPARED = 256
 # What torch keeps in front of oneDNN holds the same products, in every thread again, and finds them no faster.
-_MAX_PER_THREAD = "8"
+_MAX_PER_THREAD = 8
 
 
 def bound_kernel_caches() -> None:
     """Bounds both caches, unless the environment already does; to be called before the process's first product."""
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", _MAX_PREPARED)
-    os.environ.setdefault("LRU_CACHE_CAPACITY", _MAX_PER_THREAD)
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_MAX_PREPARED))
+    os.environ.setdefault("LRU_CACHE_CAPACITY", str(_MAX_PER_THREAD))

@@ -1,5 +1,6 @@
 """Bounds of what waits, of batches, and of a runner that is stuck."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -137,3 +138,20 @@ def _stuck() -> Iterator[None]:
             yield
         finally:
             released.set()
+
+
+@probe("products that oneDNN keeps prepared", "peltier_backbone.kernel_cache._MAX_PREPARED")
+def _(servers: Servers) -> Met:
+    return _prepared("ONEDNN_PRIMITIVE_CACHE_CAPACITY", servers.bert)
+
+
+@probe("products that torch keeps prepared, of one thread", "peltier_backbone.kernel_cache._MAX_PER_THREAD")
+def _(servers: Servers) -> Met:
+    return _prepared("LRU_CACHE_CAPACITY", servers.bert)
+
+
+def _prepared(variable: str, server: Small) -> Met:
+    # test_kernel_cache.py measures that it bounds memory: nothing tells what is kept.
+    assert variable in os.environ
+    server.predict().raise_for_status()
+    return "nothing: another product is prepared again"

@@ -8,6 +8,7 @@ from types import ModuleType
 import httpx2
 import peltier_adapters.registry
 import peltier_adapters.store
+import peltier_backbone
 import peltier_client.protocol
 import peltier_server
 import pytest
@@ -20,6 +21,7 @@ from tests.server.limits import (  # noqa: F401 - each registers its probes
     of_life,
     of_memory,
     of_requests,
+    of_stores,
     of_tenants,
     of_texts,
     of_the_queue,
@@ -40,7 +42,13 @@ NO_BOUNDS = frozenset(
     }
 )
 
-PACKAGES = (peltier_server, peltier_client.protocol, peltier_adapters.registry, peltier_adapters.store)
+PACKAGES = (
+    peltier_backbone,
+    peltier_server,
+    peltier_client.protocol,
+    peltier_adapters.registry,
+    peltier_adapters.store,
+)
 # What no caller meets: how often and how long the server does things by itself, what its log and a shell show, the
 # range of a number's type, and a constant that a setting or another row stands for.
 UNMET = frozenset(
@@ -48,12 +56,12 @@ UNMET = frozenset(
         "peltier_adapters.registry.claims.MAX_COLLECTING",
         "peltier_adapters.registry.tenants._MAX_COUNT",
         "peltier_adapters.store.backup_reader._MAX_SUMMARY_BYTES",
-        "peltier_adapters.store.blob_location._MAX_CONNECT_SECONDS",
         "peltier_adapters.store.blob_location._MAX_RETRIES",
         "peltier_adapters.store.commands._MAX_GRACE_SECONDS",
         "peltier_adapters.store.commands._MAX_SHOWN_ORPHANS",
         "peltier_adapters.store.garbage._MAX_DELETIONS",
         "peltier_adapters.store.garbage._MAX_STOPPING_SECONDS",
+        "peltier_backbone.varlen._MAX_HEAD_SIZE",
         "peltier_client.protocol.names.MAX_VERSION",
         "peltier_client.protocol.predict.MAX_BEAMS",
         "peltier_client.protocol.predict.MAX_TEMPERATURE",

@@ -1,0 +1,108 @@
+"""Bounds of what a server asks other systems for. Of those that no test can have hang, what their clients are given."""
+
+import asyncio
+import socket
+import sqlite3
+from datetime import timedelta
+
+import pytest
+from peltier_adapters.registry import database, transactions
+from peltier_adapters.store import blob_location
+from peltier_server import rates
+from peltier_server.rates import Rate, Rates
+from sqlalchemy import make_url
+
+from tests.server.limits.probe import Met, probe
+from tests.server.limits.servers import Servers, Small
+
+_DOWN = "the request fails as one to a store that is down"
+_OWN = "nothing: this replica counts for itself"
+
+
+@probe(
+    "time of a request to a bucket; with what is tried again three times that",
+    "peltier_adapters.store.blob_location._DEFAULT_TIMEOUT_SECONDS",
+)
+def _(_: Servers) -> Met:
+    given = blob_location._patience({"timeout": "7"})
+    assert given["client_options"]["timeout"] == timedelta(seconds=7)
+    # The last attempt begins before that.
+    assert given["retry_config"]["retry_timeout"] == timedelta(seconds=14)
+    return _DOWN
+
+
+@probe("time to connect to a bucket", "peltier_adapters.store.blob_location._MAX_CONNECT_SECONDS")
+def _(_: Servers) -> Met:
+    assert blob_location._patience({})["client_options"]["connect_timeout"] == timedelta(seconds=5)
+    return _DOWN
+
+
+@probe("time for a turn among those who change the registry", "peltier_adapters.registry.transactions._TURN_SECONDS")
+def _(servers: Servers) -> Met:
+    turn = servers.bert.service.store.registry._transactions._turn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transactions, "_TURN_SECONDS", 0.1)
+        servers.bert.run(turn.acquire())
+        try:
+            return _change(servers.bert)
+        finally:
+            servers.bert.run(_release(turn))
+
+
+@probe("time for a lock of SQLite that another process holds", "peltier_adapters.registry.database._BUSY_SECONDS")
+def _(servers: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "_BUSY_SECONDS", 0.1)
+        with servers.start("bert") as other:
+            path = make_url(other.service.settings.registry).database
+            assert path is not None
+            with sqlite3.connect(path, isolation_level=None) as holder:
+                holder.execute("BEGIN IMMEDIATE")
+                answer = _change(other)
+                holder.execute("ROLLBACK")
+            holder.close()
+            return answer
+
+
+@probe("time of a statement in PostgreSQL", "peltier_adapters.registry.database._STATEMENT_SECONDS")
+def _(_: Servers) -> Met:
+    assert database._postgresql_arguments(durable=True)["command_timeout"] == 30
+    return _DOWN
+
+
+@probe("time to connect to PostgreSQL", "peltier_adapters.registry.database._CONNECT_SECONDS")
+def _(_: Servers) -> Met:
+    assert database._postgresql_arguments(durable=True)["timeout"] == 10
+    return _DOWN
+
+
+@probe("time for the rate store to answer", "peltier_server.rates._TIMEOUT_SECONDS")
+def _(_: Servers) -> Met:
+    assert asyncio.run(_taken_from_one_that_hangs(1)) == [True]
+    return _OWN
+
+
+@probe("time in which a rate store that did not answer is not asked", "peltier_server.rates._PAUSE_SECONDS")
+def _(_: Servers) -> Met:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rates, "_PAUSE_SECONDS", 3600)
+        assert asyncio.run(_taken_from_one_that_hangs(3)) == [True, True, False]
+    return _OWN
+
+
+async def _taken_from_one_that_hangs(count: int) -> list[bool]:
+    """Whether each of so many units was there, of two in a second."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        asked = Rates(f"redis://127.0.0.1:{silent.getsockname()[1]}")
+        try:
+            return [await asked.take(Rate("requests", 2, 100), "a") is not None for _ in range(count)]
+        finally:
+            await asked.close()
+
+
+async def _release(turn: asyncio.Lock) -> None:
+    turn.release()
+
+
+def _change(server: Small) -> Met:
+    return server.client.patch("/v1/adapters/demo", json={"public": True})
