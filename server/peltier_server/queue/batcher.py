@@ -16,7 +16,7 @@ from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
 from peltier_server.queue.lane import Lane, Room
-from peltier_server.queue.prices import Price, Prices
+from peltier_server.queue.prices import Price, Priced, Prices
 from peltier_server.queue.scheduler import WeightOf
 from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
 
@@ -142,8 +142,9 @@ class Batcher:
                 self._waking = True
                 tickets[0].future.get_loop().call_soon(self._wake)
 
-    def next(self, *, live_rows: int = 0, wait: bool = True) -> Batch | None:
-        """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded.
+    def next(self, *, live_rows: int = 0, live_cost: int = 0, wait: bool = True) -> Batch | None:
+        """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded, each step
+        of which costs `live_cost`.
 
         While there are such rows it returns at once, with whatever waits, and so it does where it is not to `wait`.
         Else it blocks until something waits; None once closed and empty.
@@ -153,7 +154,7 @@ class Batcher:
                 self._changed.wait_for(lambda: live_rows or not wait or self._waits or self._closed)
                 late = self._take_late()
                 try:
-                    batch = self._take(live_rows)
+                    batch = self._take(live_rows, live_cost)
                 finally:
                     _refuse(late)
                 finished = self._closed and not self._waits
@@ -169,11 +170,16 @@ class Batcher:
         with self._changed:
             self._drafts.charge(cost_by_tenant)
 
-    def learn(self, batch: Batch, seconds: float) -> None:
-        """The rows of `batch` have been computed in so many seconds; whoever computes calls it."""
+    def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        """The first pass of these has taken so many seconds; whoever computes calls it."""
         if self._prices is not None:
-            priced = [(one.price, one.row.resident) for one in batch.tickets]
-            self._prices.observe([(price, resident) for price, resident in priced if price is not None], seconds)
+            self._prices.observe(_priced(tickets), seconds)
+
+    def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        """A step of these drafts has taken so many seconds; whoever computes calls it."""
+        if self._prices is not None:
+            beams = [one for ticket in tickets for one in [ticket] * ticket.num_rows]
+            self._prices.observe_step(_priced(beams), seconds)
 
     def close(self) -> None:
         """Refuses new rows; those that wait are still taken."""
@@ -208,14 +214,14 @@ class Batcher:
         now = time.monotonic()
         return [*self._rows.take_late(now), *self._drafts.take_late(now)]
 
-    def _take(self, live_rows: int) -> Batch:
+    def _take(self, live_rows: int, live_cost: int) -> Batch:
         rows: list[Ticket] = []
         drafts: list[Ticket] = []
         max_cost = self._limit.cost(0.0 if self._prices is None else self._prices.seconds_per_token)
         try:
             for ticket in self._rows.take(Room(max_cost, self._bounds.max_rows)):
                 rows.append(ticket)
-            room = Room(max_cost, self._max_decode_rows - live_rows, alone=not live_rows)
+            room = Room(max_cost, self._max_decode_rows - live_rows, steps=max_cost - live_cost, alone=not live_rows)
             for ticket in self._drafts.take(room):
                 drafts.append(ticket)
         except Exception:
@@ -237,6 +243,10 @@ class Batcher:
         with self._changed:
             for ticket in tickets:
                 self._lane(ticket).drop(ticket)
+
+
+def _priced(tickets: Sequence[Ticket]) -> list[Priced]:
+    return [(ticket.price, ticket.row.resident) for ticket in tickets if ticket.price is not None]
 
 
 def _refuse(late: Sequence[Ticket]) -> None:

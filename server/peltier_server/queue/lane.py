@@ -17,11 +17,13 @@ class Room:
     """What one pass may take: so many rows, and as much as so many tokens of the plain backbone cost. The weights of an
     adapter cost once, with its first ticket.
 
-    The first ticket may cost more, and if it is `alone` there, with nothing else being computed, have more rows.
+    The first ticket may cost more, and if it is `alone` there, with nothing else being computed, have more rows. Each
+    step of the texts that are taken costs at most `steps` together.
     """
 
     cost: int
     rows: int
+    steps: float = math.inf
     alone: bool = True
     first: bool = True
     adapters: set[Resident | None] = field(default_factory=set)
@@ -35,9 +37,11 @@ class Room:
         cost = ticket.pass_cost + self.weights_cost(ticket)
         if not (self.first or cost <= self.cost):
             return False
-        if not ((self.first and self.alone) or ticket.num_rows <= self.rows):
+        fits = ticket.num_rows <= self.rows and ticket.step_cost <= self.steps
+        if not ((self.first and self.alone) or fits):
             return False
         self.cost -= cost
+        self.steps -= ticket.step_cost
         self.rows -= ticket.num_rows
         self.first = False
         return True

@@ -14,13 +14,17 @@ from peltier_server.queue.estimator import NO_WORK, Estimator, Work
 @dataclass(frozen=True, slots=True)
 class Price:
     """Whole tokens of the plain backbone that take as long: a ticket's first pass without the weights of its adapter,
-    those weights, once for each adapter of a batch, and each token that a beam writes."""
+    those weights, once for each adapter of a batch; each token that a beam writes, and in that step the weights."""
 
     first: int
     weights: int = 0
     step: int = 1
+    step_weights: int = 0
     work: Work = NO_WORK
-    weights_work: float = 0.0
+    step_work: Work = NO_WORK
+
+
+Priced = tuple[Price, Resident | None]
 
 
 class Prices:
@@ -53,22 +57,25 @@ class Prices:
     def price(self, row: Row, *, drafted: bool = False) -> Price:
         """Of a row whose label strings are scored, if it has any, or of a text that is `drafted`."""
         targets = 0 if drafted or row.scored is None else len(row.scored.ids)
-        work, weights = self._work(row, targets), self._weights(row.resident)
-        step = self._step(row) if drafted else 1
+        work = self._work(row, targets)._replace(weights=self._weights(row.resident))
+        step_work = self._step(row, work.weights) if drafted else NO_WORK
         factors = self.factors
+        row_work = work._replace(weights=0.0)
+        step = max(1, round(_cost(step_work._replace(weights=0.0), factors)))
         floor = len(row.prompted) if drafted else row.num_tokens
-        first = max(1, floor, round(_cost(work, factors)))
-        return Price(first, round(weights * factors.weights), step, work, weights)
+        first = max(1, floor, round(_cost(row_work, factors)))
+        weights, step_weights = (round(one.weights * factors.weights) for one in (work, step_work))
+        return Price(first, weights, step, step_weights, work, step_work)
 
-    def observe(self, prices: Iterable[tuple[Price, Resident | None]], seconds: float) -> None:
-        """A batch of such rows, each with its adapter, has been computed in so many seconds."""
-        works, weights = [Work(batch=1.0)], dict[Resident, float]()
-        for price, resident in prices:
-            works.append(price.work)
-            if resident is not None:
-                weights[resident] = price.weights_work
-        total = Work(*map(sum, zip(*works, strict=True)))
-        self._estimator.observe(total._replace(weights=sum(weights.values())), seconds)
+    def observe(self, prices: Iterable[Priced], seconds: float) -> None:
+        """A batch of such rows, each with its adapter, or the first pass of such texts, has taken so many seconds."""
+        works = [(price.work, resident) for price, resident in prices]
+        self._estimator.observe(_total(Work(batch=1.0), works), seconds)
+
+    def observe_step(self, prices: Iterable[Priced], seconds: float) -> None:
+        """A token has been written on each of such rows, of which a text has one for each beam."""
+        works = [(price.step_work, resident) for price, resident in prices]
+        self._estimator.observe(_total(Work(steps=1.0), works), seconds)
 
     def _work(self, row: Row, targets: int) -> Work:
         """In units of one token in the encoder's blocks."""
@@ -86,14 +93,15 @@ class Prices:
             prefixes=prefix / unit,
         )
 
-    def _step(self, row: Row) -> int:
-        """One token of a text that reads `row`."""
+    def _step(self, row: Row, weights: float) -> Work:
+        """One token of a text that reads `row`, whose adapter has these weights: those in the decoder's blocks are
+        taken to be as many as these are of all blocks, and what the text has itself is not counted among the keys."""
         unit, tokens = self._encoder, len(row.prompted)
         cost, _ = _costs(row)
         _, decoder, prefix = _split(cost, self._config.num_layers)
         pairs = 2 * tokens * self._num_decoder_layers * self._backbone.pair + prefix
-        work = Work(tokens=self._decoder / unit, products=decoder / unit, pairs=pairs / unit)
-        return max(1, round(_cost(work, self.factors)))
+        weights *= self._num_decoder_layers / self._config.num_blocks
+        return Work(tokens=self._decoder / unit, products=decoder / unit, pairs=pairs / unit, weights=weights)
 
     @property
     def _num_decoder_layers(self) -> int:
@@ -101,6 +109,15 @@ class Prices:
 
     def _weights(self, resident: Resident | None) -> float:
         return 0.0 if resident is None else resident.nbytes / 4 / self._encoder
+
+
+def _total(fixed: Work, works: Iterable[tuple[Work, Resident | None]]) -> Work:
+    """Of rows that are computed together: an adapter's weights count once."""
+    summed, weights = list(fixed), dict[Resident | None, float]()
+    for work, resident in works:
+        summed = [one + other for one, other in zip(summed, work, strict=True)]
+        weights[resident] = work.weights
+    return Work(*summed)._replace(weights=sum(weights.values()))
 
 
 def _cost(work: Work, factors: Work) -> float:

@@ -109,6 +109,11 @@ class Ticket:
         return self.num_rows * (1 if self.price is None else self.price.step)
 
     @property
+    def step_weights_cost(self) -> int:
+        """What its adapter's weights cost, once in a step."""
+        return 0 if self.price is None else self.price.step_weights
+
+    @property
     def pass_tokens(self) -> int:
         """What its first pass computes, exactly."""
         return self.row.num_tokens if self.decoding is None else len(self.row.prompted)

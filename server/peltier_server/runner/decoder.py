@@ -4,6 +4,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 from peltier_adapters.generation import create_draft
 from peltier_backbone.load import Backbone
@@ -19,6 +20,16 @@ from peltier_server.runner.work import Company, Work
 logger = logging.getLogger(__name__)
 
 
+class Learner(Protocol):
+    """Learns how long texts take."""
+
+    def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        """Their inputs have been read in so many seconds."""
+
+    def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
+        """Each has got a token in so many seconds."""
+
+
 class Decoder:
     """Every text that is being written. Belongs to the runner's thread; no method raises anything but `Relieved`.
 
@@ -27,10 +38,11 @@ class Decoder:
     alone. A text that fails by itself fails for itself, and texts that are too many for the memory go on as fewer.
     """
 
-    def __init__(self, backbone: Backbone, metrics: Metrics, shift: Shift) -> None:
+    def __init__(self, backbone: Backbone, metrics: Metrics, shift: Shift, learner: Learner | None = None) -> None:
         self._backbone = backbone
         self._metrics = metrics
         self._shift = shift
+        self._learner = learner
         self._groups: list[Group] = []
         self._open: Group | None = None
         self.num_failed = 0  # texts that failed by themselves, since it began
@@ -39,6 +51,11 @@ class Decoder:
     def num_rows(self) -> int:
         """Rows that the next step computes."""
         return sum(group.num_rows for group in self._groups)
+
+    @property
+    def step_cost(self) -> int:
+        """What the next step costs, in tokens of the plain backbone."""
+        return sum(sum(Company(group.works).cost_by_tenant.values()) for group in self._groups)
 
     def join(self, tickets: Sequence[Ticket]) -> None:
         """Begin a text for each ticket."""
@@ -85,10 +102,16 @@ class Decoder:
         return Counter()
 
     def _compute(self, group: Group) -> list[Work]:
+        tickets = [work.ticket for work in group.works]
+        started = time.monotonic()
         with self._shift.computing():
-            return group.step()
+            stepped = group.step()
+        if self._learner is not None:
+            self._learner.learn_step(tickets, time.monotonic() - started)
+        return stepped
 
     def _try_to_join(self, group: Group, works: Sequence[Work]) -> PeltierError | None:
+        started = time.monotonic()
         try:
             with self._shift.computing():
                 group.join(works)
@@ -96,6 +119,8 @@ class Decoder:
             raise
         except BaseException as failure:
             return _report(works, failure)
+        if self._learner is not None:
+            self._learner.learn([work.ticket for work in works], time.monotonic() - started)
         return None
 
     def _drop_the_gone(self, group: Group, now: float) -> None:

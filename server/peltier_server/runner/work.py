@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from peltier_adapters.bank import Resident
 from peltier_adapters.generation import Draft
 from peltier_client.errors import InferenceFailed, PeltierError
 
@@ -62,7 +63,11 @@ class Company:
         self.num_rows = sum(work.ticket.num_rows for work in works)
         self.rows_by_tenant = Counter[str]()
         self.cost_by_tenant = Counter[str]()
-        for work in works:
-            self.rows_by_tenant[work.ticket.tenant] += work.ticket.num_rows
-            self.cost_by_tenant[work.ticket.tenant] += work.ticket.step_cost
-        self.num_adapters = len({work.ticket.row.resident for work in works} - {None})
+        adapters = set[Resident]()
+        for ticket in (work.ticket for work in works):
+            self.rows_by_tenant[ticket.tenant] += ticket.num_rows
+            self.cost_by_tenant[ticket.tenant] += ticket.step_cost
+            if ticket.row.resident is not None and ticket.row.resident not in adapters:
+                adapters.add(ticket.row.resident)
+                self.cost_by_tenant[ticket.tenant] += ticket.step_weights_cost
+        self.num_adapters = len(adapters)

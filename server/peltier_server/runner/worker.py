@@ -48,7 +48,7 @@ class Worker:
         # A thread's own, as what one thread has captured no other may replay at the same time.
         graphs = create_graphs(place.backbone) if place.cuda_graphs else None
         self._bisection = Bisection(place.backbone, self._shift, graphs)
-        self._decoder = Decoder(place.backbone, place.metrics, self._shift)
+        self._decoder = Decoder(place.backbone, place.metrics, self._shift, place.batcher)
         self._in_hand: list[Ticket] = []
         self._usable = False
         self._failed = False
@@ -92,7 +92,9 @@ class Worker:
             self._prove()
         # After a failure it has to show that it gets through a turn, though nobody may come to a server that is not
         # ready.
-        batch = self._place.batcher.next(live_rows=self._decoder.num_rows, wait=not self._failed)
+        batch = self._place.batcher.next(
+            live_rows=self._decoder.num_rows, live_cost=self._decoder.step_cost, wait=not self._failed
+        )
         if batch is None:
             return False
         self._take(batch)
@@ -123,7 +125,7 @@ class Worker:
         seconds = time.monotonic() - started
         self._place.metrics.observe_batch(batch, seconds)
         if all(isinstance(output, RowOutput) for output in outputs):
-            self._place.batcher.learn(batch, seconds)
+            self._place.batcher.learn(batch.tickets, seconds)
         batch.resolve(outputs)
 
     def _write(self, batch: Batch) -> None:
@@ -136,5 +138,5 @@ class Worker:
     def _start_afresh(self) -> None:
         self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))
         self._in_hand = []
-        self._decoder = Decoder(self._place.backbone, self._place.metrics, self._shift)
+        self._decoder = Decoder(self._place.backbone, self._place.metrics, self._shift, self._place.batcher)
         time.sleep(_PAUSE_SECONDS)

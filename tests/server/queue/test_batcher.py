@@ -305,6 +305,20 @@ async def test_written_tokens_are_charged() -> None:
     assert begun == {"a": 16, "default": 24}
 
 
+async def test_a_step_costs_no_more_than_a_batch() -> None:
+    """What is being written counts; a text that alone costs more is written alone."""
+    batcher = make_batcher(tokens=10, decode_rows=1000)
+    drafts = [make_draft(2, beams=4) for _ in range(4)]
+    batcher.put(drafts)
+    assert batcher.next(live_rows=1, live_cost=7).drafts == ()
+    assert batcher.next(live_rows=1, live_cost=6).drafts == tuple(drafts[:1])
+    assert batcher.next().drafts == tuple(drafts[1:3])
+    wide = make_draft(2, beams=12)
+    batcher = make_batcher(tokens=10, decode_rows=1000)
+    batcher.put([wide])
+    assert batcher.next().drafts == (wide,)
+
+
 async def test_a_draft_with_many_beams_is_not_passed_over() -> None:
     """Once it is its turn the lane waits for it: so many rows would never be free together by chance."""
     batcher = make_batcher(tokens=100, decode_rows=4)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from peltier_server.queue.estimator import MAX_CHANGE, PRIORS, Estimator, Work
 
-TRUE = Work(batch=40.0, tokens=1.0, products=2.0, pairs=2.6, prefixes=35.0, weights=40.0)
+TRUE = Work(batch=40.0, tokens=1.0, products=2.0, pairs=2.6, prefixes=35.0, weights=40.0, steps=60.0)
 AMOUNTS = st.one_of(st.just(0.0), st.floats(0, 1e6))
 BATCHES = st.lists(
     st.tuples(st.builds(Work, st.just(1.0), *(AMOUNTS for _ in PRIORS[1:])), st.floats(0, 1e6)), max_size=30
@@ -17,7 +17,8 @@ BATCHES = st.lists(
 def _draw(draw: random.Random) -> Work:
     tokens = draw.uniform(3, 2000)
     products, pairs, prefixes, weights = (draw.choice((0, draw.random())) for _ in range(4))
-    return Work(1.0, tokens, tokens * products, tokens * pairs, 0.02 * tokens * prefixes, 60 * weights)
+    batch = draw.choice((0.0, 1.0))
+    return Work(batch, tokens, tokens * products, tokens * pairs, 0.02 * tokens * prefixes, 60 * weights, 1 - batch)
 
 
 def test_it_starts_with_the_priors():
@@ -54,6 +55,16 @@ def test_batches_of_one_kind_teach_nothing_of_the_others():
         estimator.observe(Work(batch=1.0, tokens=tokens), 1e-4 * (25 + tokens))
     found = estimator.factors
     assert all(abs(one / prior - 1) < 0.1 for one, prior in zip(found, PRIORS, strict=True))
+
+
+def test_steps_teach_nothing_of_what_a_batch_costs():
+    """Whatever a step takes beside its tokens, the price of a batch stays what it was."""
+    estimator, draw = Estimator(), random.Random(0)
+    for _ in range(200):
+        tokens = draw.uniform(3, 200)
+        estimator.observe(Work(tokens=tokens, steps=1.0), 1e-4 * (100 + tokens))
+    assert estimator.factors.steps > 1.5 * PRIORS.steps
+    assert estimator._scaled.batch == PRIORS.batch
 
 
 @given(batches=BATCHES)

@@ -12,6 +12,7 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.estimator import PRIORS
 from peltier_server.queue.prices import Prices
 from peltier_server.queue.ticket import Terms, Ticket
 
@@ -79,6 +80,29 @@ def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
         count = 1 + number % 7
         prices.observe([(prices.price(row), row.resident)] * count, seconds * count)
     after = [prices.price(row).first for row, _ in rows]
+    assert after[0] <= before[0] + 1
+    assert 1.5 * before[1] < after[1] < 5 * before[1]
+
+
+def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: Callable[..., bytes]):
+    """Where a large adapter's products take three times as long as was expected, so do its texts; before the first
+    batch a step says how long a token takes."""
+    artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "2048"}), t5)
+    prices = Prices(t5.config)
+    rows = [Row(_encoded(6)), Row(_encoded(6), Banks(t5).add(artifact))]
+    before = [prices.price(row, drafted=True).step for row in rows]
+    for number in range(400):
+        row = rows[number % 2]
+        price, count = prices.price(row, drafted=True), 1 + number % 7
+        seconds = 1e-3 * sum(
+            (1 + 2 * (kind == "products"))
+            * factor
+            * (1 if kind == "steps" else amount * (count if kind != "weights" else 1))
+            for kind, amount, factor in zip(PRIORS._fields, price.step_work, PRIORS, strict=True)
+        )
+        prices.observe_step([(price, row.resident)] * count, seconds)
+    after = [prices.price(row, drafted=True).step for row in rows]
+    assert prices.seconds_per_token > 0
     assert after[0] <= before[0] + 1
     assert 1.5 * before[1] < after[1] < 5 * before[1]
 

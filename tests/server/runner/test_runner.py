@@ -24,7 +24,7 @@ from peltier_server.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.lane import Lane, Room
-from peltier_server.queue.ticket import Terms
+from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import bisection
 from peltier_server.runner.bisection import Bisection
 from peltier_server.runner.runner import Runner
@@ -279,3 +279,27 @@ async def test_every_written_token_is_charged_to_its_tenant(t5: Backbone) -> Non
     assert charged["b"] % 3 == 0
     assert charged["b"] >= 3 * len(beams[0].output.ids)
     assert metrics.generated_tokens._value.get() == charged["a"] + charged["b"] // 3
+
+
+async def test_texts_teach_what_they_cost(t5: Backbone) -> None:
+    """One first pass for those that begin together, and every step, each with the texts that took part."""
+    passes, steps = list[int](), list[int]()
+
+    class Learning(Batcher):
+        def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
+            assert seconds > 0
+            passes.append(len(tickets))
+
+        def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
+            assert seconds > 0
+            steps.append(len(tickets))
+
+    batcher = Learning(BatchBounds(100, 1000), max_queue_tokens=1000, max_decode_rows=8)
+    runner = Runner(t5, batcher, Metrics(), num_threads=1)
+    runner.start()
+    row = Row(t5.tokenizer.encode("a good film"))
+    found = await batcher.write([row, row], [Decoding(3), Decoding(5)])
+    batcher.close()
+    await asyncio.to_thread(runner.join, 10)
+    assert passes == [2]
+    assert sum(steps) == sum(len(one.output.ids) + (one.output.finish == "stop") for one in found)

@@ -209,10 +209,10 @@ def break_queue(monkeypatch: pytest.MonkeyPatch) -> BreakQueue:
     def begin(running: Running) -> threading.Event:
         take, mended = running.service.batcher._take, threading.Event()
 
-        def faulty(live_rows: int) -> Batch:
+        def faulty(*live: int) -> Batch:
             if not mended.is_set():
                 raise ArithmeticError("the queue is out of order")
-            return take(live_rows)
+            return take(*live)
 
         monkeypatch.setattr(running.service.batcher, "_take", faulty)
         return mended
