@@ -1,0 +1,65 @@
+"""The walks of CONTRIBUTING.md work: each is followed in a copy of the sources, and its commands are run there."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
+PACKAGES = ("backbone", "adapters_store", "server", "training", "client")
+WALKS = dict(re.findall(r"^## (Adding (?!a limit)[^\n]*)\n(.*?)(?=^## )", PAGE, re.DOTALL | re.MULTILINE))
+# The file that a block is for, its language and its text, all indented as part of a numbered step.
+BLOCK = re.compile(r"(?:^   In `(\S+)`:\n\n)?^   ```(python|diff|sh)\n(.*?)^   ```$", re.DOTALL | re.MULTILINE)
+
+
+def apply(diff: str, path: Path) -> None:
+    """Changes the one place of the file that has the lines of `diff` without those that it adds."""
+    lines = diff.splitlines()
+    before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
+    after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+    text = path.read_text()
+    assert text.count(before) == 1, f"{path} has {text.count(before)} times:\n{before}"
+    path.write_text(text.replace(before, after))
+
+
+def test_the_samples_are_quoted_from_the_code() -> None:
+    """Each block outside of the walks that names a file is in it, word for word."""
+    samples = re.findall(r"^In `(\S+)`:\n\n```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert len(samples) == 3
+    assert [name for name, text in samples if text not in (ROOT / name).read_text()] == []
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The sources and their tests, to be changed."""
+    for name in (*PACKAGES, "tests", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    return tmp_path
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_works_as_written(title: str, copy: Path) -> None:
+    """Python is a new file, a diff a change, and the shell commands are run after them and must succeed."""
+    blocks = BLOCK.findall(WALKS[title])
+    assert len(blocks) == WALKS[title].count("```") / 2
+    commands = ""
+    for name, kind, indented in blocks:
+        text = re.sub(r"(?m)^   ", "", indented)
+        if kind == "sh":
+            commands += text
+        elif kind == "diff":
+            apply(text, copy / name)
+        else:
+            (copy / name).write_text(text)
+    path = os.pathsep.join(str(copy / name) for name in (*PACKAGES, "."))
+    env = {**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    shell = ["/bin/bash", "-eu", "-c", commands]
+    done = subprocess.run(shell, cwd=copy, capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
