@@ -10,7 +10,7 @@ from peltier_adapters.presets import find_preset
 from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_training.export import export
+from peltier_training.evaluate.export import export
 
 LABELS = ("negative", "positive")
 # As many golden examples as `peltier train` writes, of 6 to 34 tokens.

@@ -32,13 +32,14 @@ import torch
 from peltier_adapters.proof import Candidate
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
-from peltier_training.data import read_examples
-from peltier_training.defaults import fill_in
-from peltier_training.export import measure
-from peltier_training.labels import TaskType
-from peltier_training.metrics import BEST
-from peltier_training.preparation import prepare
-from peltier_training.run import Data, Hyperparameters, Run
+from peltier_training.config.defaults import fill_in
+from peltier_training.config.preparation import prepare
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.data.data import Data
+from peltier_training.data.examples import read_examples
+from peltier_training.data.labels import TaskType
+from peltier_training.evaluate.export import measure
+from peltier_training.evaluate.metrics import BEST
 from peltier_training.sweep.sample import draw, write_examples
 from peltier_training.train import learn
 
@@ -124,7 +125,7 @@ def run(point: Point, root: Path) -> dict[str, Any]:
     return {
         **asdict(point),
         "value": metrics[BEST[task_type]],
-        "scores": [entry[key] for entry in learned.course.log if key in entry],
+        "scores": [entry[key] for entry in learned.history.log if key in entry],
         "test_rows": len(test),
         "cpu_seconds": round(time.process_time() - start, 1),
     }

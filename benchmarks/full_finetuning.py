@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from peltier_backbone.checkpoint import find_checkpoint
-from peltier_training import metrics
-from peltier_training.data import Example
-from peltier_training.labels import Labels
+from peltier_training.data.examples import Example
+from peltier_training.data.labels import Labels
+from peltier_training.evaluate import metrics
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import AutoModel, AutoTokenizer, DataCollatorWithPadding, Trainer, TrainingArguments

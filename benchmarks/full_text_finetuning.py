@@ -10,11 +10,11 @@ import torch
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_training import metrics
-from peltier_training.data import Example
-from peltier_training.dataset import TextRow
-from peltier_training.rows import text_rows
-from peltier_training.text_evaluation import judge
+from peltier_training.data.dataset import TextRow
+from peltier_training.data.examples import Example
+from peltier_training.data.rows import text_rows
+from peltier_training.evaluate import metrics
+from peltier_training.evaluate.text_examination import judge
 from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration, Trainer, TrainingArguments
 
@@ -35,7 +35,7 @@ class FullTextRun:
 def collate(rows: Sequence[TextRow]) -> dict[str, torch.Tensor]:
     """Padded, as transformers wants it."""
     ids = [torch.tensor(row.encoded.ids) for row in rows]
-    labels = [torch.tensor(row.said) for row in rows]
+    labels = [torch.tensor(row.labels) for row in rows]
     return {
         "input_ids": pad_sequence(ids, batch_first=True),
         "attention_mask": pad_sequence([torch.ones_like(one) for one in ids], batch_first=True),

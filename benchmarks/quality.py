@@ -20,10 +20,11 @@ from full_finetuning import FullRun, full_finetuning
 from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
-from peltier_training.data import read_examples
-from peltier_training.labels import TaskType, find_labels
-from peltier_training.metrics import BEST
-from peltier_training.run import Data, Hyperparameters, Run
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.data.data import Data
+from peltier_training.data.examples import read_examples
+from peltier_training.data.labels import TaskType, find_labels
+from peltier_training.evaluate.metrics import BEST
 from peltier_training.train import train
 
 MEAN = {"pooling": "mean"}

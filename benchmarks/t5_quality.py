@@ -25,13 +25,14 @@ from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
 from peltier_backbone.load import load_backbone
-from peltier_training.data import Example, read_examples, thin_out
-from peltier_training.labels import TaskType, find_labels
-from peltier_training.metrics import BEST
-from peltier_training.run import Data, Hyperparameters, Run
-from peltier_training.task import create_task
-from peltier_training.text_evaluation import judge
-from peltier_training.text_options import TextOptions
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.config.task import create_task
+from peltier_training.config.text_options import TextOptions
+from peltier_training.data.data import Data
+from peltier_training.data.examples import Example, read_examples, subsample
+from peltier_training.data.labels import TaskType, find_labels
+from peltier_training.evaluate.metrics import BEST
+from peltier_training.evaluate.text_examination import judge
 from peltier_training.train import train
 
 METHODS = ("bare", "full", "compacter", "unipelt-apl", "adamix")
@@ -198,7 +199,7 @@ def measure(setting: Setting, data: Data, keep: Path | None) -> dict[str, Any]:
 
 def _some(data: Data, rows: int, directory: Path) -> Path:
     """The training rows of `rows` inputs, evenly from the first to the last."""
-    examples = thin_out(read_examples(data.train, data.text_columns, data.label_column), rows)
+    examples = subsample(read_examples(data.train, data.text_columns, data.label_column), rows)
     path = directory / "train.jsonl"
     with path.open("w") as file:
         for example in examples:

@@ -25,10 +25,10 @@ from peltier_adapters.presets import find_preset
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from peltier_backbone.targets import Targets
-from peltier_training.dataset import TextRow
-from peltier_training.padding import IGNORED, pad_texts
-from peltier_training.text_model import TextAdapter
-from peltier_training.tuned_model import TunedT5, create_body
+from peltier_training.data.dataset import TextRow
+from peltier_training.data.padding import IGNORED, pad_texts
+from peltier_training.models.text_model import TextAdapter
+from peltier_training.models.tuned_model import TunedT5, create_body
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -68,7 +68,7 @@ class Batch:
     def __init__(self, num_rows: int, num_tokens: int) -> None:
         ids = torch.randint(10, 8000, (num_rows, num_tokens), generator=torch.Generator().manual_seed(0)).tolist()
         self.rows = [TextRow(Encoded(tuple(row), (0,) * num_tokens), (0, *TARGET[:-1]), TARGET) for row in ids]
-        self.labels = torch.tensor([token for row in self.rows for token in row.said])
+        self.labels = torch.tensor([token for row in self.rows for token in row.labels])
 
 
 def adapter_step(backbone: Backbone, preset: str, batch: Batch) -> tuple[nn.Module, Callable[[], Tensor]]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_training.run import Data, Hyperparameters, Run
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.data.data import Data
 
 MakeRun = Callable[..., Run]
 

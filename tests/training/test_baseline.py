@@ -14,15 +14,16 @@ from peltier_adapters.baselines import BASELINES, find_method
 from peltier_adapters.errors import AdapterError
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_training.baseline import train_baseline
-from peltier_training.baseline_trainer import BaselineTrainer
-from peltier_training.data import Example
+from peltier_training.config.run import Run
+from peltier_training.data.data import Data
+from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.fit.baseline_trainer import BaselineTrainer
+from peltier_training.fit.trainer import History
+from peltier_training.fit.tuning import HeadTuning
 from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
-from peltier_training.run import Data, Run
-from peltier_training.trainer import Course
-from peltier_training.tuning import HeadTuning
-from peltier_training.verdict import Verdict
 
 MakeRun = Callable[..., Run]
 SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
@@ -90,7 +91,7 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
         loaded.append(weakref.ref(backbone.model))
         return backbone
 
-    def fit(trainer: BaselineTrainer) -> Course:
+    def fit(trainer: BaselineTrainer) -> History:
         gc.collect()
         assert [reference() for reference in loaded] == [None]
         return original(trainer)
@@ -127,7 +128,7 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
     """What is measured at the end are the weights of the epoch that validated best, to the bit."""
     scores, seen = iter((0.1, 0.9, 0.3, 0.9)), []
 
-    def examine(self: HeadTuning, examples: Sequence[Example]) -> Verdict:
+    def examine(self: HeadTuning, examples: Sequence[Example]) -> Evaluation:
         seen.append([parameter.detach().clone() for parameter in self.model.parameters()])
         return replace(original(self, examples), metrics={"accuracy": next(scores)})
 

@@ -17,13 +17,14 @@ from peltier_adapters.row import Row
 from peltier_backbone import load
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_training.data import read_examples
+from peltier_training.config.run import Run
+from peltier_training.config.text_options import TextOptions
+from peltier_training.data.data import Data
+from peltier_training.data.examples import read_examples
 from peltier_training.errors import TrainingError
-from peltier_training.evaluation import evaluate
-from peltier_training.objective import TextObjective
-from peltier_training.run import Data, Run
-from peltier_training.text_evaluation import write
-from peltier_training.text_options import TextOptions
+from peltier_training.evaluate.examination import evaluate
+from peltier_training.evaluate.text_examination import write
+from peltier_training.fit.objective import TextObjective
 from peltier_training.train import train
 
 MakeRun = Callable[..., Run]

@@ -15,24 +15,24 @@ from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone
 from transformers.utils.logging import disable_progress_bar
 
-from peltier_training.baseline_trainer import BaselineTrainer
-from peltier_training.data import Example, thin_out
+from peltier_training.config.preparation import Prepared, prepare
+from peltier_training.config.record import create_record
+from peltier_training.config.run import Run
+from peltier_training.config.task import create_task
+from peltier_training.data.examples import Example, subsample
+from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
-from peltier_training.feasibility import check_baseline
-from peltier_training.labels import Labels
-from peltier_training.preparation import Prepared, prepare
+from peltier_training.fit.baseline_trainer import BaselineTrainer
+from peltier_training.fit.history import History
+from peltier_training.fit.preflight import check_baseline
+from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
 from peltier_training.ranks import part, take_device
-from peltier_training.record import create_record
 from peltier_training.report.cost import Cost, Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.files import write_report
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Findings, Subject, create_report
-from peltier_training.run import Run
-from peltier_training.task import create_task
 from peltier_training.threads import use_threads
-from peltier_training.trainer import Course
-from peltier_training.tuning import HeadTuning, TextTuning, Tuning
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Learned:
     tuning: Tuning
     task: TaskSpec
     reference: BackboneRef
-    course: Course
+    history: History
     sizes: Mapping[str, Any]
     validation: Sequence[Example]
     meter: Meter
@@ -79,32 +79,32 @@ def learn(prepared: Prepared) -> Learned:
     checkpoint = find_checkpoint(run.backbone)
     check_baseline(BASELINES[run.preset], run, load_config(checkpoint), checkpoint)
     tuning, task, reference = _prepare(run, labels, examples)
-    course = _teach(run, tuning, examples, thin_out(validation, run.hyperparameters.eval_rows))
+    history = _teach(run, tuning, examples, subsample(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
     part()
-    return Learned(run, tuning, task, reference, course, data.sizes, validation, meter)
+    return Learned(run, tuning, task, reference, history, data.sizes, validation, meter)
 
 
 def finish(learned: Learned) -> Tuned:
     """Measure on all validation examples, and write the report."""
     run, tuning, validation = learned.run, learned.tuning, learned.validation
     config = load_config(find_checkpoint(run.backbone))
-    verdict = tuning.examine(validation)
-    cost = learned.meter.read(learned.course, tuning.device, run.dtype)
+    evaluation = tuning.examine(validation)
+    cost = learned.meter.read(learned.history, tuning.device, run.dtype)
     method, reason = BASELINES[run.preset], BASELINES[run.preset].reason(config)
     settings = method.settings(run.overrides, config)
-    record = create_record(run, settings, learned.sizes, verdict.metrics)
+    record = create_record(run, settings, learned.sizes, evaluation.metrics)
     findings = Findings(
         metric=run.metric,
-        verdict=verdict,
-        curves=Curves.create(learned.course),
+        evaluation=evaluation,
+        curves=Curves.create(learned.history),
         parameters=Parameters.create_tuned(method.count_parameters(settings, config), config, tuning.model),
         cost=cost,
         pooling=None if config.generates else method.head(settings, config, outputs=learned.task.num_outputs).pooling,
     )
     subject = Subject(run.task, run.preset, learned.reference, learned.task, record, reason=reason)
     write_report(run.output, create_report(subject, findings))
-    return Tuned(dict(verdict.metrics), reason, cost, partial(_measure, tuning))
+    return Tuned(dict(evaluation.metrics), reason, cost, partial(_measure, tuning))
 
 
 def _prepare(run: Run, labels: Labels, examples: Sequence[Example]) -> tuple[Tuning, TaskSpec, BackboneRef]:
@@ -115,7 +115,7 @@ def _prepare(run: Run, labels: Labels, examples: Sequence[Example]) -> tuple[Tun
     return _create(run, backbone, task, examples), task, create_reference(backbone)
 
 
-def _teach(run: Run, tuning: Tuning, examples: Sequence[Example], validation: Sequence[Example]) -> Course:
+def _teach(run: Run, tuning: Tuning, examples: Sequence[Example], validation: Sequence[Example]) -> History:
     trainer = BaselineTrainer(
         run=run,
         objective=tuning.objective,

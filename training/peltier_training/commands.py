@@ -11,8 +11,8 @@ from rich.table import Table
 from peltier_training.threads import Threads, choose_threads, use_threads
 
 if TYPE_CHECKING:
-    from peltier_training.data import Rows
-    from peltier_training.preparation import Prepared
+    from peltier_training.config.preparation import Prepared
+    from peltier_training.data.examples import Rows
 
 _T5 = "On a T5"
 Columns = Annotated[
@@ -140,11 +140,12 @@ def train(  # noqa: PLR0913 - one parameter a flag
     from peltier_adapters.composition import parse_overrides
     from peltier_adapters.names import parse_names
 
-    from peltier_training.preparation import prepare
+    from peltier_training.config.preparation import prepare
+    from peltier_training.config.resolution import Choice, Given, print_resolved
+    from peltier_training.config.run import Hyperparameters, Run
+    from peltier_training.config.text_options import TextOptions
+    from peltier_training.data.data import Data
     from peltier_training.ranks import is_first
-    from peltier_training.resolution import Choice, Given, print_resolved
-    from peltier_training.run import Data, Hyperparameters, Run
-    from peltier_training.text_options import TextOptions
 
     choice = Choice.find(recipe, task, preset, backbone)
     hyperparameters = {
@@ -249,7 +250,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
 ) -> None:
     """Measure an artifact on labelled examples, through the server's own forward."""
     num_threads = choose_threads(threads)
-    from peltier_training.preparation import prepare_evaluation
+    from peltier_training.config.preparation import prepare_evaluation
 
     given = {"text_columns": text_column, "label_column": label_column, "label_separator": label_separator}
     rows = prepare_evaluation(artifact, data, backbone, given, skip_bad_rows=skip_bad_rows)
@@ -257,7 +258,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     from peltier_adapters.artifact import load_artifact
     from peltier_backbone.load import load_backbone
 
-    from peltier_training.evaluation import evaluate as measure
+    from peltier_training.evaluate.examination import evaluate as measure
 
     use_threads(num_threads)
     model = load_backbone(backbone, device=device, dtype=dtype)
@@ -277,7 +278,7 @@ def _print_warnings(output: Path) -> None:
 
 
 def _print_skipped(parts: "dict[Path, Rows]") -> None:
-    from peltier_training.labelled_data import skipped_lines
+    from peltier_training.data.labelled_data import skipped_lines
 
     for line in skipped_lines(parts):
         typer.echo(line, err=True)

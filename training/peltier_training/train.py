@@ -11,26 +11,27 @@ from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone, load_backbone
 
-from peltier_training.data import Example, thin_out
+from peltier_training.config.preparation import Prepared, prepare
+from peltier_training.config.record import create_record
+from peltier_training.config.run import Run
+from peltier_training.config.task import create_task
+from peltier_training.data.examples import Example, subsample
+from peltier_training.data.labels import Labels
+from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
-from peltier_training.export import export, measure
-from peltier_training.labels import Labels
-from peltier_training.model import HeadedAdapter, TrainableAdapter
-from peltier_training.preparation import Prepared, prepare
+from peltier_training.evaluate.export import export, measure
+from peltier_training.fit.history import History
+from peltier_training.fit.trainer import diverged, fit, fit_text
+from peltier_training.models.model import HeadedAdapter, TrainableAdapter
+from peltier_training.models.text_model import TextAdapter
 from peltier_training.ranks import part, take_device
-from peltier_training.record import create_record
 from peltier_training.report.cost import Meter
 from peltier_training.report.curves import Curves
 from peltier_training.report.files import write_file, write_report
 from peltier_training.report.merging import Merging
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Findings, Subject, create_report
-from peltier_training.rows import head_rows, text_rows
-from peltier_training.run import Run
-from peltier_training.task import create_task
-from peltier_training.text_model import TextAdapter
 from peltier_training.threads import use_threads
-from peltier_training.trainer import Course, diverged, fit, fit_text
 
 Adapter = TypeVar("Adapter", bound=TrainableAdapter)
 
@@ -43,7 +44,7 @@ class Learned:
     backbone: Backbone
     task: TaskSpec
     model: TrainableAdapter
-    course: Course
+    history: History
     sizes: Mapping[str, Any]
     validation: Sequence[Example]
     meter: Meter
@@ -64,10 +65,10 @@ def learn(prepared: Prepared) -> Learned:
     backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
     task = create_task(run, backbone, labels, examples)
     teach = _teach_text if backbone.config.generates else _teach_head
-    model, course = teach(run, backbone, task, examples, thin_out(validation, run.hyperparameters.eval_rows))
+    model, history = teach(run, backbone, task, examples, subsample(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
     part()
-    return Learned(run, backbone, task, model, course, data.sizes, validation, meter)
+    return Learned(run, backbone, task, model, history, data.sizes, validation, meter)
 
 
 def finish(learned: Learned) -> Manifest:
@@ -78,19 +79,19 @@ def finish(learned: Learned) -> Manifest:
     run, model, backbone, validation = learned.run, learned.model, learned.backbone, learned.validation
     exact = backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
     adapter = Candidate(run.task, run.preset, model.parts, model.merged(), learned.task)
-    verdict = measure(exact, adapter, validation, record_gates=True)
-    record = create_record(run, model.settings, learned.sizes, verdict.metrics)
+    evaluation = measure(exact, adapter, validation, record_gates=True)
+    record = create_record(run, model.settings, learned.sizes, evaluation.metrics)
     data = export(exact, adapter, [example.input for example in validation], record)
     write_file(run.output, data)  # first of all: no report is worth the loss of it
     manifest = read_manifest(run.output)
     findings = Findings(
         metric=run.metric,
-        verdict=verdict,
-        curves=Curves.create(learned.course),
+        evaluation=evaluation,
+        curves=Curves.create(learned.history),
         parameters=Parameters.create(model.parts, backbone.config, model),
-        cost=learned.meter.read(learned.course, backbone.device, run.dtype),
+        cost=learned.meter.read(learned.history, backbone.device, run.dtype),
         pooling=None if backbone.config.generates else manifest.head.pooling,
-        merging=Merging.create(exact, adapter, model, validation, verdict) if run.merge_report else None,
+        merging=Merging.create(exact, adapter, model, validation, evaluation) if run.merge_report else None,
     )
     write_report(run.output, create_report(Subject.of_artifact(run.output, data, manifest), findings))
     return manifest
@@ -98,7 +99,7 @@ def finish(learned: Learned) -> Manifest:
 
 def _teach_head(
     run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example], validation: Sequence[Example]
-) -> tuple[TrainableAdapter, Course]:
+) -> tuple[TrainableAdapter, History]:
     model = _create(HeadedAdapter, run, backbone, task)
     if task.type == "regression":
         model.center(float(Labels(task.type, task.labels).targets(examples).mean()))
@@ -107,7 +108,7 @@ def _teach_head(
 
 def _teach_text(
     run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example], validation: Sequence[Example]
-) -> tuple[TrainableAdapter, Course]:
+) -> tuple[TrainableAdapter, History]:
     model = _create(TextAdapter, run, backbone, task)
 
     def judge() -> dict[str, float]:

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
-from peltier_training.verdict import Verdict
 
 
-def judged(gold: list[object], found: list[object]) -> Verdict:
-    return Verdict({}, [f"input {number}" for number in range(len(gold))], gold, found)
+def judged(gold: list[object], found: list[object]) -> Evaluation:
+    return Evaluation({}, [f"input {number}" for number in range(len(gold))], gold, found)
 
 
 def test_a_confusion_counts_labels_by_answers():

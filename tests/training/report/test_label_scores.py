@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.report.answers import Confusion, LabelCounts
 from peltier_training.report.label_scores import LabelScores
-from peltier_training.verdict import Verdict
 from sklearn.metrics import precision_recall_fscore_support
 
 
-def judged(gold: list[object], found: list[object]) -> Verdict:
-    return Verdict({}, [""] * len(gold), gold, found)
+def judged(gold: list[object], found: list[object]) -> Evaluation:
+    return Evaluation({}, [""] * len(gold), gold, found)
 
 
 def test_classes_have_scikit_learns_scores():

@@ -10,14 +10,14 @@ from peltier_adapters.presets import find_preset
 from peltier_adapters.proof import Candidate
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_training.data import Example
+from peltier_training.config.run import Run
+from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
-from peltier_training.export import measure
-from peltier_training.model import HeadedAdapter
+from peltier_training.evaluate.export import measure
+from peltier_training.models.model import HeadedAdapter
 from peltier_training.report.files import report_paths
 from peltier_training.report.merging import NUM_ENSEMBLES, NUM_PASSES, Merging, Spread
 from peltier_training.report.report import Report
-from peltier_training.run import Run
 from peltier_training.train import train
 
 MakeRun = Callable[..., Run]

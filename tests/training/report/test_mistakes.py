@@ -3,8 +3,8 @@
 import pytest
 import torch
 from peltier_adapters.task_spec import TaskSpec
+from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.report.mistakes import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
-from peltier_training.verdict import Verdict
 
 
 def create_task(kind: str, *labels: str) -> TaskSpec:
@@ -14,7 +14,7 @@ def create_task(kind: str, *labels: str) -> TaskSpec:
 def test_the_surest_mistakes_come_first():
     """With the probability of the predicted label; right answers are none."""
     logits = torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 4.0], [5.0, 0.0]])
-    verdict = Verdict({}, ["a", "b", "c", ("d", "e")], [0, 0, 0, 1], [0, 1, 1, 0], scores=logits)
+    verdict = Evaluation({}, ["a", "b", "c", ("d", "e")], [0, 0, 0, 1], [0, 1, 1, 0], scores=logits)
     found = Mistake.create(verdict, create_task("classification", "no", "yes"))
     assert found is not None
     assert [(one.input, one.label, one.answer) for one in found] == [
@@ -25,7 +25,7 @@ def test_the_surest_mistakes_come_first():
 
 def test_a_text_that_is_no_label_has_no_score():
     """Written answers come in their own order."""
-    verdict = Verdict({}, ["a", "b"], [0, 1], [-1, 0])
+    verdict = Evaluation({}, ["a", "b"], [0, 1], [-1, 0])
     found = Mistake.create(verdict, create_task("classification", "no", "yes"))
     assert found is not None
     assert [(one.answer, one.score) for one in found] == [("no label", None), ("no", None)]
@@ -34,7 +34,7 @@ def test_a_text_that_is_no_label_has_no_score():
 def test_sets_of_labels_are_compared_whole():
     """One label too many or too few is a mistake; the score is the distance of the worst probability."""
     logits = torch.tensor([[3.0, -3.0], [3.0, 3.0], [-3.0, -9.0]])
-    verdict = Verdict({}, ["a", "b", "c"], [[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 1], [0, 0]], scores=logits)
+    verdict = Evaluation({}, ["a", "b", "c"], [[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 1], [0, 0]], scores=logits)
     found = Mistake.create(verdict, create_task("multilabel", "x", "y"))
     assert found is not None
     assert [(one.input[0], one.label, one.answer) for one in found] == [("c", "y", "no label"), ("b", "x", "x, y")]
@@ -43,7 +43,7 @@ def test_sets_of_labels_are_compared_whole():
 
 def test_numbers_are_shown_by_their_distance():
     """The furthest first."""
-    found = Mistake.create(Verdict({}, ["a", "b", "c"], [1, 2, 3], [1.5, 2, 1]), create_task("regression", "value"))
+    found = Mistake.create(Evaluation({}, ["a", "b", "c"], [1, 2, 3], [1.5, 2, 1]), create_task("regression", "value"))
     assert found is not None
     assert [(one.input[0], one.label, one.answer, one.score) for one in found] == [
         ("c", "3", "1", None), ("a", "1", "1.5", None),
@@ -53,7 +53,7 @@ def test_numbers_are_shown_by_their_distance():
 def test_mistakes_are_bounded():
     """In number and in length, whatever the data holds."""
     names = [f"{side} {'y' * 250}" for side in "ab"]
-    verdict = Verdict({}, ["x" * 10**6] * 100, [0] * 100, [1] * 100)
+    verdict = Evaluation({}, ["x" * 10**6] * 100, [0] * 100, [1] * 100)
     found = Mistake.create(verdict, create_task("classification", *names))
     assert found is not None
     assert len(found) == MAX_MISTAKES

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from peltier_adapters.manifest import BackboneRef, TrainingRecord
 from peltier_adapters.task_spec import TaskSpec
-from peltier_training.majority import Majority
+from peltier_training.evaluate.majority import Majority
 from peltier_training.report.answers import Confusion, Sample
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves, Point

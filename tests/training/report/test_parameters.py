@@ -14,7 +14,7 @@ from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone
 from peltier_backbone.t5_weights import build_t5, canonical_t5
 from peltier_backbone.weights import Weights
-from peltier_training.model import TrainableAdapter
+from peltier_training.models.model import TrainableAdapter
 from peltier_training.report.parameters import Parameters
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, T5Config, T5ForConditionalGeneration
 

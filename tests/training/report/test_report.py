@@ -11,12 +11,12 @@ from peltier_adapters.inputs import encode_input
 from peltier_adapters.row import Row
 from peltier_adapters.spec import count_parameters
 from peltier_backbone.load import Backbone
-from peltier_training.data import Example, read_examples
-from peltier_training.evaluation import evaluate, predict
-from peltier_training.labels import Labels
+from peltier_training.config.run import Run
+from peltier_training.data.examples import Example, read_examples
+from peltier_training.data.labels import Labels
+from peltier_training.evaluate.examination import evaluate, predict
 from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
-from peltier_training.run import Run
 from peltier_training.train import train
 from sklearn.metrics import confusion_matrix
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_training.run import Data, Hyperparameters, Run
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.data.data import Data
 from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.runner import Places, Runner

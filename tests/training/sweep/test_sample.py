@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from peltier_training.data import Example, read_examples
+from peltier_training.data.examples import Example, read_examples
 from peltier_training.sweep.sample import draw, write_examples
 
 EXAMPLES = [Example(f"text {number}", number, f"file:{number}") for number in range(50)]

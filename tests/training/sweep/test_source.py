@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from peltier_training.labelled_data import read_file
+from peltier_training.data.labelled_data import read_file
 from peltier_training.sweep.description import Task
 from peltier_training.sweep.source import Source
 

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Callable
 
 import pytest
+from peltier_training.config.run import Hyperparameters
 from peltier_training.errors import TrainingError
-from peltier_training.run import Hyperparameters
 from peltier_training.sweep.table import MEAN, Stat, check_grouping, create_table, default_grouping
 from peltier_training.sweep.trial import Result, Trial
 

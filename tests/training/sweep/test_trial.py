@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_training.run import Hyperparameters
+from peltier_training.config.run import Hyperparameters
 from peltier_training.sweep.trial import Trial
 
 MakeTrial = Callable[..., Trial]

@@ -8,8 +8,8 @@ from typing import Any
 from tokenizers import Tokenizer
 from transformers.utils.logging import disable_progress_bar
 
-from peltier_training.checkpoint import remove_checkpoints
 from peltier_training.errors import TrainingError
+from peltier_training.fit.checkpoint import remove_checkpoints
 from peltier_training.pretraining.card import write_card
 from peltier_training.pretraining.corpus import documents
 from peltier_training.pretraining.curve import curve

@@ -7,7 +7,7 @@ from peltier_adapters.manifest import Input
 from peltier_adapters.map_spec import Spec
 from sklearn.metrics import confusion_matrix
 
-from peltier_training.verdict import Verdict
+from peltier_training.evaluate.evaluation import Evaluation
 
 _MAX_POINTS = 1000
 _MAX_SAMPLES = 8
@@ -22,11 +22,11 @@ class Confusion(Spec):
     unknown: tuple[int, ...]
 
     @classmethod
-    def create(cls, verdict: Verdict, labels: Sequence[str]) -> "Confusion":
+    def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "Confusion":
         """Of a classification."""
         # Position 0 stands for what is no label: it is never right, so its row is empty.
         whole = confusion_matrix(
-            np.array(verdict.gold) + 1, np.array(verdict.found) + 1, labels=range(len(labels) + 1)
+            np.array(evaluation.gold) + 1, np.array(evaluation.found) + 1, labels=range(len(labels) + 1)
         ).tolist()
         return cls(
             labels=tuple(labels),
@@ -44,9 +44,9 @@ class LabelCounts(Spec):
     missed: int
 
     @classmethod
-    def create(cls, verdict: Verdict, labels: Sequence[str]) -> "tuple[LabelCounts, ...]":
+    def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "tuple[LabelCounts, ...]":
         """Of all labels."""
-        gold, found = (np.array(answers, dtype=bool) for answers in (verdict.gold, verdict.found))
+        gold, found = (np.array(answers, dtype=bool) for answers in (evaluation.gold, evaluation.found))
         return tuple(
             cls(
                 label=label,
@@ -70,9 +70,9 @@ class Residuals(Spec):
     found: tuple[float, ...]
 
     @classmethod
-    def create(cls, verdict: Verdict) -> "Residuals":
+    def create(cls, evaluation: Evaluation) -> "Residuals":
         """Of a regression."""
-        gold, found = (np.array(answers, dtype=float) for answers in (verdict.gold, verdict.found))
+        gold, found = (np.array(answers, dtype=float) for answers in (evaluation.gold, evaluation.found))
         residuals = found - gold
         places = _spread(len(gold), _MAX_POINTS)
         return cls(
@@ -93,11 +93,11 @@ class Sample(Spec):
     text: str
 
     @classmethod
-    def create(cls, verdict: Verdict) -> "tuple[Sample, ...]":
+    def create(cls, evaluation: Evaluation) -> "tuple[Sample, ...]":
         """A few of all questions, evenly from the first to the last."""
         return tuple(
-            cls(input=verdict.inputs[place], references=tuple(verdict.gold[place]), text=verdict.found[place])
-            for place in _spread(len(verdict.inputs), _MAX_SAMPLES)
+            cls(input=evaluation.inputs[place], references=tuple(evaluation.gold[place]), text=evaluation.found[place])
+            for place in _spread(len(evaluation.inputs), _MAX_SAMPLES)
         )
 
 

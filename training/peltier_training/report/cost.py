@@ -7,7 +7,7 @@ import time
 import torch
 from peltier_adapters.map_spec import Spec
 
-from peltier_training.trainer import Course
+from peltier_training.fit.history import History
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsewhere
 
@@ -42,14 +42,14 @@ class Meter:
         self._memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
         self._device_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
 
-    def read(self, course: Course, device: torch.device, dtype: str) -> Cost:
+    def read(self, history: History, device: torch.device, dtype: str) -> Cost:
         """What there is to say at the end of a run."""
         return Cost(
             device=_name(device),
             dtype=dtype,
             threads=torch.get_num_threads(),
-            seconds_per_epoch=course.seconds / course.epochs if course.epochs else None,
-            training_seconds=course.seconds,
+            seconds_per_epoch=history.seconds / history.epochs if history.epochs else None,
+            training_seconds=history.seconds,
             total_seconds=time.perf_counter() - self._start,
             memory_bytes=self._memory,
             device_memory_bytes=self._device_memory if device.type == "cuda" else None,

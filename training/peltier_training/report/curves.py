@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from peltier_adapters.map_spec import Spec
 
-from peltier_training.trainer import Course
+from peltier_training.fit.history import History
 
 _VALIDATION = "eval_"
 _TRAINED = ("loss", "learning_rate")
@@ -28,11 +28,11 @@ class Curves(Spec):
     best_step: int | None
 
     @classmethod
-    def create(cls, course: Course) -> "Curves":
+    def create(cls, history: History) -> "Curves":
         """From the Trainer's log."""
         training: dict[str, list[Point]] = {}
         validation: dict[str, list[Point]] = {}
-        for name, point in _points(course):
+        for name, point in _points(history):
             if name in _TRAINED:
                 training.setdefault(name, []).append(point)
             elif name.startswith(_VALIDATION) and name.removeprefix(_VALIDATION) not in _NO_METRICS:
@@ -40,12 +40,12 @@ class Curves(Spec):
         return cls(
             training={name: tuple(points) for name, points in training.items()},
             validation={name: tuple(points) for name, points in validation.items()},
-            best_step=course.best_step,
+            best_step=history.best_step,
         )
 
 
-def _points(course: Course) -> Iterator[tuple[str, Point]]:
-    for entry in course.log:
+def _points(history: History) -> Iterator[tuple[str, Point]]:
+    for entry in history.log:
         for name, value in entry.items():
             if name not in ("step", "epoch"):
                 yield name, Point(step=int(entry["step"]), epoch=entry["epoch"], value=value)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from peltier_training.svg import STYLE, to_svg
+from peltier_training.report.svg import STYLE, to_svg
 
 # matplotlib knows no CSS: a figure is drawn in stand-ins, which become the page's own colours.
 INK, FAINT, MAIN, SECOND = "#010203", "#010204", "#010205", "#010206"

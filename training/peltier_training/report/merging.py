@@ -10,12 +10,12 @@ from peltier_adapters.map_spec import Spec
 from peltier_adapters.proof import Candidate
 from peltier_backbone.load import Backbone
 
-from peltier_training.data import Example
-from peltier_training.evaluation import judge_scores
-from peltier_training.export import measure
-from peltier_training.model import TrainableAdapter
-from peltier_training.routes import fixed_routes, random_routes
-from peltier_training.verdict import Verdict
+from peltier_training.data.examples import Example
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.examination import judge_scores
+from peltier_training.evaluate.export import measure
+from peltier_training.models.expert_routing import fixed_routes, random_routes
+from peltier_training.models.model import TrainableAdapter
 
 NUM_PASSES = 4  # random routes of an ensemble, as in the paper
 NUM_ENSEMBLES = 2
@@ -60,7 +60,7 @@ class Merging(Spec):
         adapter: Candidate,
         model: TrainableAdapter,
         examples: Sequence[Example],
-        merged: Verdict,
+        merged: Evaluation,
     ) -> "Merging":
         """Measure the routes of `model`, of which `adapter` is the merged form and `merged` what it answers."""
         random, fixed = (
@@ -85,15 +85,17 @@ class Merging(Spec):
 
 
 def _ensemble(
-    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], passes: Sequence[Verdict]
-) -> Verdict | None:
-    scores = [verdict.scores for verdict in passes if verdict.scores is not None]
+    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], passes: Sequence[Evaluation]
+) -> Evaluation | None:
+    scores = [evaluation.scores for evaluation in passes if evaluation.scores is not None]
     return judge_scores(backbone, adapter.task, torch.stack(scores).mean(0), examples) if scores else None
 
 
-def _way(name: Literal["merged", "random routing", "fixed routing", "ensemble"], verdicts: Sequence[Verdict]) -> Way:
-    names = verdicts[0].metrics if verdicts else ()
+def _way(
+    name: Literal["merged", "random routing", "fixed routing", "ensemble"], evaluations: Sequence[Evaluation]
+) -> Way:
+    names = evaluations[0].metrics if evaluations else ()
     return Way(
         name=name,
-        metrics={metric: Spread.create([verdict.metrics[metric] for verdict in verdicts]) for metric in names},
+        metrics={metric: Spread.create([evaluation.metrics[metric] for evaluation in evaluations]) for metric in names},
     )

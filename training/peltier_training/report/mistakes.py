@@ -8,7 +8,7 @@ from peltier_adapters.manifest import Input
 from peltier_adapters.map_spec import Spec
 from peltier_adapters.task_spec import TaskSpec
 
-from peltier_training.verdict import Verdict
+from peltier_training.evaluate.evaluation import Evaluation
 
 MAX_MISTAKES = 20
 MAX_TEXT_LEN = 300
@@ -28,27 +28,27 @@ class Mistake(Spec):
     score: float | None
 
     @classmethod
-    def create(cls, verdict: Verdict, task: TaskSpec) -> "tuple[Mistake, ...] | None":
+    def create(cls, evaluation: Evaluation, task: TaskSpec) -> "tuple[Mistake, ...] | None":
         """The surest of all mistakes, of a regression the answers furthest from their labels; None of written texts,
         which have samples."""
         match task.type:
             case "classification":
-                return _of_classes(verdict, task)
+                return _of_classes(evaluation, task)
             case "multilabel":
-                return _of_sets(verdict, task)
+                return _of_sets(evaluation, task)
             case "regression":
-                return _of_numbers(verdict)
+                return _of_numbers(evaluation)
         return None
 
 
-def _of_classes(verdict: Verdict, task: TaskSpec) -> tuple[Mistake, ...]:
-    gold, found = np.array(verdict.gold), np.array(verdict.found)
+def _of_classes(evaluation: Evaluation, task: TaskSpec) -> tuple[Mistake, ...]:
+    gold, found = np.array(evaluation.gold), np.array(evaluation.found)
     sure = None
-    if verdict.scores is not None:
-        sure = scores(task, verdict.scores.float()).max(-1).values.numpy()
+    if evaluation.scores is not None:
+        sure = scores(task, evaluation.scores.float()).max(-1).values.numpy()
     return tuple(
         Mistake(
-            input=_texts(verdict.inputs[row]),
+            input=_texts(evaluation.inputs[row]),
             label=_cut(task.labels[gold[row]], MAX_LABEL_LEN),
             answer=_cut(task.labels[found[row]], MAX_LABEL_LEN) if found[row] >= 0 else _NO_LABEL,
             score=None if sure is None else float(sure[row]),
@@ -57,14 +57,14 @@ def _of_classes(verdict: Verdict, task: TaskSpec) -> tuple[Mistake, ...]:
     )
 
 
-def _of_sets(verdict: Verdict, task: TaskSpec) -> tuple[Mistake, ...]:
-    gold, found = (np.array(answers, dtype=bool) for answers in (verdict.gold, verdict.found))
-    assert verdict.scores is not None, "labels are chosen by their logits"
-    probabilities = scores(task, verdict.scores.float()).numpy()
+def _of_sets(evaluation: Evaluation, task: TaskSpec) -> tuple[Mistake, ...]:
+    gold, found = (np.array(answers, dtype=bool) for answers in (evaluation.gold, evaluation.found))
+    assert evaluation.scores is not None, "labels are chosen by their logits"
+    probabilities = scores(task, evaluation.scores.float()).numpy()
     apart = np.abs(probabilities - gold).max(-1)
     return tuple(
         Mistake(
-            input=_texts(verdict.inputs[row]),
+            input=_texts(evaluation.inputs[row]),
             label=_names(task.labels, gold[row]),
             answer=_names(task.labels, found[row]),
             score=float(apart[row]),
@@ -73,11 +73,11 @@ def _of_sets(verdict: Verdict, task: TaskSpec) -> tuple[Mistake, ...]:
     )
 
 
-def _of_numbers(verdict: Verdict) -> tuple[Mistake, ...]:
-    gold, found = (np.array(answers, dtype=float) for answers in (verdict.gold, verdict.found))
+def _of_numbers(evaluation: Evaluation) -> tuple[Mistake, ...]:
+    gold, found = (np.array(answers, dtype=float) for answers in (evaluation.gold, evaluation.found))
     apart = np.abs(gold - found)
     return tuple(
-        Mistake(input=_texts(verdict.inputs[row]), label=f"{gold[row]:.4g}", answer=f"{found[row]:.4g}", score=None)
+        Mistake(input=_texts(evaluation.inputs[row]), label=f"{gold[row]:.4g}", answer=f"{found[row]:.4g}", score=None)
         for row in _worst(apart > 0, apart)
     )
 

@@ -9,9 +9,10 @@ from peltier_adapters.manifest import BackboneRef, Manifest, TrainingRecord
 from peltier_adapters.map_spec import Spec
 from peltier_adapters.task_spec import TaskSpec
 
-from peltier_training.caveats import Evidence, find_caveats
-from peltier_training.majority import Majority
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.majority import Majority
 from peltier_training.report.answers import Confusion, LabelCounts, Residuals, Sample
+from peltier_training.report.caveats import Evidence, find_caveats
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves
 from peltier_training.report.label_scores import LabelScores
@@ -19,7 +20,6 @@ from peltier_training.report.merging import Merging
 from peltier_training.report.mistakes import Mistake
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.resolved import Resolved
-from peltier_training.verdict import Verdict
 
 
 class ArtifactFile(Spec):
@@ -38,12 +38,12 @@ class GateMap(Spec):
     means: dict[str, tuple[float | None, ...]]
 
     @classmethod
-    def create(cls, verdict: Verdict) -> "GateMap | None":
+    def create(cls, evaluation: Evaluation) -> "GateMap | None":
         """None where nothing is gated."""
-        if verdict.gates is None:
+        if evaluation.gates is None:
             return None
-        means = {part: tuple(layers) for part, layers in verdict.gates.items()}
-        return cls(rows=len(verdict.found), means=means)
+        means = {part: tuple(layers) for part, layers in evaluation.gates.items()}
+        return cls(rows=len(evaluation.found), means=means)
 
 
 class Report(Spec):
@@ -102,7 +102,7 @@ class Findings:
     """What a run has found out that its artifact does not say; `pooling` is that of an encoder's head."""
 
     metric: str
-    verdict: Verdict
+    evaluation: Evaluation
     curves: Curves
     parameters: Parameters
     cost: Cost
@@ -112,10 +112,10 @@ class Findings:
 
 def create_report(subject: Subject, findings: Findings) -> Report:
     """The report of a run on `subject`."""
-    verdict, task = findings.verdict, subject.task
-    confusion = Confusion.create(verdict, task.labels) if task.type == "classification" else None
-    label_counts = LabelCounts.create(verdict, task.labels) if task.type == "multilabel" else None
-    majority = Majority.create(verdict, task)
+    evaluation, task = findings.evaluation, subject.task
+    confusion = Confusion.create(evaluation, task.labels) if task.type == "classification" else None
+    label_counts = LabelCounts.create(evaluation, task.labels) if task.type == "multilabel" else None
+    majority = Majority.create(evaluation, task)
     return Report(
         name=subject.name,
         preset=subject.preset,
@@ -124,7 +124,7 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         backbone=subject.backbone,
         task=task,
         training=subject.training,
-        metrics=dict(verdict.metrics),
+        metrics=dict(evaluation.metrics),
         metric=findings.metric,
         warnings=find_caveats(_evidence(findings, task, majority)),
         majority=majority,
@@ -135,21 +135,21 @@ def create_report(subject: Subject, findings: Findings) -> Report:
         confusion=confusion,
         label_counts=label_counts,
         label_scores=_label_scores(confusion, label_counts),
-        mistakes=Mistake.create(verdict, task),
-        residuals=Residuals.create(verdict) if task.type == "regression" else None,
-        samples=Sample.create(verdict) if task.type == "text2text" else None,
-        gates=GateMap.create(verdict),
+        mistakes=Mistake.create(evaluation, task),
+        residuals=Residuals.create(evaluation) if task.type == "regression" else None,
+        samples=Sample.create(evaluation) if task.type == "text2text" else None,
+        gates=GateMap.create(evaluation),
         merging=findings.merging,
     )
 
 
 def _evidence(findings: Findings, task: TaskSpec, majority: Majority | None) -> Evidence:
-    course = findings.curves.validation.get(findings.metric, ())
+    history = findings.curves.validation.get(findings.metric, ())
     return Evidence(
         labels=task.labels,
         metric=findings.metric,
-        course=tuple(point.value for point in course),
-        verdict=findings.verdict,
+        history=tuple(point.value for point in history),
+        evaluation=findings.evaluation,
         task_type=task.type,
         majority=majority,
     )

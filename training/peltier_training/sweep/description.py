@@ -11,9 +11,9 @@ from peltier_adapters.map_spec import Spec
 from peltier_adapters.validation import sentences
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
+from peltier_training.config.text_options import TextOptions
+from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
-from peltier_training.labels import TaskType
-from peltier_training.text_options import TextOptions
 
 ALL = "all"
 Value = TypeVar("Value")

@@ -12,15 +12,15 @@ from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.config import load_config
 
-from peltier_training.defaults import fill_in
+from peltier_training.config.defaults import fill_in
+from peltier_training.config.run import Hyperparameters, Run
+from peltier_training.config.templates import find_template
+from peltier_training.config.training_settings import check_settings
 from peltier_training.errors import TrainingError
-from peltier_training.feasibility import check_baseline, check_pooler
-from peltier_training.run import Hyperparameters, Run
+from peltier_training.fit.preflight import check_baseline, check_pooler
 from peltier_training.sweep.description import ALL, Description, Layer, Method
 from peltier_training.sweep.source import Source, digest
 from peltier_training.sweep.trial import Trial
-from peltier_training.templates import find_template
-from peltier_training.training_settings import check_settings
 
 Point = Mapping[str, Any]
 

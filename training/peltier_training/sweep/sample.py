@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from peltier_training.data import Example
+from peltier_training.data.examples import Example
 
 
 def draw(

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from peltier_training.labelled_data import read_labelled, skipped_lines
-from peltier_training.labels import Labels
-from peltier_training.run import Data
+from peltier_training.data.data import Data
+from peltier_training.data.labelled_data import read_labelled, skipped_lines
+from peltier_training.data.labels import Labels
 from peltier_training.sweep.description import Task
 
 

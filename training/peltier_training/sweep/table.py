@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from peltier_training import metrics
 from peltier_training.errors import TrainingError
+from peltier_training.evaluate import metrics
 from peltier_training.sweep.description import ALL
 from peltier_training.sweep.trial import Result, Trial
 

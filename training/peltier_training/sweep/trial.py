@@ -10,7 +10,7 @@ from typing import Any
 from peltier_adapters.map_spec import Spec
 from pydantic import Field, FiniteFloat
 
-from peltier_training.run import Run
+from peltier_training.config.run import Run
 
 _KEY_LEN = 16
 

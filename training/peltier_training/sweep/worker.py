@@ -19,14 +19,15 @@ from peltier_adapters.baselines import BASELINES
 from peltier_backbone.load import load_backbone
 
 from peltier_training.baseline import train_baseline
-from peltier_training.data import Example
+from peltier_training.config.run import Run
+from peltier_training.data.data import Data
+from peltier_training.data.examples import Example
+from peltier_training.data.labelled_data import read_file
 from peltier_training.errors import TrainingError
-from peltier_training.evaluation import evaluate
-from peltier_training.labelled_data import read_file
+from peltier_training.evaluate.examination import evaluate
 from peltier_training.report.cost import Cost
 from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
-from peltier_training.run import Data, Run
 from peltier_training.sweep.sample import draw, write_examples
 from peltier_training.sweep.trial import Outcome, Trial
 from peltier_training.train import train

@@ -1,0 +1,152 @@
+"""Data files: what is read, and how each kind of bad file is refused."""
+
+import gzip
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from peltier_training.data.bad_rows import BadRow
+from peltier_training.data.examples import Example, Rows, read_examples, read_rows, subsample
+from peltier_training.errors import TrainingError
+
+GOOD = b'{"text": "a", "label": 1}\n'
+
+
+def write(tmp_path: Path, name: str, content: bytes) -> Path:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+def test_json_lines_keep_the_label_as_it_is(tmp_path: Path):
+    """Each object is an example with its line; blank lines and other columns are skipped."""
+    path = write(tmp_path, "d.jsonl", GOOD + b'\n{"text": "b", "label": ["x"], "other": 2}\n')
+    assert read_examples(path, ["text"], "label") == [
+        Example("a", 1, f"{path}:1"),
+        Example("b", ["x"], f"{path}:3"),
+    ]
+
+
+def test_csv_quotes_span_lines(tmp_path: Path):
+    """CSV follows its first line's names; a quoted cell may hold commas and line ends. A row is where it begins."""
+    path = write(tmp_path, "d.csv", b'id,text,label\r\n1,"a, b\nc",yes\r\n')
+    assert read_examples(path, ["text"], "label") == [Example("a, b\nc", "yes", f"{path}:2")]
+
+
+@pytest.mark.parametrize(("name", "content"), [("d.jsonl.gz", GOOD), ("d.csv.gz", b"text,label\na,1\n")])
+def test_gzip_is_read_as_what_it_holds(tmp_path: Path, name: str, content: bytes):
+    """`.gz` behind the suffix is unpacked."""
+    path = write(tmp_path, name, gzip.compress(content))
+    assert [example.input for example in read_examples(path, ["text"], "label")] == ["a"]
+
+
+def test_two_columns_are_a_pair(tmp_path: Path):
+    """Two text columns give pairs, in the order in which they were named."""
+    path = write(tmp_path, "d.csv", b"one,two,label\na,b,1\n")
+    assert read_examples(path, ["two", "one"], "label")[0].input == ("b", "a")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path: Path):
+    """Spreadsheets write one in front of their CSV."""
+    path = write(tmp_path, "d.csv", "\ufefftext,label\na,1\n".encode())
+    assert read_examples(path, ["text"], "label")[0].input == "a"
+
+
+def test_unicode_line_separators_do_not_end_a_json_line(tmp_path: Path):
+    """Only a line feed ends a line: U+2028 may stand inside a JSON text."""
+    path = write(tmp_path, "d.jsonl", '{"text": "a\u2028b", "label": 1}\n'.encode())
+    assert read_examples(path, ["text"], "label")[0].input == "a\u2028b"
+
+
+BAD = {
+    "missing column": (
+        "d.jsonl",
+        GOOD + b'{"body": "a", "label": 1}',
+        ":2 has no column 'text'; it has 'body', 'label'",
+    ),
+    "missing label": ("d.csv", b"text\na\n", " has no column 'label'; it has 'text'"),
+    "missing everywhere": (
+        "d.jsonl",
+        b'{"txt": "a", "label": 1}\n' * 2,
+        " has no column 'text', the nearest is 'txt'; it",
+    ),
+    "twice": ("d.csv", b"text,text,label\na,b,1\n", " has column 'text' twice"),
+    "surrogate": ("d.jsonl", b'{"text": "a\\ud800", "label": 1}', ":1: an input text has a lone surrogate '\\ud800'"),
+    "empty text": ("d.jsonl", b'{"text": " ", "label": 1}', ":1: column 'text' is ' '; it must be a text"),
+    "text is a number": ("d.jsonl", b'{"text": 5, "label": 1}', ":1: column 'text' is 5; it must be a text"),
+    "not json": ("d.jsonl", GOOD + b"{text: a}", ":2 is not JSON: "),
+    "deep json": ("d.jsonl", b"[" * 100_000, ":1 is not JSON: "),
+    "not an object": ("d.jsonl", GOOD + b"[1, 2]", ":2 is list; each line must be a JSON object"),
+    "not gzip": ("d.jsonl.gz", GOOD, " cannot be read: Not a gzipped file"),
+    "cut gzip": ("d.jsonl.gz", gzip.compress(GOOD * 99)[:-12], " cannot be read: "),
+    "flipped gzip": ("d.jsonl.gz", gzip.compress(GOOD)[:12] + b"\xff" * 30, " cannot be read: "),
+    "latin-1": ("d.jsonl", GOOD + b'{"text": "caf\xe9", "label": 1}', ":2 is not UTF-8 text: "),
+    "suffix": ("d.json", GOOD, " is not a data file; its name must end in .jsonl, .csv or .tsv"),
+    "empty": ("d.jsonl", b"\n\n", " has no examples"),
+    "empty csv": ("d.csv", b"", " has no examples"),
+    "short row": ("d.csv", b"text,label\na,1\nb\n", ":3 does not have the 2 columns of the first line"),
+    "long row": ("d.csv", b"text,label\na,1,2\n", ":2 does not have the 2 columns of the first line"),
+    "open quote": ("d.csv", b'text,label\n"a,1\n', ":2 is not CSV: "),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_refused_with_its_place(tmp_path: Path, case: str):
+    """The sentence begins with the file, the line where there is one, and names the rule."""
+    name, content, reason = BAD[case]
+    path = write(tmp_path, name, content)
+    with pytest.raises(TrainingError) as refused:
+        read_examples(path, ["text"], "label")
+    assert str(refused.value).startswith(f"{path}{reason}")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    """So is a folder in the place of a file."""
+    with pytest.raises(TrainingError, match=r"nowhere\.csv does not exist$"):
+        read_examples(tmp_path / "nowhere.csv", ["text"], "label")
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(TrainingError, match=r"folder\.csv cannot be read"):
+        read_examples(tmp_path / "folder.csv", ["text"], "label")
+
+
+def test_a_task_has_one_to_three_texts(tmp_path: Path):
+    """Four text columns are refused before the file is opened."""
+    with pytest.raises(TrainingError, match="4 text columns were given; a task has one, two for a pair, or three"):
+        read_examples(tmp_path / "d.csv", ["a", "b", "c", "d"], "label")
+
+
+def test_thinning_keeps_whole_inputs_evenly():
+    """Ten inputs of two examples each; three of them, from the first on, with both of their examples."""
+    examples = [Example(f"text {number // 2}", number, f"d:{number}") for number in range(20)]
+    assert [example.label for example in subsample(examples, 3)] == [0, 1, 6, 7, 12, 13]
+    assert subsample(examples, None) == subsample(examples, 10) == subsample(examples, 99) == examples
+
+
+def test_every_bad_row_is_in_one_sentence(tmp_path: Path):
+    """Of every kind, in the order of the file; the first twenty, and how many more."""
+    lines = ["{", '{"label": 1}', '{"text": null, "label": 1}', "[]", *['{"text": "a", "label": 1}'] * 3, *["}"] * 20]
+    path = write(tmp_path, "d.jsonl", "\n".join(lines).encode())
+    with pytest.raises(TrainingError) as refused:
+        read_examples(path, ["text"], "label")
+    sentence = str(refused.value)
+    same = ", ".join(map(str, range(8, 24)))
+    assert sentence.startswith(f"24 rows cannot be used: {path}:1 is not JSON: ")
+    assert f"; {path}:2 has no column 'text'; it has 'label'; {path}:3: column 'text' is None; it must" in sentence
+    assert f"; {path}:{same} is not JSON: Expecting value at column 1; and" in sentence
+    assert sentence.endswith("; and 4 more")
+
+
+def test_a_check_may_change_and_refuse(tmp_path: Path):
+    """What it refuses is a bad row; a file of nothing but bad rows is read all the same."""
+    path = write(tmp_path, "d.csv", b"text,label\na,1\nb,2\n")
+
+    def check(example: Example) -> Example:
+        if example.label == "2":
+            raise TrainingError(f"{example.where}: no")
+        return replace(example, label="one")
+
+    assert read_rows(path, ["text"], "label", check) == Rows(
+        (Example("a", "one", f"{path}:2"),), (BadRow(path, 3, ": no"),)
+    )
+    assert read_rows(write(tmp_path, "e.jsonl", b"{"), ["text"], "label").examples == ()

@@ -1,0 +1,85 @@
+"""Metrics against values worked out by hand."""
+
+import numpy as np
+import pytest
+from peltier_training.evaluate import metrics
+
+
+def test_binary_classification_counts_the_second_label_as_positive():
+    """Targets 1 1 1 0 0 0, found 1 1 0 0 0 1: 4 of 6 right; TP 2, FP 1, FN 1, TN 2."""
+    targets = np.array([1, 1, 1, 0, 0, 0])
+    found = np.array([1, 1, 0, 0, 0, 1])
+    values = metrics.compute("classification", np.eye(2)[found], targets)
+    # F1 = 2*2 / (2*2 + 1 + 1), the same for both classes; Matthews = (2*2 - 1*1) / sqrt(3*3*3*3)
+    assert values == pytest.approx({"accuracy": 4 / 6, "f1": 2 / 3, "f1_macro": 2 / 3, "matthews": 1 / 3})
+
+
+def test_an_answer_that_is_no_label_is_wrong():
+    """Targets 1 0 1 0, found 1 -1 1 0: three of four right; F1 is 1 for label 1 and 2/3 for label 0, none for -1."""
+    values = metrics.classification(np.array([1, -1, 1, 0]), np.array([1, 0, 1, 0]), 2)
+    assert (values["accuracy"], values["f1"]) == (0.75, 1.0)
+    assert values["f1_macro"] == pytest.approx(5 / 6)
+
+
+def test_with_three_labels_there_is_no_plain_f1():
+    """Targets 0 1 2 2, found 0 2 2 2: F1 is 1, 0 and 4/5, their mean 3/5."""
+    values = metrics.compute("classification", np.eye(3)[[0, 2, 2, 2]], np.array([0, 1, 2, 2]))
+    assert values["f1_macro"] == pytest.approx(0.6)
+    assert values["accuracy"] == 0.75
+    assert "f1" not in values
+
+
+def test_multilabel_counts_every_label():
+    """Logits above 0 are labels. TP 2, FP 1, FN 1; the labels' own F1 are 1, 0 and 2/3; one row of three is exact."""
+    logits = np.array([[3.0, -1.0, -1.0], [-1.0, 2.0, 0.5], [-1.0, -1.0, -2.0]])
+    targets = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    values = metrics.compute("multilabel", logits, targets)
+    assert values == pytest.approx({"f1_micro": 4 / 6, "f1_macro": (1 + 0 + 2 / 3) / 3, "exact_match": 1 / 3})
+
+
+def test_regression_correlates():
+    """Found 0 1 3 against 0 2 1: deviations -4/3 -1/3 5/3 and -1 1 0, so Pearson is 1 / sqrt(14/3 * 2)."""
+    values = metrics.compute("regression", np.array([[0.0], [1.0], [3.0]]), np.array([0.0, 2.0, 1.0]))
+    assert values == pytest.approx({"pearson": (28 / 3) ** -0.5, "spearman": 0.5, "mse": 5 / 3})
+
+
+@pytest.mark.parametrize("constant", ["found", "targets"])
+def test_a_constant_orders_nothing(constant: str):
+    """Correlation with a constant is 0, without a warning."""
+    rising, flat = np.array([1.0, 2.0, 3.0]), np.full(3, 2.0)
+    found, targets = (flat, rising) if constant == "found" else (rising, flat)
+    values = metrics.compute("regression", found[:, None], targets)
+    assert values == pytest.approx({"pearson": 0.0, "spearman": 0.0, "mse": 2 / 3})
+
+
+def test_one_predicted_class_has_no_matthews():
+    """Always the same label: accuracy is the majority's, Matthews and the positive F1 are 0."""
+    values = metrics.compute("classification", np.eye(2)[[0, 0, 0, 0]], np.array([0, 0, 0, 1]))
+    assert values == pytest.approx({"accuracy": 0.75, "f1": 0.0, "f1_macro": 3 / 7, "matthews": 0.0})
+
+
+def test_one_label_everywhere_is_no_warning():
+    """Data of a single class, all found: right, and without a correlation."""
+    values = metrics.compute("classification", np.eye(2)[[1, 1]], np.array([1, 1]))
+    assert values == {"accuracy": 1.0, "f1": 1.0, "f1_macro": 1.0, "matthews": 0.0}
+
+
+def test_a_single_label_is_one_question():
+    """Multilabel with one label: TP 1, FP 1, FN 0, TN 2; the absent label is no class of its own."""
+    values = metrics.compute("multilabel", np.array([[1.0], [1.0], [-1.0], [-1.0]]), np.array([[1.0], [0], [0], [0]]))
+    assert values == pytest.approx({"f1_micro": 2 / 3, "f1_macro": 2 / 3, "exact_match": 0.75})
+
+
+def test_nearly_constant_answers_are_no_warning():
+    """As a regression gives after its first steps."""
+    found = np.array([[1e6], [1e6 + 1e-7], [1e6 - 1e-7]])
+    assert metrics.compute("regression", found, np.array([1.0, 2.0, 0.0]))["spearman"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
+def test_every_type_has_its_metrics(kind: metrics.TaskType):
+    """What is computed is what the names promise, and the best epoch is chosen by one of them."""
+    targets = {"classification": [0, 1], "multilabel": [[1, 0], [0, 1]], "regression": [0.5, 1.5]}[kind]
+    logits = np.array([[0.4], [1.4]]) if kind == "regression" else np.eye(2)
+    assert sorted(metrics.compute(kind, logits, np.array(targets))) == sorted(metrics.NAMES[kind])
+    assert metrics.BEST[kind] in metrics.NAMES[kind]

@@ -1,0 +1,104 @@
+"""What a T5 answers, and how good it is."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.artifact import read_artifact
+from peltier_adapters.bank import Banks
+from peltier_adapters.batch import forward
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.row import Row
+from peltier_adapters.task_spec import DecodingSpec, TaskSpec
+from peltier_backbone.load import Backbone
+from peltier_training.data.examples import Example
+from peltier_training.evaluate.text_examination import judge, write
+from transformers import T5ForConditionalGeneration
+
+MakeArtifact = Callable[..., bytes]
+TEXTS = ["a good film", "bad", "the plot is dull", "is the actor good ?"]
+CLOSED = TaskSpec(
+    type="classification",
+    labels=("no", "yes"),
+    inputs="single",
+    max_length=32,
+    template="film {text}",
+    targets=("bad", "very good"),
+    decoding=DecodingSpec(answer="score", max_new_tokens=6),
+)
+FREE = CLOSED.model_copy(
+    update={
+        "type": "text2text",
+        "labels": (),
+        "targets": (),
+        "decoding": DecodingSpec(answer="generate", max_new_tokens=6),
+    }
+)
+
+
+def reference_loss(directory: Path, backbone: Backbone, pairs: list[tuple[str, str]]) -> float:
+    """The mean cross-entropy of a target's token by transformers, pair by pair."""
+    model = T5ForConditionalGeneration.from_pretrained(directory).eval()
+    total, tokens = 0.0, 0
+    for text, target in pairs:
+        ids = torch.tensor([encode_input(backbone, FREE, text).ids])
+        labels = torch.tensor([[*backbone.tokenizer.ids(target), backbone.t5.config.eos_token_id]])
+        with torch.inference_mode():
+            total += float(model(input_ids=ids, labels=labels).loss) * labels.shape[1]
+        tokens += labels.shape[1]
+    return total / tokens
+
+
+def test_the_loss_is_transformers_own(t5: Backbone, t5_directory: Path):
+    """Of the bare backbone, over label strings and over texts with several references, a token as much as another."""
+    labels = ["no", "yes", "yes", "no"]
+    found = judge(t5, CLOSED, None, [Example(*pair, "d:1") for pair in zip(TEXTS, labels, strict=True)])
+    targets = [CLOSED.targets[CLOSED.labels.index(label)] for label in labels]
+    assert found["loss"] == pytest.approx(reference_loss(t5_directory, t5, list(zip(TEXTS, targets, strict=True))))
+    pairs = [("bad", "a film"), ("a good film", "dull"), ("bad", "a film is bad"), ("bad", "a film")]
+    found = judge(t5, FREE, None, [Example(*pair, "d:1") for pair in pairs])
+    assert found["loss"] == pytest.approx(reference_loss(t5_directory, t5, pairs))
+
+
+def test_a_closed_task_is_scored(t5: Backbone, make_artifact: MakeArtifact):
+    """Labels that are the likeliest targets give 1, the others 0."""
+    artifact = read_artifact(make_artifact(t5, "unipelt-apl", labels=("bad", "very good")), t5)
+    resident, task = Banks(t5).add(artifact), artifact.manifest.task
+    outputs = forward(t5, [Row(encode_input(t5, task, text), resident) for text in TEXTS])
+    likeliest = [int(output.logits.argmax()) for output in outputs]
+    right = [Example(text, task.labels[one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
+    wrong = [Example(text, task.labels[1 - one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
+    assert judge(t5, task, resident, right)["accuracy"] == 1.0
+    assert judge(t5, task, resident, wrong)["accuracy"] == 0.0
+
+
+def test_a_closed_task_can_be_written(t5: Backbone):
+    """What is written is the answer if it is a target, and wrong if it is none; a number that is none counts as -1."""
+    written = [answer.text for answer in write(t5, CLOSED, [Row(encode_input(t5, CLOSED, text)) for text in TEXTS])]
+    own = {"decoding": DecodingSpec(answer="generate", max_new_tokens=6), "targets": (written[0].strip(), "never")}
+    task = CLOSED.model_copy(update=own)
+    examples = [Example(text, "no", "d:1") for text in TEXTS]
+    share = sum(text.strip() == written[0].strip() for text in written) / len(TEXTS)
+    assert judge(t5, task, None, examples)["accuracy"] == share
+    numbers = task.model_copy(update={"type": "regression", "labels": ("value",), "targets": ("0.0", "5.0")})
+    found = judge(t5, numbers, None, [Example(text, 1.0, "d:1") for text in TEXTS])
+    assert found["mse"] == pytest.approx((1 - -1) ** 2)
+
+
+def test_examples_of_one_input_are_references_of_each_other(t5: Backbone):
+    """It is answered once, and right if it is any of them."""
+    (answer,) = write(t5, FREE, [Row(encode_input(t5, FREE, "bad"))])
+    examples = [Example("bad", "something else", "d:1"), Example("bad", answer.text, "d:2")]
+    assert judge(t5, FREE, None, examples)["exact_match"] == 1.0
+    assert judge(t5, FREE, None, [*examples, Example("dull", "what nobody writes", "d:3")])["exact_match"] == 0.5
+
+
+def test_answers_do_not_depend_on_the_batch(t5: Backbone, make_artifact: MakeArtifact):
+    """Seventy texts of any length, decoded together, are what each is alone."""
+    artifact = read_artifact(make_artifact(t5, "compacter", task_type="text2text"), t5)
+    resident, task = Banks(t5).add(artifact), artifact.manifest.task
+    rows = [Row(encode_input(t5, task, "film " * (1 + 7 * number % 11)), resident) for number in range(70)]
+    texts = [answer.text for answer in write(t5, task, rows)]
+    for number in (0, 5, 64, 69):
+        assert texts[number] == write(t5, task, [rows[number]])[0].text

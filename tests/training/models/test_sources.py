@@ -1,0 +1,181 @@
+"""Where served tensors come from while they are trained."""
+
+import pytest
+import torch
+from peltier_adapters.presets import find_preset
+from peltier_adapters.spec import tensor_shapes
+from peltier_backbone.load import Backbone
+from peltier_training.errors import TrainingError
+from peltier_training.models.experts import Experts
+from peltier_training.models.sources import PrefixMlp, create_sources
+from torch import Tensor, nn
+
+
+def create(backbone: Backbone, preset: str, **overrides: str) -> nn.ModuleList:
+    """Fresh sources of a preset."""
+    settings = find_preset(preset).settings(overrides, backbone.config)
+    parts = find_preset(preset).compose(settings, backbone.config, outputs=3)
+    torch.manual_seed(0)
+    return create_sources(backbone, parts, settings, seed=0)
+
+
+def served(sources: nn.ModuleList) -> dict[str, Tensor]:
+    """What all of them give together."""
+    return {name: tensor for source in sources for name, tensor in source().items()}
+
+
+@pytest.fixture(params=["bert", "t5"])
+def backbone(request: pytest.FixtureRequest) -> Backbone:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("width", ["16", "0"])
+def test_prefixes_are_served_without_their_mlp(backbone: Backbone, width: str):
+    """Only the MLPs' output has a place in the artifact; with `mlp=0` the prefixes are parameters of their own."""
+    sources = create(backbone, "prefix", mlp=width)
+    preset = find_preset("prefix")
+    parts = preset.compose(preset.settings({}, backbone.config), backbone.config, outputs=3)
+    assert any(isinstance(source, PrefixMlp) for source in sources) == (width != "0")
+    assert {name: tuple(t.shape) for name, t in served(sources).items()} == tensor_shapes(parts, backbone.config)
+
+
+def test_a_prefix_mlp_lays_its_output_out_by_layer(bert: Backbone):
+    """Layer i's keys are block 2i of each position's output and its values block 2i + 1 (docs/methods.md#prefix)."""
+    (mlp,) = [source for source in create(bert, "prefix", mlp="16", length="5") if isinstance(source, PrefixMlp)]
+    (group,) = mlp.groups
+    flat, given = group.mlp(group.embedding), mlp()
+    hidden = bert.config.hidden_size
+    for layer in range(bert.config.num_layers):
+        keys, values = (flat[:, (2 * layer + k) * hidden : (2 * layer + k + 1) * hidden] for k in (0, 1))
+        assert torch.equal(given["prefix.keys"][layer], keys)
+        assert torch.equal(given["prefix.values"][layer], values)
+
+
+def test_t5_prefixes_are_three_groups(t5: Backbone):
+    """Encoder, decoder and cross-attention have an embedding and an MLP of their own, in the order of attentions."""
+    (mlp,) = [source for source in create(t5, "prefix", mlp="16", length="5") if isinstance(source, PrefixMlp)]
+    config = t5.config
+    size = 5 * 48 + 48 * 16 + 16  # the embedding and the first layer of one group
+    last = sum((16 + 1) * 2 * num * config.attention_size for num in (3, 2, 2))
+    assert sum(parameter.numel() for parameter in mlp.parameters()) == 3 * size + last
+    before = mlp()["prefix.keys"]
+    with torch.no_grad():
+        mlp.groups[1].embedding.add_(1.0)
+    moved = (mlp()["prefix.keys"] != before).flatten(1).any(1)
+    assert moved.tolist() == [False] * 3 + [True] * 2 + [False] * 2
+
+
+@pytest.mark.parametrize(("share", "shared", "copied"), [("up", "up", 1), ("down", "down", 1), ("none", None, 2)])
+def test_adamix_counts(backbone: Backbone, share: str, shared: str | None, copied: int):
+    """B (M (Hd + d) + Hd + H) parameters with a shared up-projection, and so on (docs/methods.md#counts), over all
+    blocks of both stacks."""
+    sources = create(backbone, "adamix", share=share, bottleneck="8", experts="4")
+    hidden, blocks, size = backbone.config.hidden_size, backbone.config.num_blocks, 8
+    down, up = hidden * size + size, hidden * size + hidden
+    wanted = blocks * ((1 if shared == "down" else 4) * down + (1 if shared == "up" else 4) * up)
+    head = sum(tensor.numel() for name, tensor in served(sources).items() if name.startswith("head"))
+    assert sum(parameter.numel() for parameter in sources.parameters()) - head == wanted
+    assert sum(isinstance(source, Experts) for source in sources) == copied
+
+
+def test_experts_begin_apart(backbone: Backbone):
+    """Each copy is drawn for itself, not copied from the first."""
+    named = create(backbone, "adamix").named_parameters()
+    (weight,) = [p for name, p in named if name.endswith("bottleneck/down/weight")]
+    assert weight.shape[0] == 4
+    assert all((weight[one] - weight[0]).abs().max() > 0.01 for one in (1, 2, 3))
+
+
+# Preset and overrides, the end of its parameters' names, and the standard deviation of docs/methods.md#initialisation
+# by family.
+DRAWN = [
+    ("prefix", {}, "embedding", {"bert": 0.02, "t5": 0.02}),
+    ("prefix", {}, "mlp.0.weight", {"bert": 0.02, "t5": 0.02}),
+    ("prefix", {}, "mlp.2.weight", {"bert": 0.02, "t5": 0.02}),
+    ("adamix", {"bottleneck": "24"}, "down/weight", {"bert": 0.02, "t5": 0.01}),
+    ("adamix", {"bottleneck": "24", "share": "none"}, "up/weight", {"bert": 0.02, "t5": 0.01}),
+]
+
+
+@pytest.mark.parametrize(("preset", "overrides", "name", "stds"), DRAWN, ids=str)
+def test_normal_draws_of_what_is_trained(
+    backbone: Backbone, preset: str, overrides: dict[str, str], name: str, stds: dict[str, float]
+):
+    """Mean 0 and the published deviation, each to five standard errors, in each of T5's three groups of prefixes and
+    each of AdaMix's experts."""
+    std = stds[backbone.config.family]
+    found = [p.detach() for own, p in create(backbone, preset, **overrides).named_parameters() if own.endswith(name)]
+    draws = [copy for tensor in found for copy in tensor] if preset == "adamix" else found
+    assert len(draws) == (4 if preset == "adamix" else 3 if backbone.config.generates else 1)
+    for values in draws:
+        error = values.numel() ** -0.5
+        assert abs(float(values.mean())) < 5 * std * error
+        assert abs(float(values.std()) / std - 1) < 5 * error
+
+
+def test_a_prefix_mlp_starts_without_biases(backbone: Backbone):
+    """Both layers' biases are zero at first (docs/methods.md#initialisation)."""
+    biases = [p for name, p in create(backbone, "prefix").named_parameters() if "mlp" in name and "bias" in name]
+    assert len(biases) == (6 if backbone.config.generates else 2)
+    assert not any(bias.any() for bias in biases)
+
+
+def test_prompts_start_at_random_or_from_the_vocabulary(t5: Backbone):
+    """PROMPT-R is uniform in (-0.5, 0.5), PROMPT-T the first embeddings of the checkpoint (docs/methods.md#prompt)."""
+    drawn = served(create(t5, "prompt-r", length="40"))["prompt.weight"]
+    assert 0.45 < drawn.abs().max() <= 0.5
+    copied = served(create(t5, "prompt-t", length="7"))["prompt.weight"]
+    assert torch.equal(copied, t5.t5.embedding[:7])
+    assert copied.data_ptr() != t5.t5.embedding.data_ptr()
+
+
+@pytest.mark.parametrize(("share", "copied"), [("up", 1), ("down", 1), ("none", 2)])
+def test_adamix_counts_with_lora(backbone: Backbone, share: str, copied: int):
+    """K A (M H r + r W) parameters with a shared up-projection (docs/methods.md#adamix), of which K A (H + W) r are
+    served."""
+    sources = create(backbone, "adamix-lora", share=share, rank="2", experts="4")
+    config = backbone.config
+    down, up = (2 * config.num_attentions * 2 * width for width in (config.hidden_size, config.attention_size))
+    given = {name: tensor.numel() for name, tensor in served(sources).items() if name.startswith("lora")}
+    assert given == {"lora.down": down, "lora.up": up}
+    head = sum(tensor.numel() for name, tensor in served(sources).items() if name.startswith("head"))
+    wanted = (1 if share == "down" else 4) * down + (1 if share == "up" else 4) * up
+    assert sum(parameter.numel() for parameter in sources.parameters()) - head == wanted
+    assert sum(isinstance(source, Experts) for source in sources) == copied
+
+
+def test_lora_experts_begin_as_one(backbone: Backbone):
+    """Copies of LoRA are equal at first and part by their routes, as in the paper's code (docs/methods.md#adamix)."""
+    named = create(backbone, "adamix-lora").named_parameters()
+    (down,) = [p for name, p in named if name.endswith("lora/down")]
+    assert torch.equal(down, down[:1].expand_as(down))
+    assert down.std() > 0
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "value"),
+    [
+        ("adamix", "experts", "0"),
+        ("adamix", "consistency", "-1"),
+        ("adamix", "consistency", "nan"),
+        ("prefix", "mlp", "-4"),
+    ],
+)
+def test_training_settings_are_bounded(backbone: Backbone, preset: str, name: str, value: str):
+    """What shapes only the training is checked too."""
+    with pytest.raises(TrainingError, match=f"setting '{name}' is .*; it must be from"):
+        create(backbone, preset, **{name: value})
+
+
+def test_routes_are_drawn_for_batches_or_samples(backbone: Backbone):
+    """Nothing between."""
+    with pytest.raises(TrainingError, match="setting 'routing' is 'token'; it must be one of batch, sample"):
+        create(backbone, "adamix", routing="token")
+
+
+def test_a_prompt_needs_a_start(t5: Backbone):
+    """One of two, and no longer than the vocabulary that it is copied from."""
+    with pytest.raises(TrainingError, match="setting 'start' is 'zeros'; it must be one of random, vocabulary"):
+        create(t5, "prompt-t", start="zeros")
+    with pytest.raises(TrainingError, match=f"the vocabulary to start from has {t5.config.vocab_size} entries"):
+        create(t5, "prompt-t", length="400")

@@ -1,0 +1,125 @@
+"""What a person is warned of after a training."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from peltier_adapters.task_spec import TaskSpec
+from peltier_training.data.labels import TaskType
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.majority import Majority
+from peltier_training.report.caveats import Evidence, find_caveats
+
+LABELS = ("no", "yes", "odd")
+GOOD = [0] * 10 + [1] * 10
+
+
+def judge(
+    gold: Sequence[Any], found: Sequence[Any], history: Sequence[float] = (0.9, 0.8), *,
+    task_type: TaskType = "classification", metric: str = "accuracy", **metrics: float,
+) -> tuple[str, ...]:  # fmt: skip
+    """The caveats of these answers; metrics that are not given are those of a perfect adapter."""
+    labels = ("value",) if task_type == "regression" else LABELS
+    task = TaskSpec(type=task_type, labels=labels, inputs="single", max_length=8)
+    values = {"accuracy": 1.0, "exact_match": 1.0, "mse": 0.0} | metrics
+    evaluation = Evaluation(values, [f"{row}" for row in range(len(gold))], gold, found)
+    return find_caveats(Evidence(task_type, labels, metric, history, evaluation, Majority.create(evaluation, task)))
+
+
+def test_a_good_training_has_none():
+    """Every label is predicted, the answers are right, and the best epoch is not the last."""
+    assert judge(GOOD, GOOD) == ()
+
+
+@pytest.mark.parametrize(
+    ("history", "metric", "expected"),
+    [
+        ((0.5, 0.6, 0.7), "accuracy", "the last of 3 validations is the best by accuracy (0.7)"),
+        ((0.7,), "accuracy", None),  # `--epochs 1`: there is nothing to compare it with
+        ((0.5, 0.4), "mse", "the last of 2 validations is the best by mse (0.4)"),
+        ((31.0, 42.5), "bleu", "the last of 2 validations is the best by bleu (42.5)"),
+        ((0.5, 0.7, 0.7), "accuracy", None),  # as good is no better
+        ((0.9, 1.0), "accuracy", None),  # nothing is better than perfect
+        ((99.0, 100.0), "bleu", None),
+        ((0.4, 0.5), "mse", None),
+        ((), "accuracy", None),
+    ],
+)
+def test_the_best_epoch_should_not_be_the_last(history: Sequence[float], metric: str, expected: str | None):
+    """A later one might be better yet; one sentence, with the flag to give."""
+    found = judge(GOOD, GOOD, history, metric=metric)
+    if expected is None:
+        assert found == ()
+    else:
+        assert found == (f"{expected}: training may not have converged; train for longer (--epochs).",)
+
+
+def test_a_label_that_is_never_predicted_is_named():
+    """Those that validation has alone; a text that is no label is no label's answer."""
+    (found,) = judge([*GOOD, 2], [*GOOD, -1])
+    assert found.startswith(
+        "1 of 3 labels is never predicted on the validation rows ('odd'); train for longer (--epochs)"
+    )
+    (found,) = judge([[1, 1, 0], [0, 1, 0]] * 5, [[1, 0, 0], [0, 0, 0]] * 5, task_type="multilabel")
+    assert "1 of 3 labels is never predicted on the validation rows ('yes')" in found
+
+
+def test_only_a_few_long_names_are_named():
+    """The sentence stays one that is read."""
+    labels = [f"{number} {'x' * 250}" for number in range(100)]
+    task = TaskSpec(type="classification", labels=tuple(labels), inputs="single", max_length=8)
+    evaluation = Evaluation({"accuracy": 0.9}, [""] * 100, list(range(100)), [0] * 100)
+    found = find_caveats(
+        Evidence("classification", labels, "accuracy", (), evaluation, Majority.create(evaluation, task))
+    )
+    assert len(found) == 1
+    assert "99 of 100 labels are never predicted" in found[0]
+    assert " and 94 more)" in found[0]
+    assert len(found[0]) < 500
+
+
+@pytest.mark.parametrize(
+    ("task_type", "gold", "metrics", "expected"),
+    [
+        (
+            "classification",
+            [0] * 12 + [1] * 8,
+            {"accuracy": 0.6},
+            "the accuracy of 0.6 is no better than answering 'no' to",
+        ),
+        (
+            "classification",
+            [0] * 12 + [1] * 8,
+            {"accuracy": 0.65},
+            "the accuracy of 0.65 is within chance of answering 'no' to every row (0.6) on 20",
+        ),  # by one row of 20
+        ("classification", [0] * 12 + [1] * 8, {"accuracy": 0.8}, None),
+        ("classification", [0] * 20, {"accuracy": 1.0}, None),
+        (
+            "multilabel",
+            [[1, 0, 1]] * 12 + [[0, 1, 0]] * 8,
+            {"exact_match": 0.6},
+            "answering 'no, odd' to every row (0.6)",
+        ),
+        ("multilabel", [[1, 0, 1]] * 12 + [[0, 1, 0]] * 8, {"exact_match": 0.9}, None),
+        (
+            "regression",
+            [1.0, 3.0] * 10,
+            {"mse": 0.99},
+            "mse of 0.99 is no better than answering '2' to every row (1)",
+        ),
+        ("regression", [1.0, 3.0] * 10, {"mse": 0.5}, None),
+        ("text2text", [["a"]] * 5, {}, None),
+    ],
+)
+def test_the_same_answer_to_every_row_must_be_beaten(
+    task_type: TaskType, gold: Sequence[Any], metrics: dict[str, float], expected: str | None
+):
+    """By more than one standard error; the sentence has both numbers."""
+    if task_type == "text2text":
+        evaluation = Evaluation({"bleu": 0.0}, [""] * 5, gold, ["b"] * 5)
+        assert find_caveats(Evidence(task_type, (), "bleu", (), evaluation, None)) == ()
+        return
+    found = judge(gold, gold, task_type=task_type, **metrics)
+    assert len(found) == (expected is not None)
+    assert expected is None or expected in found[0]

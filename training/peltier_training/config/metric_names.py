@@ -1,0 +1,17 @@
+"""Which metrics there are. Imports neither torch nor scikit-learn."""
+
+from peltier_training.data.labels import TaskType
+
+BEST: dict[TaskType, str] = {
+    "classification": "accuracy",
+    "multilabel": "f1_micro",
+    "regression": "pearson",
+    "text2text": "bleu",
+}
+NAMES: dict[TaskType, tuple[str, ...]] = {
+    "classification": ("accuracy", "f1", "f1_macro", "matthews"),
+    "multilabel": ("f1_micro", "f1_macro", "exact_match"),
+    "regression": ("pearson", "spearman", "mse"),
+    "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
+}
+LOWER_IS_BETTER = frozenset({"mse", "loss"})

@@ -1,0 +1,80 @@
+"""What a run or an evaluation needs before any weight is read: settings checked, rows read. Imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peltier_adapters.baselines import Baseline, find_method
+from peltier_adapters.errors import ArtifactError
+from peltier_adapters.manifest import misfits, read_manifest
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import BackboneConfig, load_config
+
+from peltier_training.config.defaults import fill_in
+from peltier_training.config.run import Run
+from peltier_training.config.templates import find_template
+from peltier_training.config.training_settings import check_settings
+from peltier_training.data.bad_rows import refuse
+from peltier_training.data.data import Data
+from peltier_training.data.examples import Rows
+from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A resolved run with its data."""
+
+    run: Run
+    data: LabelledData
+
+
+def prepare(run: Run) -> Prepared:
+    """Refuse what can be refused without weights; a `TrainingError` or an `AdapterError` says why."""
+    run.check()
+    data = read_labelled(run.data, run.task_type)
+    run.check_metric(data.labels.names)
+    config = load_config(find_checkpoint(run.backbone))
+    run.check_length(config)
+    run = fill_in(run.resolved(config), config, len(data.train.examples))
+    _check_method(run, config, len(data.labels.names))
+    return Prepared(run, data)
+
+
+def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
+    """Its settings, and the texts that a T5 reads."""
+    method = find_method(run.preset)
+    settings = method.settings(run.overrides, config)
+    if not isinstance(method, Baseline):
+        check_settings(settings, config)
+        method.compose(settings, config, outputs=outputs)
+    if config.generates:
+        find_template(run.text.template, run.data.inputs)
+
+
+def prepare_evaluation(
+    artifact: Path, path: Path, backbone: str, given: Mapping[str, Any], *, skip_bad_rows: bool
+) -> Rows:
+    """The rows of `path` as the artifact's task reads them; what is not `given` is as it was trained.
+
+    Refuses an artifact and a backbone that are none, or do not fit each other, and names every bad row.
+    """
+    manifest = read_manifest(artifact)
+    config = load_config(find_checkpoint(backbone))
+    if reasons := misfits(manifest, config, manifest.backbone.fingerprint):
+        raise ArtifactError(reasons)
+    task, trained = manifest.task, manifest.training.data
+    chosen = {name: trained.get(name) if value is None else value for name, value in given.items()}
+    data = Data(
+        path,
+        path,
+        tuple(chosen["text_columns"] or ["text"]),
+        chosen["label_column"] or "label",
+        task.labels,
+        chosen["label_separator"] or None,
+        skip_bad_rows,
+    )
+    data.check(task.type)
+    rows = read_file(data, path, task.type, task.labels)
+    refuse(rows.bad if not skip_bad_rows else (), HINT)
+    return rows

@@ -1,0 +1,33 @@
+"""How a run went about it, as its artifact and its report say."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from peltier_adapters.composition import Settings
+from peltier_adapters.manifest import TrainingRecord
+
+from peltier_training.config.run import Run
+
+_VERSIONS = ("peltier", "torch", "transformers")
+
+
+def create_record(run: Run, settings: Settings, sizes: Mapping[str, Any], found: Mapping[str, float]) -> TrainingRecord:
+    """The record of a resolved run on data of these `sizes`, which measured `found`."""
+    data = {
+        "train": run.data.train.name,
+        "validation": run.data.validation.name,
+        **sizes,
+        "text_columns": list(run.data.text_columns),
+        "label_column": run.data.label_column,
+    }
+    if run.data.label_separator is not None:
+        data["label_separator"] = run.data.label_separator
+    numbers = asdict(run.hyperparameters) | {"metric": run.metric}
+    return TrainingRecord(
+        data=data,
+        hyperparameters=numbers | {"dtype": run.dtype, "settings": dict(settings)},
+        metrics=dict(found),
+        versions={name: version(name) for name in _VERSIONS},
+    )

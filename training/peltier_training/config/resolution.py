@@ -1,0 +1,87 @@
+"""What a training run is made of: flags first, then the recipe, then defaults."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from peltier_adapters.baselines import find_method
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import BackboneConfig, load_config
+from rich.console import Console
+from rich.table import Table
+
+from peltier_training.config.recipe import NO_RECIPE, Recipe, find_recipe
+from peltier_training.config.run import Run
+from peltier_training.config.templates import find_template
+from peltier_training.errors import TrainingError
+
+
+@dataclass(frozen=True)
+class Given:
+    """Flags: hyper-parameters and a T5's template, None where a flag is not there, and the preset's settings."""
+
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    template: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe, and the preset and backbone that a run takes."""
+
+    recipe: Recipe
+    preset: str
+    backbone: str
+
+    @classmethod
+    def find(cls, name: str | None, task: str, preset: str | None, backbone: str | None) -> "Choice":
+        """The recipe called `name`, or none; a flag for another preset than the recipe's is refused."""
+        recipe = NO_RECIPE if name is None else find_recipe(name, task)
+        if name is not None and preset not in (None, recipe.preset):
+            raise TrainingError(f"recipe {name!r} is of preset {recipe.preset!r}, and --preset is {preset!r}")
+        return cls(recipe, preset or recipe.preset, backbone or recipe.backbone)
+
+    def numbers(self, given: Given) -> dict[str, Any]:
+        """Hyper-parameters that are not left to their defaults."""
+        flags = {name: value for name, value in given.numbers.items() if value is not None}
+        return {**self.recipe.hyperparameters, **flags}
+
+    def settings(self, given: Given) -> dict[str, str]:
+        """Settings of the preset that are not left to their defaults."""
+        return {**self.recipe.settings, **given.settings}
+
+    def template(self, given: Given) -> str | None:
+        """The given one, or the recipe's where the backbone reads templates."""
+        if given.template is not None:
+            return given.template
+        return self.recipe.template if self.recipe.template and self.config().generates else None
+
+    def config(self) -> BackboneConfig:
+        """The backbone's."""
+        return load_config(find_checkpoint(self.backbone, config_only=True))
+
+
+def print_resolved(run: Run, choice: Choice, given: Given) -> None:
+    """Every number of a resolved run and where it is from, on standard error."""
+    recipe, config = choice.recipe, choice.config()
+    settings = find_method(run.preset).settings(run.overrides, config)
+    task = "" if recipe.task is None else f", task {recipe.task}"
+    console = Console(stderr=True)
+    console.print(f"recipe {recipe.name}: {recipe.source}{task}", soft_wrap=True)
+    table = Table("what", "value", "from")
+    table.add_row("preset", run.preset, "recipe")
+    table.add_row("backbone", run.backbone, "recipe" if run.backbone == recipe.backbone else "flag")
+    for name, value in {**asdict(run.hyperparameters), "metric": run.metric}.items():
+        if value is not None:
+            flagged = given.numbers.get(name) is not None
+            table.add_row(name, f"{value}", _origin(flagged, name in recipe.hyperparameters))
+    if config.generates:
+        template = run.text.template or find_template(None, run.data.inputs)
+        table.add_row("template", template, _origin(given.template is not None, recipe.template is not None))
+    for name, setting in settings.items():
+        table.add_row(f"set {name}", f"{setting}", _origin(name in given.settings, name in recipe.settings))
+    console.print(table)
+
+
+def _origin(flagged: bool, in_recipe: bool) -> str:
+    return "flag" if flagged else "recipe" if in_recipe else "default"

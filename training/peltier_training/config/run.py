@@ -1,0 +1,171 @@
+"""Everything that one training run is told."""
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from peltier_adapters.baselines import find_method
+from peltier_adapters.manifest import NAME_PATTERN
+from peltier_backbone.config import BackboneConfig
+
+from peltier_training.config import metric_names
+from peltier_training.config.text_options import TextOptions
+from peltier_training.data.data import Data
+from peltier_training.data.labels import TaskType
+from peltier_training.data.text_file import near_path
+from peltier_training.errors import TrainingError
+
+_AT_LEAST = {
+    "epochs": 1,
+    "batch_size": 1,
+    "max_length": 3,
+    "seed": 0,
+    "warmup": 0.0,
+    "weight_decay": 0.0,
+    "dropout": 0.0,
+    "eval_rows": 1,
+    "patience": 1,
+}
+_MAX_SEED = 2**32 - 1  # numpy's
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The optimisation. `warmup` is a fraction of the steps or, from 1 on, their number, `max_length` is in tokens.
+    `metric` chooses the epoch that is kept (None: the task type's own), measured on `eval_rows` validation inputs
+    (None: all). Training ends after `patience` validations without a better one (None: never). There are
+    `validation_interval` epochs from one validation to the next (None: one). What else is None is filled in by
+    `defaults.fill_in`, from the method, the backbone and the number of training rows; without `epochs` the last three
+    are, too."""
+
+    epochs: int | None = None
+    learning_rate: float | None = None
+    batch_size: int | None = None
+    seed: int = 0
+    warmup: float = 0.06
+    weight_decay: float = 0.0
+    dropout: float = 0.1
+    max_length: int = 128
+    metric: str | None = None
+    eval_rows: int | None = None
+    patience: int | None = None
+    validation_interval: int | None = None
+
+    def check(self) -> None:
+        """Raise a `TrainingError` for a value that cannot be."""
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value < math.inf:
+                raise TrainingError(f"{name} is {value}; it must be a number of at least {least}")
+        if self.dropout >= 1:
+            raise TrainingError(f"dropout is {self.dropout}; it must be a fraction below 1")
+        if self.warmup >= 1 and self.warmup != int(self.warmup):
+            raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        if self.seed > _MAX_SEED:
+            raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
+
+    `dtype` is the backbone's while training; the adapter's own parameters are float32. `threads` are the CPU's; None
+    leaves torch's number as it is. With `merge_report` the report compares an AdaMix's merged adapter with routes
+    through its experts; None does so wherever there are experts."""
+
+    task: str
+    task_type: TaskType
+    preset: str
+    backbone: str
+    data: Data
+    output: Path
+    directory: Path
+    hyperparameters: Hyperparameters = Hyperparameters()
+    text: TextOptions = field(default_factory=TextOptions)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    dtype: str = "float32"
+    threads: int | None = None
+    resume: bool = False
+    merge_report: bool | None = None
+
+    @property
+    def epochs(self) -> int:
+        """The given ones, or after `defaults.fill_in` those that suit the rows; so are the two below."""
+        return _filled(self.hyperparameters.epochs)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows a step."""
+        return _filled(self.hyperparameters.batch_size)
+
+    @property
+    def learning_rate(self) -> float:
+        """At its highest, after warm-up."""
+        return _filled(self.hyperparameters.learning_rate)
+
+    @property
+    def metric(self) -> str:
+        """What the best epoch is chosen by."""
+        return self.hyperparameters.metric or metric_names.BEST[self.task_type]
+
+    def check(self) -> None:
+        """Refuse before any data or weight is read."""
+        if not re.fullmatch(NAME_PATTERN, self.task):
+            raise TrainingError(f"task {self.task!r} is not a name; a name matches {NAME_PATTERN}")
+        if self.task_type not in metric_names.BEST:
+            raise TrainingError(f"task type {self.task_type!r} is unknown; it is one of {', '.join(metric_names.BEST)}")
+        known = metric_names.NAMES[self.task_type]
+        if self.metric not in known:
+            raise TrainingError(f"metric {self.metric!r} is not one of {self.task_type}'s: {', '.join(known)}")
+        if not self.output.parent.is_dir():
+            near = near_path(self.output.parent)
+            raise TrainingError(f"output {self.output} cannot be written: its folder does not exist{near}")
+        if self.output.is_dir() or not os.access(self.output.parent, os.W_OK):
+            raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
+        find_method(self.preset)
+        self.data.check(self.task_type)
+        self.hyperparameters.check()
+        self.text.check(self.task_type)
+
+    def check_metric(self, labels: Sequence[str]) -> None:
+        """Refuse a metric that a task of these labels does not have."""
+        if self.metric == "f1" and len(labels) != 2:
+            raise TrainingError(
+                f"task {self.task!r}: metric 'f1' is for two labels, it has {len(labels)}; f1_macro is for any"
+            )
+
+    def check_length(self, config: BackboneConfig) -> None:
+        """Refuse inputs that are longer than the backbone reads."""
+        length = self.hyperparameters.max_length
+        if length > config.max_tokens:
+            raise TrainingError(f"max_length is {length}; this backbone takes {config.max_tokens} tokens")
+
+    def resolved(self, config: BackboneConfig) -> "Run":
+        """The run on this backbone, its options filled in; a `TrainingError` for what this family cannot do."""
+        preset = find_method(self.preset)
+        own = f"backbone {self.backbone!r} is of the family {config.family}"
+        if config.generates and self.task_type == "multilabel":
+            raise TrainingError(f"multilabel is not trained on T5, where one text is one label; {own}")
+        if not config.generates and self.task_type == "text2text":
+            raise TrainingError(f"text2text needs a T5; {own}")
+        if not config.generates and self.text.given:
+            raise TrainingError(f"{self.text.given[0]} is an option of T5; {own}")
+        has_experts = "experts" in preset.settings(self.overrides, config)
+        if self.merge_report and not has_experts:
+            raise TrainingError(f"a merge report compares AdaMix's experts; preset {self.preset!r} has none")
+        compared = has_experts if self.merge_report is None else self.merge_report
+        text = self.text.resolved(self.task_type, task_prefix=preset.task_prefix) if config.generates else self.text
+        return replace(self, text=text, merge_report=compared)
+
+
+def _filled(number: Number | None) -> Number:
+    assert number is not None, "it depends on the training rows"
+    return number

@@ -1,0 +1,79 @@
+"""What a run asks of its backbone, as the artifact will say it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from peltier_adapters.label_tree import target_problems
+from peltier_adapters.task_spec import MAX_NEW_TOKENS, DecodingSpec, Inputs, TaskSpec
+from peltier_backbone.load import Backbone
+from pydantic import ValidationError
+
+from peltier_training.config.run import Run
+from peltier_training.config.templates import find_template
+from peltier_training.data.examples import Example
+from peltier_training.data.labels import Labels
+from peltier_training.data.targets import DEFAULT_STEP, class_targets, number_targets
+from peltier_training.errors import TrainingError
+
+
+def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
+    """The task of a resolved run; a `TrainingError` says what of it cannot be."""
+    inputs = run.data.inputs
+    own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
+    try:
+        task = TaskSpec(
+            type=labels.type,
+            labels=labels.names,
+            inputs=inputs,
+            max_length=run.hyperparameters.max_length,
+            **own,
+        )
+    except ValidationError as error:
+        raise TrainingError(_explain(error, run)) from None
+    problems = target_problems(task, backbone) if task.targets else []
+    if problems:
+        raise TrainingError(problems[0])
+    return task
+
+
+def _explain(error: ValidationError, run: Run) -> str:
+    first = error.errors()[0]
+    rule = first["msg"].removeprefix("Value error, ")
+    field = first["loc"][0] if first["loc"] else None
+    if field == "labels":  # these come from the data
+        return f"{run.data.train}: task labels: {rule}"
+    return rule if field is None else f"task {field}: {rule}"
+
+
+def _text_fields(
+    run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example], inputs: Inputs
+) -> dict[str, Any]:
+    template = find_template(run.text.template, inputs)
+    targets = _targets(run, labels, examples)
+    temperature = run.text.completion_temperature
+    return {
+        "template": f"{run.task} {template}" if run.text.task_prefix else template,
+        "targets": targets,
+        "decoding": DecodingSpec(
+            answer=run.text.answer or "score",
+            max_new_tokens=run.text.max_new_tokens or _longest(backbone, targets, labels, examples),
+            num_beams=run.text.num_beams or 1,
+            completion_temperature=1.0 if temperature is None else temperature,
+        ),
+    }
+
+
+def _targets(run: Run, labels: Labels, examples: Sequence[Example]) -> tuple[str, ...]:
+    match labels.type:
+        case "classification":
+            return class_targets(run.text.targets or "digits", labels.names)
+        case "regression":
+            return number_targets(labels.numbers(examples), run.text.regression_step or DEFAULT_STEP)
+    return ()
+
+
+def _longest(backbone: Backbone, targets: Sequence[str], labels: Labels, examples: Sequence[Example]) -> int:
+    """Tokens of the longest answer with its end; texts beyond what the backbone reads are cut."""
+    texts = targets or labels.texts(examples)
+    most = max(len(backbone.tokenizer.ids(text)) for text in set(texts)) + 1
+    return min(most, backbone.config.max_tokens, MAX_NEW_TOKENS)

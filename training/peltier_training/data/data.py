@@ -1,0 +1,47 @@
+"""Where the examples of a task are, and which columns hold what."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from peltier_adapters.task_spec import Inputs
+
+from peltier_training.data.label_cells import check_separator
+from peltier_training.data.labels import TaskType
+from peltier_training.errors import TrainingError
+
+_INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the examples are and which columns hold what; two text columns are a pair, three a triple.
+
+    `labels` are the names that somebody gave, or with `labels_found` those of the training rows; integers in the files
+    are positions in given names alone. `label_separator` is between the labels of one cell of a multi-label task, None
+    where they are lists. With `skip_bad_rows` rows that cannot be used are left out."""
+
+    train: Path
+    validation: Path
+    text_columns: tuple[str, ...]
+    label_column: str
+    labels: tuple[str, ...] | None = None
+    label_separator: str | None = None
+    skip_bad_rows: bool = False
+    labels_found: bool = False
+
+    @property
+    def has_given_labels(self) -> bool:
+        """Somebody named the labels."""
+        return self.labels is not None and not self.labels_found
+
+    @property
+    def inputs(self) -> Inputs:
+        """What a task calls that many texts."""
+        return _INPUTS[len(self.text_columns)]
+
+    def check(self, task_type: TaskType) -> None:
+        """Raise a `TrainingError` for a value that cannot be; the files are not opened."""
+        if self.label_separator is not None and task_type != "multilabel":
+            raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
+        check_separator(self.label_separator)

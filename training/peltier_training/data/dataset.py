@@ -1,0 +1,57 @@
+"""Tokenised rows as the Trainer draws them. They stay ragged: they are packed, never padded."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from peltier_backbone.packing import Encoded
+from torch import Tensor
+from torch.utils.data import Dataset
+
+
+class EncodedRows(Dataset[tuple[Encoded, Tensor]]):
+    """Rows of a task with a head, and their targets."""
+
+    def __init__(self, rows: Sequence[Encoded], targets: Tensor) -> None:
+        self._rows, self._targets = rows, targets
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Encoded, Tensor]:
+        return self._rows[index], self._targets[index]
+
+
+def collate(items: Sequence[tuple[Encoded, Tensor]]) -> dict[str, Any]:
+    """Labels come first, the Trainer counts rows by them."""
+    return {"labels": torch.stack([target for _, target in items]), "rows": [row for row, _ in items]}
+
+
+class TextRow(NamedTuple):
+    """An input, the tokens that the decoder reads, and as `labels` the token that should follow each."""
+
+    encoded: Encoded
+    read: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+class TextRows(Dataset[TextRow]):
+    """Rows that a T5 answers in text."""
+
+    def __init__(self, rows: Sequence[TextRow]) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> TextRow:
+        return self._rows[index]
+
+
+def collate_texts(items: Sequence[TextRow]) -> dict[str, Any]:
+    """Labels are the tokens that should follow, [nodes]."""
+    return {
+        "labels": torch.tensor([token for item in items for token in item.labels]),
+        "rows": [item.encoded for item in items],
+        "targets": [item.read for item in items],
+    }

@@ -1,0 +1,104 @@
+"""Labelled examples from JSONL, CSV and TSV files, plain or gzipped. Imports no torch."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from peltier_adapters.manifest import Input
+
+from peltier_training.data.bad_rows import BadRow, refuse
+from peltier_training.data.delimited import read_delimited
+from peltier_training.data.json_lines import read_json_lines
+from peltier_training.data.raw_row import RawRow, no_column
+from peltier_training.data.text_file import read_text
+from peltier_training.errors import TrainingError, shown
+
+_KINDS = (".jsonl", ".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One input, its label as the file has it, and `where` it stands (file:line)."""
+
+    input: Input
+    label: Any
+    where: str
+
+
+Check = Callable[[Example], Example]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The examples of a file, and its rows that cannot be used."""
+
+    examples: tuple[Example, ...]
+    bad: tuple[BadRow, ...] = ()
+
+
+def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
+    """The rows of `read_rows`; a `TrainingError` names every bad one."""
+    rows = read_rows(path, text_columns, label_column)
+    refuse(rows.bad)
+    return list(rows.examples)
+
+
+def read_rows(path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None) -> Rows:
+    """Read `path` (.jsonl, .csv or .tsv, with .gz too); one text column is a single text, two are a pair, three a
+    triple. `check` may change an example, or refuse it with a `TrainingError` that says what is wrong with its label.
+
+    A `TrainingError` for a file that is none of examples names the file and the rule that it breaks.
+    """
+    if len(text_columns) not in (1, 2, 3):
+        raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two for a pair, or three")
+    examples, bad = [], []
+    for row in _raw_rows(path, [*dict.fromkeys((*text_columns, label_column))]):
+        where = f"{path}:{row.line}"
+        try:
+            example = _example(row, where, text_columns, label_column)
+            examples.append(check(example) if check else example)
+        except TrainingError as error:
+            bad.append(BadRow(path, row.line, str(error).removeprefix(where)))
+    if not examples and not bad:
+        raise TrainingError(f"{path} has no examples")
+    return Rows(tuple(examples), tuple(bad))
+
+
+def subsample(examples: Sequence[Example], num_inputs: int | None) -> list[Example]:
+    """The examples of at most `num_inputs` distinct inputs, evenly from the first to the last; None keeps all."""
+    inputs = list(dict.fromkeys(example.input for example in examples))
+    if num_inputs is None or num_inputs >= len(inputs):
+        return list(examples)
+    kept = {inputs[number * len(inputs) // num_inputs] for number in range(num_inputs)}
+    return [example for example in examples if example.input in kept]
+
+
+def _raw_rows(path: Path, wanted: list[str]) -> list[RawRow]:
+    kind = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if kind not in _KINDS:
+        raise TrainingError(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
+    text = read_text(path)
+    return read_json_lines(path, text, wanted) if kind == ".jsonl" else read_delimited(path, text, wanted, kind)
+
+
+def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column: str) -> Example:
+    if row.problem is not None:
+        raise TrainingError(f"{where} {row.problem}")
+    for column in (*text_columns, label_column):
+        if column not in row.cells:
+            raise no_column(where, column, list(row.cells))
+    for column in text_columns:
+        _check_text(row.cells[column], column, where)
+    texts = tuple(row.cells[column] for column in text_columns)
+    return Example(texts[0] if len(texts) == 1 else texts, row.cells[label_column], where)
+
+
+def _check_text(text: Any, column: str, where: str) -> None:
+    if not isinstance(text, str) or not text.strip():
+        raise TrainingError(f"{where}: column {column!r} is {shown(text)}; it must be a text that is not empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        place = f"{text[error.start]!r} at character {error.start}"
+        raise TrainingError(f"{where}: an input text has a lone surrogate {place} of column {column!r}") from None

@@ -1,0 +1,97 @@
+"""The examples of a task's two files and its labels, every row checked. Imports no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from peltier_training.data.bad_rows import describe, refuse
+from peltier_training.data.data import Data
+from peltier_training.data.examples import Example, Rows, read_rows
+from peltier_training.data.label_cells import read_label_cell
+from peltier_training.data.labels import Labels, TaskType, find_labels
+from peltier_training.errors import TrainingError
+
+HINT = " (--skip-bad-rows leaves such rows out)"
+
+
+@dataclass(frozen=True)
+class LabelReader:
+    """How the labels of a file are read. `names` are those that there may be, in the order of the logits, None for
+    any; with `positions` integers stand for them too. The labels of a multi-label task are parted by `separator`, or
+    are lists."""
+
+    task_type: TaskType
+    names: Sequence[str] | None = None
+    separator: str | None = None
+    positions: bool = False
+
+    def read(self, example: Example) -> Example:
+        """With names for positions, and a tuple for the labels of a multi-label task; a `TrainingError` for what cannot
+        be a label."""
+        if self.task_type == "multilabel":
+            try:
+                several = read_label_cell(example.label, self.separator, self.names or ())
+            except TrainingError as error:
+                raise TrainingError(f"{example.where}: {error}") from None
+            example = replace(example, label=several)
+        if self.positions:
+            example = self._labels.by_name(example)
+        self._labels.check(example)
+        return example
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels(self.task_type, tuple(self.names or ()))
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """The rows of both files that can be used, those that cannot, and the labels."""
+
+    train: Rows
+    validation: Rows
+    labels: Labels
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """Numbers of rows, as an artifact records them."""
+        parts = {"train": self.train, "validation": self.validation}
+        skipped = {name: len(rows.bad) for name, rows in parts.items()}
+        rows = {f"{name}_rows": len(rows.examples) for name, rows in parts.items()}
+        return {**rows, "skipped_rows": skipped} if any(skipped.values()) else rows
+
+
+def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
+    """Read both files; a `TrainingError` names every bad row of them, unless these are to be left out."""
+    if data.labels is not None:
+        find_labels(task_type, (), data.labels)
+    train = read_file(data, data.train, task_type, data.labels)
+    if train.bad and not data.skip_bad_rows:  # the labels that there are cannot be told yet
+        bad = train.bad + read_file(data, data.validation, task_type, data.labels).bad
+        refuse(list(dict.fromkeys(bad)), HINT)  # both may be one file
+    labels = find_labels(task_type, train.examples, data.labels)
+    validation = read_file(data, data.validation, task_type, labels.names)
+    if not data.skip_bad_rows:
+        refuse(validation.bad, HINT)
+    return LabelledData(train, validation, labels)
+
+
+def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
+    """The rows of one file; a `TrainingError` where none of them can be used and bad ones are to be left out."""
+    reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
+    rows = read_rows(path, data.text_columns, data.label_column, reader.read)
+    if data.skip_bad_rows and not rows.examples:
+        raise TrainingError(f"{path} has no row that can be used: {'; '.join(describe(rows.bad))}")
+    return rows
+
+
+def skipped_lines(parts: Mapping[Path, Rows]) -> list[str]:
+    """What people are told of rows that were left out, empty where there are none."""
+    lines: list[str] = []
+    for path, rows in parts.items():
+        if rows.bad:
+            total = len(rows.bad) + len(rows.examples)
+            lines += [f"{path}: {len(rows.bad)} of {total} rows were left out", *describe(rows.bad)]
+    return lines

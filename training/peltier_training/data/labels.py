@@ -1,0 +1,132 @@
+"""From the label column to training targets, by task type. torch is imported when targets are made of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from peltier_training.data.examples import Example
+from peltier_training.data.label_cells import label_name, read_label_cell
+from peltier_training.errors import TrainingError, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TaskType = Literal["classification", "multilabel", "regression", "text2text"]
+_MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Label names in the order of the logits, and the targets they give; a text2text task has no names."""
+
+    type: TaskType
+    names: tuple[str, ...]
+
+    def targets(self, examples: Sequence[Example]) -> "Tensor":
+        """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression."""
+        import torch
+
+        if self.type == "regression":
+            return torch.tensor(self.numbers(examples))
+        if self.type == "classification":
+            return torch.tensor([self._index(_name(example.label, example), example) for example in examples])
+        targets = torch.zeros(len(examples), len(self.names))
+        for row, example in enumerate(examples):
+            for name in _several(example):
+                targets[row, self._index(name, example)] = 1.0
+        return targets
+
+    def numbers(self, examples: Sequence[Example]) -> list[float]:
+        """The labels of a regression."""
+        return [_number(example) for example in examples]
+
+    def texts(self, examples: Sequence[Example]) -> list[str]:
+        """The labels of a text2text task: what should be written."""
+        return [_name(example.label, example) for example in examples]
+
+    def check(self, example: Example) -> None:
+        """Raise a `TrainingError` for a label that is none of the task's; without names any text or number is one."""
+        if self.type == "regression":
+            _number(example)
+            return
+        labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
+        for label in labels if self.names else ():
+            self._index(label, example)
+
+    def by_name(self, example: Example) -> Example:
+        """With the names at the positions that its integers are, unless integers are names."""
+        if self.type not in ("classification", "multilabel") or any(map(_is_integer, self.names)):
+            return example
+        if self.type == "multilabel":
+            return replace(example, label=tuple(map(self._at, _several(example))))
+        return replace(example, label=self._at(_name(example.label, example)))
+
+    def _at(self, label: str) -> str:
+        is_position = label not in self._positions and _is_integer(label) and int(label) < len(self.names)
+        return self.names[int(label)] if is_position else label
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+    def _index(self, label: str, example: Example) -> int:
+        if label in self._positions:
+            return self._positions[label]
+        names = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
+        raise TrainingError(
+            f"{example.where}: label {shown(label)} is not one of the task's {len(self.names)} labels: {names}"
+        )
+
+
+def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None) -> Labels:
+    """The task's labels: `names` where they were given, else the distinct values of the training examples."""
+    if kind in ("regression", "text2text"):
+        if names:
+            raise TrainingError(f"{kind} has no label names")
+        return Labels(kind, ("value",) if kind == "regression" else ())
+    if names is None:
+        found = {
+            name
+            for example in examples
+            for name in (_several(example) if kind == "multilabel" else [_name(example.label, example)])
+        }
+        names = sorted(found, key=lambda name: (not _is_integer(name), int(name) if _is_integer(name) else 0, name))
+    if len(set(names)) != len(names) or not all(name.strip() for name in names):
+        raise TrainingError(f"the label names {', '.join(names)} must be distinct and not empty")
+    least = 2 if kind == "classification" else 1
+    if len(names) < least:
+        raise TrainingError(f"{kind} needs at least {least} labels; there are {len(names)}: {', '.join(names)}")
+    return Labels(kind, tuple(names))
+
+
+def _name(label: object, example: Example) -> str:
+    try:
+        return label_name(label)
+    except TrainingError as error:
+        hint = "; a list is for the task type multilabel" if isinstance(label, list) else ""
+        raise TrainingError(f"{example.where}: {error}{hint}") from None
+
+
+def _several(example: Example) -> tuple[str, ...]:
+    try:
+        return read_label_cell(example.label)
+    except TrainingError as error:
+        raise TrainingError(f"{example.where}: {error}") from None
+
+
+def _is_integer(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 10
+
+
+def _number(example: Example) -> float:
+    try:
+        value = float(example.label)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not abs(value) <= _MAX_FLOAT32:
+        raise TrainingError(
+            f"{example.where}: label {shown(example.label)} is not a finite number; regression needs them"
+        )
+    return value

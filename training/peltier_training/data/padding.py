@@ -1,0 +1,34 @@
+"""Rows as transformers models read them: padded."""
+
+from collections.abc import Sequence
+
+import torch
+from peltier_backbone.bert_config import BertConfig
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.packing import Encoded
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from peltier_training.data.dataset import TextRow
+
+IGNORED = -100  # torch's cross-entropy leaves such labels out
+
+
+def pad_rows(rows: Sequence[Encoded], config: BackboneConfig) -> dict[str, Tensor]:
+    """Ids, mask and, where the model reads them, token types, each [rows, tokens]."""
+    ids = [torch.tensor(row.ids) for row in rows]
+    pad = config.pad_token_id if isinstance(config, BertConfig) else 0
+    padded = {
+        "input_ids": pad_sequence(ids, batch_first=True, padding_value=pad),
+        "attention_mask": pad_sequence([torch.ones_like(one) for one in ids], batch_first=True),
+    }
+    if isinstance(config, BertConfig) and config.typed:
+        padded["token_type_ids"] = pad_sequence([torch.tensor(row.types) for row in rows], batch_first=True)
+    return padded
+
+
+def pad_texts(rows: Sequence[TextRow], config: BackboneConfig) -> dict[str, Tensor]:
+    """Padded inputs and decoder tokens; `label_grid` [rows, tokens] has the token that should follow each."""
+    labels = pad_sequence([torch.tensor(row.labels) for row in rows], batch_first=True, padding_value=IGNORED)
+    read = pad_sequence([torch.tensor(row.read) for row in rows], batch_first=True)
+    return pad_rows([row.encoded for row in rows], config) | {"decoder_input_ids": read, "label_grid": labels}

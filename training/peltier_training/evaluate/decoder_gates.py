@@ -1,0 +1,54 @@
+"""UniPELT's gates in a T5's decoder, where each token has its own."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from peltier_adapters.mixture import Mixture, Slice
+from peltier_adapters.row import Row, create_slices
+from peltier_adapters.scoring import SingleTokens, plant
+from peltier_backbone.config import T5Config
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_training.evaluate.evaluation import Gates
+from peltier_training.evaluate.scores import BATCH_ROWS
+
+
+@torch.inference_mode()
+def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> Gates:
+    """Per part and stack ("prefix, cross-attention") one value a block of the decoder, None for a block without that
+    part: the mean over the tokens of what is scored of `rows`, which share an adapter. Values that cross-attention
+    reads of the encoder have one gate a row, and their mean is over rows."""
+    found: dict[tuple[str, int], list[Tensor]] = defaultdict(list)
+    for first in range(0, len(rows), BATCH_ROWS):
+        for one in _decoded(backbone, rows[first : first + BATCH_ROWS]):
+            for part, layers in (one.context.gates or {}).items():
+                for layer, gates in layers.items():
+                    found[part, layer].append(gates)
+    return _by_stack(backbone.t5.config, {place: float(torch.cat(gates).mean()) for place, gates in found.items()})
+
+
+def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[Slice]:
+    """The slices of one scoring pass, with their gates: those of the rows, and those of the decoder's tokens."""
+    model, packed = backbone.t5, backbone.pack([row.prompted for row in rows])
+    inputs = list(create_slices(backbone, packed, rows, record_gates=True))
+    reading = Mixture(backbone, inputs)
+    memory = model.remember(packed, model.encode(packed, reading), reading)
+    trees = [tree for row in rows if (tree := row.scored) is not None]
+    tokens = [row for row, tree in zip(rows, trees, strict=True) for _ in tree.ids]
+    outputs = list(create_slices(backbone, SingleTokens(len(tokens)), tokens, record_gates=True))
+    model.decode(plant(trees, backbone.device), memory, Mixture(backbone, outputs))
+    yield from (*inputs, *outputs)
+
+
+def _by_stack(config: T5Config, means: Mapping[tuple[str, int], float]) -> Gates:
+    """Blocks and attentions are numbered from the encoder's first, and cross-attentions come last."""
+    blocks = range(config.num_decoder_layers)
+    starts = {"decoder": config.num_layers, "cross-attention": config.num_layers + config.num_decoder_layers}
+    named = {
+        f"{part}, {stack}": [means.get((part, start + block)) for block in blocks]
+        for part in dict.fromkeys(part for part, _ in means)
+        for stack, start in starts.items()
+    }
+    return {name: gates for name, gates in named.items() if any(gate is not None for gate in gates)}

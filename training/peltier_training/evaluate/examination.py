@@ -1,0 +1,77 @@
+"""An artifact's metrics on labelled data."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from peltier_adapters.artifact import Artifact
+from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.inputs import Reader, encode_input
+from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_training.data.examples import Example
+from peltier_training.data.labels import Labels
+from peltier_training.evaluate import metrics
+from peltier_training.evaluate import text_examination as text_examination
+from peltier_training.evaluate.evaluation import Evaluation, mean_gates
+from peltier_training.evaluate.scores import run_rows
+
+
+def predict(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> Tensor:
+    """Logits [rows, labels] of `examples`."""
+    return _stack(_run(backbone, Banks(backbone).add(artifact), examples, record_gates=False))
+
+
+def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
+    """The metrics of the artifact's task type; on T5 its `loss` too."""
+    return dict(examine(backbone, artifact, examples).metrics)
+
+
+def examine(
+    backbone: Backbone, artifact: Artifact, examples: Sequence[Example], *, record_gates: bool = False
+) -> Evaluation:
+    """The metrics, and the answers behind them."""
+    resident, task = Banks(backbone).add(artifact), artifact.manifest.task
+    if backbone.config.generates:
+        return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
+    outputs = _run(backbone, resident, examples, record_gates=record_gates)
+    return replace(judge_scores(backbone, task, _stack(outputs), examples), gates=mean_gates(outputs))
+
+
+def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Evaluation:
+    """What scores [rows, outputs] answer: the logits of an encoder, or a T5's scores of its target texts."""
+    if backbone.config.generates:
+        return text_examination.judge_targets(task, scores.argmax(-1), examples)
+    targets = Labels(task.type, task.labels).targets(examples)
+    return Evaluation(
+        metrics=metrics.compute(task.type, scores.numpy(), targets.numpy()),
+        inputs=[example.input for example in examples],
+        gold=(targets.int() if task.type == "multilabel" else targets).tolist(),
+        found=_answers(task, scores).tolist(),
+        scores=scores,
+    )
+
+
+def _run(backbone: Backbone, resident: Resident, examples: Sequence[Example], *, record_gates: bool) -> list[RowOutput]:
+    task = resident.task
+    rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
+    return run_rows(backbone, rows, record_gates=record_gates)
+
+
+def _stack(outputs: Sequence[RowOutput]) -> Tensor:
+    return torch.stack([output.logits for output in outputs])
+
+
+def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
+    """What the logits say, in the form of the targets."""
+    match task.type:
+        case "classification":
+            return logits.argmax(-1)
+        case "multilabel":
+            return (logits > 0).int()
+        case "regression":
+            return logits[:, 0]
+    raise AssertionError("texts are written, not chosen")

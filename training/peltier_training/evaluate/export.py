@@ -1,0 +1,42 @@
+"""From a trained adapter to an artifact that proves itself."""
+
+from collections.abc import Sequence
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.manifest import Input, TrainingRecord
+from peltier_adapters.proof import Candidate, prove
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.load import Backbone
+
+from peltier_training.data.examples import Example
+from peltier_training.errors import NotFiniteError, TrainingError
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.examination import examine
+
+GOLDEN_EXAMPLES = 4
+
+
+def measure(
+    backbone: Backbone, adapter: Candidate, examples: Sequence[Example], *, record_gates: bool = False
+) -> Evaluation:
+    """What the adapter answers as it will be served; a `NotFiniteError` for one that is no numbers."""
+    if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
+        raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
+    return examine(backbone, adapter.unproved(backbone, [examples[0].input]), examples, record_gates=record_gates)
+
+
+def export(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
+    """The artifact's bytes, with golden examples among `inputs`, read back and re-proved as a server would."""
+    try:
+        return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record)
+    except AdapterError as error:
+        raise TrainingError(str(error)) from None
+
+
+def golden_inputs(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input]) -> list[Input]:
+    """Distinct inputs, evenly from the shortest to the longest."""
+    by_length = sorted(dict.fromkeys(inputs), key=lambda one: len(encode_input(backbone, task, one)))
+    last = len(by_length) - 1
+    places = sorted({round(number * last / (GOLDEN_EXAMPLES - 1)) for number in range(GOLDEN_EXAMPLES)})
+    return [by_length[place] for place in places]

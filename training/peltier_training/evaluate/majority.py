@@ -1,0 +1,60 @@
+"""The constant answer that costs nothing to give, which any training must beat."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from peltier_adapters.map_spec import Spec
+from peltier_adapters.task_spec import TaskSpec
+
+from peltier_training.evaluate import metrics
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.metrics import Array
+
+
+class Majority(Spec):
+    """The same `answer` to every validation row: their most frequent label, or set of labels, or of a regression the
+    mean. `metric` is the one that it is judged by, `share` the part of the rows with this label (None of a mean)."""
+
+    answer: str
+    share: float | None
+    metric: str
+    metrics: dict[str, float]
+
+    @classmethod
+    def create(cls, evaluation: Evaluation, task: TaskSpec) -> "Majority | None":
+        """Of the rows of `evaluation`; texts have none."""
+        match task.type:
+            case "classification":
+                return cls._of_classes(np.array(evaluation.gold), task.labels)
+            case "multilabel":
+                return cls._of_sets(np.array(evaluation.gold), task.labels)
+            case "regression":
+                return cls._of_numbers(np.array(evaluation.gold, dtype=float))
+        return None
+
+    @classmethod
+    def _of_classes(cls, gold: Array, labels: Sequence[str]) -> "Majority":
+        values, counts = np.unique(gold, return_counts=True)
+        best = int(values[counts.argmax()])
+        found = metrics.classification(np.full_like(gold, best), gold, len(labels))
+        return cls(answer=labels[best], share=float(counts.max() / len(gold)), metric="accuracy", metrics=found)
+
+    @classmethod
+    def _of_sets(cls, gold: Array, labels: Sequence[str]) -> "Majority":
+        values, counts = np.unique(gold, axis=0, return_counts=True)
+        best = values[counts.argmax()]
+        logits = np.tile(np.where(best, 1.0, -1.0), (len(gold), 1))
+        answer = ", ".join(label for label, wanted in zip(labels, best, strict=True) if wanted) or "no label"
+        return cls(
+            answer=answer,
+            share=float(counts.max() / len(gold)),
+            metric="exact_match",
+            metrics=metrics.compute("multilabel", logits, gold),
+        )
+
+    @classmethod
+    def _of_numbers(cls, gold: Array) -> "Majority":
+        mean = float(gold.mean())
+        return cls(
+            answer=f"{mean:.4g}", share=None, metric="mse", metrics=metrics.regression(np.full_like(gold, mean), gold)
+        )

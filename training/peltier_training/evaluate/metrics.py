@@ -1,0 +1,67 @@
+"""Metrics by task type, computed by scikit-learn and scipy; those of texts are in `text_metrics`."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sk
+
+from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
+from peltier_training.data.labels import TaskType
+
+__all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression"]
+
+Array = np.ndarray[Any, Any]
+
+
+def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
+    """All metrics of a task type; `logits` [rows, labels], targets as `Labels.targets` gives them."""
+    match kind:
+        case "classification":
+            return classification(logits.argmax(-1), targets, logits.shape[-1])
+        case "multilabel":
+            return _floats(_multilabel(logits, targets))
+        case "regression":
+            return regression(logits.reshape(-1), targets)
+    raise AssertionError("texts have metrics of their own")
+
+
+def classification(found: Array, targets: Array, num_labels: int) -> dict[str, float]:
+    """Of label positions [rows]; -1 among those found is an answer that is no label, and wrong."""
+    present = np.setdiff1d(np.union1d(targets, found), [-1])
+    values = {
+        "accuracy": sk.accuracy_score(targets, found),
+        "f1_macro": sk.f1_score(targets, found, labels=present, average="macro", zero_division=0),
+        # One label on both sides has nothing to correlate, and scikit-learn warns.
+        "matthews": sk.matthews_corrcoef(targets, found) if np.ptp([targets, found]) else 0.0,
+    }
+    if num_labels == 2:
+        values["f1"] = sk.f1_score(targets == 1, found == 1, zero_division=0)
+    return _floats(values)
+
+
+def _multilabel(logits: Array, targets: Array) -> dict[str, Any]:
+    # Each label is a yes-or-no question; scikit-learn would take a single column for two classes.
+    wanted, found = targets.astype(int), (logits > 0).astype(int)
+    by_label = [sk.f1_score(*columns, zero_division=0) for columns in zip(wanted.T, found.T, strict=True)]
+    return {
+        "f1_micro": sk.f1_score(wanted.ravel(), found.ravel(), zero_division=0),
+        "f1_macro": np.mean(by_label),
+        "exact_match": (found == wanted).all(1).mean(),
+    }
+
+
+def regression(found: Array, targets: Array) -> dict[str, float]:
+    """Of numbers [rows]."""
+    errors = {"mse": sk.mean_squared_error(targets, found)}
+    if np.ptp(found) == 0 or np.ptp(targets) == 0:  # correlation with a constant is undefined; it orders nothing
+        return _floats({"pearson": 0.0, "spearman": 0.0, **errors})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)  # a first epoch's answers are nearly the mean
+        pearson, spearman = stats.pearsonr(found, targets).statistic, stats.spearmanr(found, targets).statistic
+    return _floats({"pearson": pearson, "spearman": spearman, **errors})
+
+
+def _floats(values: dict[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}

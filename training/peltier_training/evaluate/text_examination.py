@@ -1,0 +1,131 @@
+"""What a T5 answers on labelled data, with an adapter or bare, and how good it is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from peltier_adapters.answers import TextAnswer, text_answer
+from peltier_adapters.bank import Resident
+from peltier_adapters.generation import create_draft, generate
+from peltier_adapters.inputs import encode_input
+from peltier_adapters.label_tree import LabelTree, create_tree, grow_tree
+from peltier_adapters.manifest import Input
+from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.search import Decoding
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_training.data.examples import Example
+from peltier_training.data.labels import Labels
+from peltier_training.data.targets import gold_targets, gold_texts, target_ids
+from peltier_training.errors import NotFiniteError
+from peltier_training.evaluate import metrics
+from peltier_training.evaluate.decoder_gates import decoder_gates
+from peltier_training.evaluate.evaluation import Evaluation, Gates, mean_gates
+from peltier_training.evaluate.scores import run_rows
+
+_MAX_ROWS = 64
+_NO_NUMBER = -1.0  # what a text counts as that is no number (docs/methods.md#tasks-as-text)
+
+
+def judge(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
+) -> dict[str, float]:
+    """The metrics of `examine`."""
+    return dict(examine(backbone, task, resident, examples).metrics)
+
+
+def examine(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], *,
+    record_gates: bool = False,
+) -> Evaluation:  # fmt: skip
+    """The answers and the metrics of the task's type, with `loss`: the mean cross-entropy of a token of the right ones.
+
+    Without a resident the bare backbone answers. Examples with the same input are one question to a text2text task, and
+    their labels each other's references. Gates are the encoder's, and means over tokens of the decoder's.
+    """
+    read = _read_texts if task.type == "text2text" else _read_closed
+    return read(backbone, task, resident, examples, record_gates)
+
+
+def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextAnswer]:
+    """The text of each row, decoded as the task says."""
+    assert task.decoding is not None, "a T5 task says how it answers"
+    decoding = Decoding(task.decoding.max_new_tokens, task.decoding.num_beams)
+    drafts = [create_draft(backbone, row, decoding) for row in rows]
+    generate(backbone, drafts, max_rows=_MAX_ROWS)
+    if any(draft.failed for draft in drafts):
+        raise NotFiniteError("the adapter's outputs are not finite numbers")
+    return [text_answer(task, backbone, draft) for draft in drafts]
+
+
+def _read_closed(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], record_gates: bool
+) -> Evaluation:
+    tree = grow_tree(task, backbone)
+    assert tree is not None, "a closed task has targets"
+    rows = [Row(encode_input(backbone, task, example.input), resident, tree=tree) for example in examples]
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
+    scores = torch.stack([output.logits for output in outputs])  # [rows, targets]
+    gold = torch.tensor(gold_targets(task, examples))
+    found, written = scores.argmax(-1), task.decoding is not None and task.decoding.answer == "generate"
+    if written:
+        places = {target: index for index, target in enumerate(task.targets)}
+        found = torch.tensor([places.get(answer.text.strip(), -1) for answer in write(backbone, task, rows)])
+    loss = _loss([tree] * len(rows), list(scores.gather(1, gold[:, None])), gold[:, None].tolist())
+    judged = judge_targets(task, found, examples)
+    return replace(
+        judged,
+        metrics={**judged.metrics, "loss": loss},
+        scores=None if written else scores,
+        gates=_gates(backbone, rows, outputs),
+    )
+
+
+def judge_targets(task: TaskSpec, found: Tensor, examples: Sequence[Example]) -> Evaluation:
+    """On targets [rows] chosen by their position, -1 for none of them; without a loss."""
+    inputs = [example.input for example in examples]
+    if task.type == "classification":
+        gold = np.array(gold_targets(task, examples))
+        judged = metrics.classification(found.numpy(), gold, len(task.labels))
+        return Evaluation(judged, inputs, gold.tolist(), found.tolist())
+    numbers = [float(task.targets[index]) if index >= 0 else _NO_NUMBER for index in found.tolist()]
+    wanted = Labels(task.type, task.labels).numbers(examples)
+    return Evaluation(metrics.regression(np.array(numbers), np.array(wanted)), inputs, wanted, numbers)
+
+
+def _read_texts(
+    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], record_gates: bool
+) -> Evaluation:
+    from peltier_training.evaluate.text_metrics import compute_texts  # its libraries take two seconds to import
+
+    questions: dict[Input, list[str]] = {}
+    for example, text in zip(examples, gold_texts(task, examples), strict=True):
+        questions.setdefault(example.input, []).append(text)
+    trees = [_reference_tree(backbone, task, texts) for texts in questions.values()]
+    encoded = [encode_input(backbone, task, question) for question in questions]
+    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
+    texts = [answer.text for answer in write(backbone, task, rows)]
+    loss = _loss(trees, [output.logits for output in outputs], [range(tree.num_labels) for tree in trees])
+    found = compute_texts(texts, list(questions.values())) | {"loss": loss}
+    return Evaluation(found, list(questions), list(questions.values()), texts, _gates(backbone, rows, outputs))
+
+
+def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> Gates | None:
+    """Of both stacks; None where there are none or nobody asked."""
+    gates = mean_gates(outputs)
+    return None if gates is None else {**gates, **decoder_gates(backbone, rows)}
+
+
+def _reference_tree(backbone: Backbone, task: TaskSpec, texts: Sequence[str]) -> LabelTree:
+    config = backbone.t5.config
+    return create_tree(config.start_token_id, config.eos_token_id, [target_ids(backbone, task, text) for text in texts])
+
+
+def _loss(trees: Sequence[LabelTree], scores: Sequence[Tensor], chosen: Sequence[Sequence[int]]) -> float:
+    """Minus the sum of `scores`, the log-likelihoods of the `chosen` strings of each tree, over their tokens."""
+    tokens = sum(tree.lengths[index] for tree, own in zip(trees, chosen, strict=True) for index in own)
+    return -sum(float(score.sum()) for score in scores) / tokens

@@ -1,0 +1,36 @@
+"""The checkpoints of one run's directory, as the Hugging Face Trainer writes them."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+
+from peltier_training.errors import TrainingError
+from peltier_training.models.model import TrainableAdapter
+
+
+def find_checkpoint(directory: Path, model: TrainableAdapter) -> Path:
+    """The newest whole checkpoint in `directory`; a `TrainingError` if there is none or it is not one of `model`."""
+    # The state is written last: a checkpoint without it was cut short.
+    whole = [state.parent for state in directory.glob("checkpoint-*/trainer_state.json")]
+    if not whole:
+        raise TrainingError(f"there is no checkpoint to resume from in {directory}")
+    last = max(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    if _shapes(last / "model.safetensors") != {name: tuple(value.shape) for name, value in model.state_dict().items()}:
+        raise TrainingError(f"{last} is of another adapter; resume with the preset, settings and labels it began with")
+    return last
+
+
+def remove_checkpoints(directory: Path) -> None:
+    """Start anew: a later resume must not find an earlier run's checkpoints."""
+    for old in directory.glob("checkpoint-*"):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _shapes(path: Path) -> dict[str, Sequence[int]]:
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"checkpoint {path} cannot be read: {error}") from None

@@ -1,0 +1,67 @@
+"""What is minimised."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_training.data.labels import TaskType
+from peltier_training.models.experts import consistency_loss
+
+
+class Objective(Protocol):
+    """A task's loss, and AdaMix's consistency between two passes."""
+
+    @property
+    def consistency(self) -> float:
+        """The weight of the second; 0 where two passes have nothing to agree on."""
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss of one pass."""
+
+    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
+        """How far two passes over `num_rows` rows are apart."""
+
+
+@dataclass(frozen=True)
+class HeadObjective:
+    """Of a head's logits [rows, outputs]."""
+
+    type: TaskType
+    weight: float
+
+    @property
+    def consistency(self) -> float:
+        """A single number is no distribution: regression has no divergence (docs/methods.md#adamix)."""
+        return 0.0 if self.type == "regression" else self.weight
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        match self.type:
+            case "classification":
+                return F.cross_entropy(logits, labels)
+            case "multilabel":
+                return F.binary_cross_entropy_with_logits(logits, labels)
+            case "regression":
+                return F.mse_loss(logits[:, 0], labels)
+        raise AssertionError("text2text has no head")
+
+    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
+        return consistency_loss(logits, other, multilabel=self.type == "multilabel")
+
+
+@dataclass(frozen=True)
+class TextObjective:
+    """Of next-token logits [tokens, vocabulary] over the target texts, their ends among them.
+
+    The cross-entropy is a mean over tokens. The divergence of a text is the sum over its tokens, its mean over rows:
+    one prediction a row, as a head makes one. (AdaMix's code has the mean over tokens, times 100.)
+    """
+
+    consistency: float
+
+    def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits.float(), labels)
+
+    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
+        return consistency_loss(logits.float(), other.float(), rows=num_rows)

@@ -1,0 +1,54 @@
+"""What a method asks of a checkpoint's weights, told from their names before any of them is read.
+
+torch and transformers are imported for a baseline that counts tensors, and only then."""
+
+from functools import cache
+from pathlib import Path
+
+from peltier_adapters.baselines import Baseline
+from peltier_adapters.spec import Parts, pooler_users
+from peltier_backbone.checkpoint import read_names
+from peltier_backbone.config import BackboneConfig
+
+from peltier_training.config.run import Run
+from peltier_training.errors import TrainingError
+
+
+def check_pooler(parts: Parts, backbone: str, checkpoint: Path) -> None:
+    """Refuse a part that reads a pooler where the checkpoint of `backbone` has none."""
+    users = pooler_users(parts)
+    if users and not _has_pooler(checkpoint):
+        raise TrainingError(
+            f"part {users[0]!r} needs a pooler, which backbone {backbone!r} does not have; set pooling to 'first' or "
+            "'mean'"
+        )
+
+
+def check_baseline(baseline: Baseline, run: Run, config: BackboneConfig, checkpoint: Path) -> None:
+    """Refuse settings that cannot be: of the head, a pooler that is not there, too small an intrinsic dimension."""
+    settings = baseline.settings(run.overrides, config)
+    parts = () if config.generates else (baseline.head(settings, config, outputs=1),)
+    check_pooler(parts, run.backbone, checkpoint)
+    if "dimension" in settings:
+        from peltier_training.models.tuned_model import check_dimension
+
+        check_dimension(int(settings["dimension"]), _num_tensors(checkpoint, pooled=bool(pooler_users(parts))))
+
+
+@cache
+def _has_pooler(checkpoint: Path) -> bool:
+    return any(name.endswith("pooler.dense.weight") for name in read_names(checkpoint))
+
+
+@cache
+def _num_tensors(checkpoint: Path, *, pooled: bool) -> int:
+    import torch
+    from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
+
+    config = AutoConfig.from_pretrained(checkpoint)
+    with torch.device("meta"):
+        if config.is_encoder_decoder:
+            model = T5ForConditionalGeneration(config)
+        else:
+            model = AutoModel.from_config(config, add_pooling_layer=pooled)  # type: ignore[no-untyped-call]
+    return len(dict(model.named_parameters()))

@@ -1,0 +1,112 @@
+"""How a training goes, for people: a line an evaluation, and on a terminal a bar below them."""
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from tqdm import tqdm  # type: ignore[import-untyped]
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainingArguments as Arguments
+
+from peltier_training.config.run import Run
+from peltier_training.fit.patience import Log, num_in_vain
+
+_BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} gone, {remaining} to go"
+
+
+class Progress(TrainerCallback):
+    """Writes to standard error; of processes side by side the first one does."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._bar: tqdm | None = None
+        self._since = time.perf_counter()
+
+    def replace_prints(self, trainer: Trainer) -> None:
+        """Take the place of what the Trainer prints by itself."""
+        for callback in (ProgressCallback, PrinterCallback):
+            trainer.remove_callback(callback)
+        trainer.add_callback(self)
+
+    def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Say what is about to be done."""
+        if not state.is_world_process_zero:
+            return
+        self._bar = tqdm(
+            total=state.max_steps,
+            initial=state.global_step,
+            bar_format=_BAR,
+            file=sys.stderr,
+            leave=False,
+            disable=not sys.stderr.isatty(),
+        )
+        self._since = time.perf_counter()
+        begun = f", from step {state.global_step} on" if state.global_step else ""
+        rows = len(kwargs["train_dataloader"].dataset)
+        run = self._run
+        self._write(
+            f"training on {rows} rows: {run.epochs} epochs, {state.max_steps} steps{begun}, "
+            f"batch size {run.batch_size}, learning rate {run.learning_rate:g}"
+        )
+        self._write(f"on {args.device.type} in {run.dtype}, CPU threads: {torch.get_num_threads()}")
+
+    def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Move the bar."""
+        control.should_log |= control.should_evaluate
+        if self._bar is not None:
+            self._bar.update(state.global_step - self._bar.n)
+
+    def on_epoch_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Have the loss logged up to here, so that the line has all of it."""
+        control.should_log |= control.should_evaluate
+
+    def on_evaluate(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """A line of what has been logged since the last evaluation."""
+        if self._bar is not None:
+            now = time.perf_counter()
+            self._write(f"{self._describe(state)}  {now - self._since:.1f} s{self._mark(state)}")
+            self._since = now
+
+    def close(self) -> None:
+        """Remove the bar; what is written later begins on a line of its own."""
+        if self._bar is not None:
+            self._bar.close()
+
+    def _write(self, line: str) -> None:
+        tqdm.write(line, file=sys.stderr)
+
+    def _describe(self, state: TrainerState) -> str:
+        log, metric = state.log_history, self._run.metric
+        parts = [f"epoch {state.epoch:.4g}/{state.num_train_epochs}", f"step {state.global_step}/{state.max_steps}"]
+        if (loss := recent_loss(log)) is not None:
+            parts.append(f"loss {loss:.4f}")
+        parts.append(f"{metric} {log[-1][f'eval_{metric}']:.4f}")
+        if (rate := _last(log, "learning_rate")) is not None:
+            parts.append(f"rate {rate:.1e}")
+        return "  ".join(parts)
+
+    def _mark(self, state: TrainerState) -> str:
+        return "  best" if num_in_vain(self._run, state.log_history) == 0 else ""
+
+
+def recent_loss(log: Log) -> float | None:
+    """The mean training loss of the steps between the last two evaluations of `log`, or None where it has none of
+    them. Each entry is the mean of the steps since the one before."""
+    places = [place for place, entry in enumerate(log) if _is_evaluation(entry)]
+    first = places[-2] if len(places) > 1 else -1
+    step, weight, total = (log[first]["step"] if first >= 0 else 0.0), 0.0, 0.0
+    for entry in log[first + 1 :]:
+        if "loss" in entry:
+            steps, step = entry["step"] - step, entry["step"]
+            weight, total = weight + steps, total + steps * entry["loss"]
+    return total / weight if weight else None
+
+
+def _is_evaluation(entry: Mapping[str, float]) -> bool:
+    return any(name.startswith("eval_") for name in entry)
+
+
+def _last(log: Log, name: str) -> float | None:
+    return next((entry[name] for entry in reversed(log) if name in entry), None)

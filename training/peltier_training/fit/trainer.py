@@ -1,0 +1,184 @@
+"""The Hugging Face Trainer over packed rows."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peltier_backbone.targets import Targets
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
+
+from peltier_training.config.run import Run
+from peltier_training.data.dataset import EncodedRows, TextRows, collate, collate_texts
+from peltier_training.errors import TrainingError
+from peltier_training.evaluate import metrics
+from peltier_training.fit.arguments import create_arguments
+from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
+from peltier_training.fit.history import History
+from peltier_training.fit.objective import HeadObjective, Objective, TextObjective
+from peltier_training.fit.patience import Patience, is_over
+from peltier_training.fit.progress import Progress
+from peltier_training.fit.validation_interval import ValidationInterval
+from peltier_training.models.model import HeadedAdapter, TrainableAdapter
+from peltier_training.models.text_model import TextAdapter
+
+Judge = Callable[[], dict[str, float]]
+
+
+class AdapterTrainer(Trainer):
+    """Trains a `TrainableAdapter`; checkpoints hold the adapter and its optimizer only."""
+
+    def __init__(self, *, objective: Objective, **options: Any) -> None:
+        self._objective = objective
+        super().__init__(**options)
+
+    @property
+    def adapter(self) -> TrainableAdapter:
+        """The model, which torchrun may have wrapped elsewhere."""
+        assert isinstance(self.model, TrainableAdapter)
+        return self.model
+
+    def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
+        """Neither norms nor biases decay; the Trainer does not know our norms by their names."""
+        names: list[str] = super().get_decay_parameter_names(model)
+        return [name for name in names if not name.split(".")[-1].startswith("norm/")]
+
+    def compute_loss(  # type: ignore[override]
+        self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, **_: Any
+    ) -> Any:
+        read = self._read(inputs)
+        logits = model(*read)
+        loss = self._objective.task_loss(logits, inputs["labels"])
+        if model.training and self.adapter.is_mixture and self._objective.consistency > 0:
+            apart = self._objective.divergence(logits, model(*read), len(inputs["rows"]))
+            loss = loss + self._objective.consistency * apart
+        return (loss, {"logits": logits}) if return_outputs else loss
+
+    def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
+        """What the model is called with."""
+        return (self.adapter.backbone.pack(inputs["rows"]),)
+
+
+class TextTrainer(AdapterTrainer):
+    """Trains on target texts. `judge` measures the adapter as it stands, in the form that it is served in."""
+
+    def __init__(self, *, judge: Judge, **options: Any) -> None:
+        self._judge = judge
+        super().__init__(**options)
+
+    def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
+        backbone = self.adapter.backbone
+        return backbone.pack(inputs["rows"]), Targets.create(inputs["targets"], None, backbone.device)
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Each process measures all rows."""
+        start = time.perf_counter()
+        found = {f"{metric_key_prefix}_{name}": value for name, value in self._judge().items()}
+        found[f"{metric_key_prefix}_runtime"] = round(time.perf_counter() - start, 4)
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+
+def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> History:
+    """Train on `rows` and leave in `model` the epoch that was best on `validation`."""
+    checkpoint = _find_start(run, model)
+
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        logits = np.asarray(prediction.predictions)
+        if not np.isfinite(logits).all():
+            raise diverged(run)
+        return metrics.compute(run.task_type, logits, np.asarray(prediction.label_ids))
+
+    trainer = AdapterTrainer(
+        objective=HeadObjective(run.task_type, float(model.settings.get("consistency", 0.0))),
+        model=model,
+        args=_arguments(run, checkpoint),
+        data_collator=collate,
+        train_dataset=rows,
+        eval_dataset=validation,
+        compute_metrics=compute,
+        callbacks=[ValidationInterval(run), Patience(run)],
+    )
+    return conduct(run, trainer, checkpoint)
+
+
+def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> History:
+    """Train on `rows` and leave in `model` the epoch that `judge` found best."""
+    checkpoint = _find_start(run, model)
+    nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
+    trainer = TextTrainer(
+        objective=TextObjective(float(model.settings.get("consistency", 0.0))),
+        judge=judge,
+        model=model,
+        args=_arguments(run, checkpoint),
+        data_collator=collate_texts,
+        train_dataset=rows,
+        eval_dataset=nothing,
+        callbacks=[ValidationInterval(run), Patience(run)],
+    )
+    return conduct(run, trainer, checkpoint)
+
+
+def diverged(run: Run) -> TrainingError:
+    """What is said of outputs that are not finite."""
+    return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
+
+
+def _find_start(run: Run, model: TrainableAdapter) -> str | None:
+    """The checkpoint to go on from; a run that begins anew leaves none for a later one."""
+    if run.resume:
+        return str(find_checkpoint(run.directory, model))
+    remove_checkpoints(run.directory)
+    return None
+
+
+def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> History:
+    """Train to the end, on from `checkpoint` if there is one; progress goes to standard error."""
+    progress = Progress(run)
+    progress.replace_prints(trainer)
+    try:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    finally:
+        progress.close()
+    return _read_history(trainer, checkpoint)
+
+
+def _read_history(trainer: Trainer, checkpoint: str | None) -> History:
+    state = trainer.state
+    first = int(Path(checkpoint).name.removeprefix("checkpoint-")) if checkpoint else 0
+    own = [entry for entry in state.log_history if entry["step"] > first]
+    validating = sum(entry.get("eval_runtime", 0.0) for entry in own)
+    return History(
+        log=state.log_history,
+        best_step=state.best_global_step,
+        seconds=max(sum(entry.get("train_runtime", 0.0) for entry in own) - validating, 0.0),
+        epochs=(state.epoch or 0.0) * (1 - first / state.global_step),
+    )
+
+
+def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
+    return create_arguments(
+        run,
+        num_train_epochs=_num_epochs(run, checkpoint),
+        save_strategy="epoch",
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model=run.metric,
+        greater_is_better=run.metric not in metrics.LOWER_IS_BETTER,
+        ddp_find_unused_parameters=False,
+    )
+
+
+def _num_epochs(run: Run, checkpoint: str | None) -> int:
+    """The run's, or what it had at `checkpoint` if its patience has ended there."""
+    if checkpoint is not None:
+        state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
+        if is_over(run, state.log_history):
+            return round(state.epoch or 0)
+    return run.epochs

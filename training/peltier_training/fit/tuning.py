@@ -1,0 +1,141 @@
+"""A whole backbone on one task: the trained model, its batches and its metrics."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+import torch
+from peltier_adapters.baselines import BASELINES
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.tokenizer import Tokenizer
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
+
+from peltier_training.config.run import Run
+from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
+from peltier_training.data.examples import Example
+from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
+from peltier_training.data.rows import head_rows, text_rows
+from peltier_training.errors import NotFiniteError
+from peltier_training.evaluate import text_examination as text_examination
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.examination import judge_scores
+from peltier_training.fit.objective import HeadObjective, Objective, TextObjective
+from peltier_training.fit.trainer import diverged
+from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body
+
+_MAX_ROWS = 64
+
+
+class Tuning(Protocol):
+    """What a trainer of a baseline needs."""
+
+    model: nn.Module
+    objective: Objective
+    device: torch.device
+
+    def rows(self, examples: Sequence[Example]) -> Dataset[Any]:
+        """Examples as `collate` takes them."""
+
+    def collate(self, items: Sequence[Any]) -> dict[str, Any]:
+        """The model's inputs, and `labels` for the objective."""
+
+    def examine(self, examples: Sequence[Example]) -> Evaluation:
+        """What the model as it stands answers; a `TrainingError` where its outputs are not finite."""
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What reads texts when the frozen weights, which nothing runs, are gone."""
+
+    config: BackboneConfig
+    tokenizer: Tokenizer
+
+
+class HeadTuning:
+    """An encoder with a head."""
+
+    def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
+        baseline, numbers = BASELINES[run.preset], run.hyperparameters
+        settings = baseline.settings(run.overrides, backbone.config)
+        spec = baseline.head(settings, backbone.config, outputs=task.num_outputs)
+        encoder = AutoModel.from_pretrained(
+            find_checkpoint(run.backbone), dtype=torch.float32, add_pooling_layer=spec.pooling == "pooler"
+        )
+        body = create_body(encoder, settings, numbers.seed)
+        self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
+        self.objective: Objective = HeadObjective(run.task_type, 0.0)
+        self._run, self._task, self.device = run, task, backbone.device
+        self._reader = _Reader(backbone.config, backbone.tokenizer)
+
+    def center(self, mean: float) -> None:
+        """Start a regression at the mean of its targets, as an adapter does."""
+        nn.init.constant_(self.model.get_parameter("head.bias"), mean)
+
+    def rows(self, examples: Sequence[Example]) -> EncodedRows:
+        return head_rows(self._reader, self._task, examples)
+
+    def collate(self, items: Sequence[Any]) -> dict[str, Any]:
+        targets = torch.stack([target for _, target in items])
+        return {**pad_rows([row for row, _ in items], self._reader.config), "labels": targets}
+
+    @torch.inference_mode()
+    def examine(self, examples: Sequence[Example]) -> Evaluation:
+        self.model.eval()
+        rows, outputs = self.rows(examples), []
+        for first in range(0, len(rows), _MAX_ROWS):
+            chunk = [rows[number][0] for number in range(first, min(first + _MAX_ROWS, len(rows)))]
+            padded = pad_rows(chunk, self._reader.config)
+            outputs.append(self.model(**{name: t.to(self.device) for name, t in padded.items()}).cpu())
+        logits = torch.cat(outputs)
+        if not bool(logits.isfinite().all()):
+            raise diverged(self._run)
+        return judge_scores(self._reader, self._task, logits, examples)
+
+
+class TextTuning:
+    """A T5. It is measured as a backbone of the server's own, bare of adapters."""
+
+    def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
+        settings, numbers = BASELINES[run.preset].settings(run.overrides, backbone.config), run.hyperparameters
+        self._checkpoint = find_checkpoint(run.backbone)
+        model = T5ForConditionalGeneration.from_pretrained(
+            self._checkpoint, dtype=torch.float32, dropout_rate=numbers.dropout
+        )
+        self._body = create_body(model, settings, numbers.seed)
+        self.model: nn.Module = TunedT5(self._body).to(backbone.device)
+        self.objective: Objective = TextObjective(0.0)
+        self._run, self._task, self.device = run, task, backbone.device
+        self._reader = _Reader(backbone.config, backbone.tokenizer)
+
+    def rows(self, examples: Sequence[Example]) -> TextRows:
+        return text_rows(self._reader, self._task, (), examples)
+
+    def collate(self, items: Sequence[TextRow]) -> dict[str, Any]:
+        padded = pad_texts(items, self._reader.config)
+        return {**padded, "labels": padded["label_grid"][padded["label_grid"] != IGNORED]}
+
+    def examine(self, examples: Sequence[Example]) -> Evaluation:
+        with TemporaryDirectory() as folder:
+            shutil.copytree(self._checkpoint, folder, dirs_exist_ok=True, ignore=_weights)
+            self._save(folder)
+            backbone = load_backbone(str(Path(folder)), device=self.device.type)
+            try:
+                return text_examination.examine(backbone, self._task, None, examples)
+            except NotFiniteError:
+                raise diverged(self._run) from None
+
+    def _save(self, folder: str) -> None:
+        tuned = self._body.tuned()
+        assert isinstance(tuned, PreTrainedModel)
+        tuned.save_pretrained(folder)
+
+
+_weights = shutil.ignore_patterns("*.safetensors*", "*.bin")

@@ -1,0 +1,22 @@
+"""How often a training stops to measure itself."""
+
+import math
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from peltier_training.config.run import Run
+
+
+class ValidationInterval(TrainerCallback):
+    """Validates and saves after every k-th epoch and after the last, where k is the run's `validation_interval`: a run
+    of many short epochs then spends its time on training."""
+
+    def __init__(self, run: Run) -> None:
+        self._interval = run.hyperparameters.validation_interval or 1
+
+    def on_epoch_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """The Trainer has asked for both after this epoch."""
+        epoch, last = round(state.epoch or 0), math.ceil(args.num_train_epochs)
+        if epoch % self._interval and epoch < last:
+            control.should_evaluate = control.should_save = False

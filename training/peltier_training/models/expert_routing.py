@@ -1,0 +1,40 @@
+"""AdaMix unmerged: the adapters that single routes through its experts are."""
+
+import torch
+from torch import Tensor
+
+from peltier_training.models.experts import Experts
+from peltier_training.models.model import TrainableAdapter
+
+Tensors = dict[str, Tensor]
+
+
+@torch.no_grad()
+def fixed_routes(model: TrainableAdapter) -> list[Tensors]:
+    """Artifact tensors of each copy, taken in every projection and layer; the paper's fixed routing is the first."""
+    model.eval()
+    return [
+        _clone({name: tensor for source in model.sources for name, tensor in _fixed(source, copy).items()})
+        for copy in range(int(model.settings["experts"]))
+    ]
+
+
+@torch.no_grad()
+def random_routes(model: TrainableAdapter, num: int, seed: int) -> list[Tensors]:
+    """Artifact tensors of `num` routes drawn as in training: a copy for each projection and layer
+    (docs/methods.md#adamix)."""
+    model.train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        drawn = [_clone(model.served()) for _ in range(num)]
+    model.eval()
+    return drawn
+
+
+def _fixed(source: torch.nn.Module, copy: int) -> Tensors:
+    tensors: Tensors = source.fixed(copy) if isinstance(source, Experts) else source()
+    return tensors
+
+
+def _clone(tensors: Tensors) -> Tensors:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}

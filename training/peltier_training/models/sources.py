@@ -1,0 +1,96 @@
+"""Where the served tensors of an adapter come from while it is trained."""
+
+from collections.abc import Mapping
+
+import torch
+from peltier_adapters.composition import Settings
+from peltier_adapters.parts import init_tensors
+from peltier_adapters.spec import LoraSpec, Parts, PrefixSpec
+from peltier_backbone.config import BackboneConfig, T5Config
+from peltier_backbone.load import Backbone
+from torch import Tensor, nn
+
+from peltier_training.config.training_settings import check_settings, routed_sides
+from peltier_training.models.experts import Experts, by_name, named_parameters
+
+
+class Direct(nn.Module):
+    """Parameters that are served as they are."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self._tensors = named_parameters(tensors)
+
+    def forward(self) -> dict[str, Tensor]:
+        return by_name(self._tensors)
+
+
+class PrefixGroup(nn.Module):
+    """The prefixes of `num_attentions` attentions, drawn through one embedding and one MLP (docs/methods.md#prefix)."""
+
+    def __init__(self, spec: PrefixSpec, config: BackboneConfig, num_attentions: int, width: int) -> None:
+        super().__init__()
+        self._shape = (spec.length, num_attentions, 2, config.attention_size)
+        self.embedding = nn.Parameter(torch.empty(spec.length, config.hidden_size).normal_(std=0.02))
+        self.mlp = nn.Sequential(
+            nn.Linear(config.hidden_size, width),
+            nn.Tanh(),
+            nn.Linear(width, 2 * num_attentions * config.attention_size),
+        )
+        for name, parameter in self.mlp.named_parameters():
+            nn.init.zeros_(parameter) if name.endswith("bias") else nn.init.normal_(parameter, std=0.02)
+
+    def forward(self) -> Tensor:
+        """Keys and values, [2, attentions, length, attention size]."""
+        flat: Tensor = self.mlp(self.embedding)
+        return flat.view(self._shape).permute(2, 1, 0, 3)
+
+
+class PrefixMlp(nn.Module):
+    """Prefixes drawn through MLPs while training; only their output is served. On T5 the encoder's, the decoder's and
+    the cross-attentions are groups of their own."""
+
+    def __init__(self, spec: PrefixSpec, config: BackboneConfig, width: int) -> None:
+        super().__init__()
+        self.groups = nn.ModuleList(PrefixGroup(spec, config, num, width) for num in _groups(config))
+
+    def forward(self) -> dict[str, Tensor]:
+        keys, values = torch.cat([group() for group in self.groups], 1)
+        return {"prefix.keys": keys, "prefix.values": values}
+
+
+def _groups(config: BackboneConfig) -> list[int]:
+    """How many attentions each group has, in their order."""
+    if isinstance(config, T5Config):
+        return [config.num_layers, config.num_decoder_layers, config.num_decoder_layers]
+    return [config.num_attentions]
+
+
+def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: int) -> nn.ModuleList:
+    """The sources of every tensor of `parts`; a `TrainingError` for a setting out of its bounds."""
+    check_settings(settings, backbone.config)
+    generator = torch.Generator().manual_seed(seed)
+    tensors = init_tensors(parts, backbone, generator)
+    sources = nn.ModuleList()
+    kind = "lora" if any(isinstance(part, LoraSpec) for part in parts) else "bottleneck"
+    for side in routed_sides(settings):
+        names = [name for name in tensors if f"{name}.".startswith(f"{kind}.{side}.")]
+        others = range(int(settings["experts"]) - 1)
+        # docs/methods.md#initialisation: adapters are drawn one by one, LoRA's copies begin as one and part by their
+        # routes.
+        draws = [tensors, *(tensors if kind == "lora" else init_tensors(parts, backbone, generator) for _ in others)]
+        sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in names}))
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
+    spec = next((part for part in parts if isinstance(part, PrefixSpec)), None)
+    if spec is not None and settings["mlp"]:
+        sources.append(PrefixMlp(spec, backbone.config, int(settings["mlp"])))
+        tensors = {name: t for name, t in tensors.items() if name not in ("prefix.keys", "prefix.values")}
+    if settings.get("start") == "vocabulary":
+        tensors["prompt.weight"] = _vocabulary(backbone, len(tensors["prompt.weight"]))
+    sources.append(Direct(tensors))
+    return sources
+
+
+def _vocabulary(backbone: Backbone, length: int) -> Tensor:
+    """PROMPT-T as the paper means it: the first embeddings of the checkpoint (docs/methods.md#prompt)."""
+    return backbone.t5.embedding[:length].float().clone()

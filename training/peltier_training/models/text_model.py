@@ -1,0 +1,25 @@
+"""The trainable form of a T5's adapter. As when it is served, each decoder token is a row of its own."""
+
+from peltier_adapters.mixture import Mixture
+from peltier_adapters.scoring import SingleTokens
+from peltier_backbone.packing import Packed
+from peltier_backbone.targets import Targets
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_training.models.model import TrainableAdapter
+
+
+class TextAdapter(TrainableAdapter):
+    """An adapter of a T5: packed rows (soft prompts' placeholders in front) and decoder inputs to next-token logits
+    [nodes, vocabulary]. Dropout stands where T5 has its last one, before the output layer."""
+
+    def forward(self, packed: Packed, targets: Targets) -> Tensor:
+        samples, model = range(len(packed.lengths)), self.backbone.t5
+        tensors = self._grouped(len(samples))
+        encoder = Mixture(self.backbone, [self._slice(packed, tensors, samples)])
+        memory = model.remember(packed, model.encode(packed, encoder), encoder)
+        writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
+        decoder = Mixture(self.backbone, [self._slice(SingleTokens(len(targets.ids)), tensors, writers)])
+        hidden = model.decode(targets, memory, decoder)
+        return model.logits(F.dropout(hidden, self._dropout, self.training), decoder)

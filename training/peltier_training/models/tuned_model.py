@@ -1,0 +1,119 @@
+"""The whole backbone as transformers has it, trained: each weight for itself, or all along a few directions."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import torch
+from peltier_adapters.parts import head
+from peltier_adapters.spec import HeadSpec
+from peltier_backbone.load import Backbone
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from peltier_training.data.padding import IGNORED
+from peltier_training.errors import TrainingError
+from peltier_training.models.fastfood import Fastfood
+
+
+class FullTuning(nn.Module):
+    """Full fine-tuning: every parameter of a transformers model."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, **inputs: Any) -> Any:
+        """What the model answers."""
+        return self.model(**inputs)
+
+    def tuned(self) -> nn.Module:
+        """The model as it stands."""
+        return self.model
+
+
+def check_dimension(dimension: int, num_tensors: int) -> None:
+    """Refuse one that leaves no number to move the weights with."""
+    if dimension <= num_tensors:
+        raise TrainingError(f"setting 'dimension' is {dimension}; it must exceed the backbone's {num_tensors} tensors")
+
+
+class Subspace(nn.Module):
+    """Intrinsic SAID: theta_i = theta_i0 + lambda_i fastfood_i(theta) for each tensor i
+    (docs/methods.md#intrinsic-said).
+
+    `dimension` numbers are trained: one lambda a tensor, the rest is theta. The projections are drawn from `seed`.
+    """
+
+    def __init__(self, model: nn.Module, *, dimension: int, seed: int) -> None:
+        super().__init__()
+        self.model = model.requires_grad_(False)
+        self._shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
+        num = len(self._shapes)
+        check_dimension(dimension, num)
+        generator = torch.Generator().manual_seed(seed)
+        self.theta = nn.Parameter(torch.zeros(dimension - num))
+        self.scales = nn.Parameter(torch.ones(num))
+        self.maps = nn.ModuleList(Fastfood(shape.numel(), generator) for shape in self._shapes.values())
+
+    def forward(self, **inputs: Any) -> Any:
+        """What the moved model answers."""
+        return functional_call(self.model, self._moved(), kwargs=inputs)
+
+    def tuned(self) -> nn.Module:
+        """A copy of the model, moved."""
+        copy = deepcopy(self.model)
+        with torch.no_grad():
+            moved = self._moved()
+            for name, parameter in copy.named_parameters():
+                parameter.copy_(moved[name])
+        return copy
+
+    def _moved(self) -> dict[str, Tensor]:
+        frozen = dict(self.model.named_parameters())
+        places = zip(self._shapes.items(), self.maps, self.scales, strict=True)
+        return {name: frozen[name] + scale * one(self.theta).view(shape) for (name, shape), one, scale in places}
+
+
+class TunedEncoder(nn.Module):
+    """An encoder under tuning with the head that an adapter would have; logits [rows, outputs]."""
+
+    def __init__(self, body: FullTuning | Subspace, spec: HeadSpec, backbone: Backbone, dropout: float) -> None:
+        super().__init__()
+        self.body, self._spec, self._dropout = body, spec, dropout
+        drawn = head.init(spec, backbone, torch.Generator().manual_seed(torch.initial_seed() % 2**63))
+        self.head = nn.ParameterDict({name.replace(".", "_"): nn.Parameter(tensor) for name, tensor in drawn.items()})
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        output = self.body(**inputs)
+        hidden, mask = output.last_hidden_state, inputs["attention_mask"][..., None]
+        match self._spec.pooling:
+            case "pooler":
+                pooled = output.pooler_output
+            case "first":
+                pooled = hidden[:, 0]
+            case "mean":
+                pooled = (hidden * mask).sum(1) / mask.sum(1)
+        tensors = {name.replace("dense_", "dense."): tensor for name, tensor in self.head.items()}
+        return head.apply(self._spec, tensors, F.dropout(pooled, self._dropout, self.training))
+
+
+class TunedT5(nn.Module):
+    """A T5 under tuning; next-token logits [tokens that count, vocabulary]."""
+
+    def __init__(self, body: FullTuning | Subspace) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, *, label_grid: Tensor, **inputs: Tensor) -> Tensor:
+        """`label_grid` [rows, tokens] marks by `IGNORED` what does not count."""
+        logits: Tensor = self.body(**inputs).logits
+        return logits[label_grid != IGNORED]
+
+
+def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> FullTuning | Subspace:
+    """How the preset's settings tune a model."""
+    if "dimension" not in settings:
+        return FullTuning(model)
+    return Subspace(model, dimension=int(settings["dimension"]), seed=seed)

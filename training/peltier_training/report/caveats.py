@@ -1,0 +1,111 @@
+"""What a person should know before relying on a training: one sentence for each doubt, with the next step to take."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from peltier_training.data.labels import TaskType
+from peltier_training.evaluate import metrics
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.majority import Majority
+
+_PERFECT = {"bleu": 100.0}  # every other score that rises has 1.0
+_MAX_NAMES = 5
+_MAX_NAME_LEN = 40
+_ERRORS = 1.0  # standard errors of accuracy that count as chance
+_AS_CONSTANT = 0.95  # of the squared error of the mean: as good as constant
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is judged: the answers of `evaluation`, and the `history` of the metric that chooses the epoch, a value an
+    evaluation. `majority` is the constant answer that they are compared with."""
+
+    task_type: TaskType
+    labels: Sequence[str]
+    metric: str
+    history: Sequence[float]
+    evaluation: Evaluation
+    majority: Majority | None
+
+
+def find_caveats(evidence: Evidence) -> tuple[str, ...]:
+    """All that apply, the gravest first."""
+    return tuple(
+        caveat for caveat in (_constant(evidence), _unanswered(evidence), _unfinished(evidence)) if caveat is not None
+    )
+
+
+def _unfinished(evidence: Evidence) -> str | None:
+    """The last evaluation is the best, so a later one might be better yet. A single one has none to be compared with;
+    only who asks for one epoch has it."""
+    history, metric = evidence.history, evidence.metric
+    falls = metric in metrics.LOWER_IS_BETTER
+    if len(history) < 2 or (not falls and history[-1] >= _PERFECT.get(metric, 1.0)):
+        return None
+    best = min(history) if falls else max(history)
+    if history.index(best) < len(history) - 1:
+        return None
+    return (
+        f"the last of {len(history)} validations is the best by {metric} ({best:.4g}): training may not have "
+        "converged; train for longer (--epochs)."
+    )
+
+
+def _unanswered(evidence: Evidence) -> str | None:
+    """Labels that validation rows have and no answer has."""
+    if evidence.task_type not in ("classification", "multilabel"):
+        return None
+    wanted, given = (
+        _used(evidence.task_type, answers) for answers in (evidence.evaluation.gold, evidence.evaluation.found)
+    )
+    missing = [evidence.labels[place] for place in sorted(wanted - given)]
+    if not missing:
+        return None
+    named = ", ".join(_short(label) for label in missing[:_MAX_NAMES])
+    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"{len(missing)} of {len(evidence.labels)} labels {verb} never predicted on the validation rows "
+        f"({named}{more}); train for longer (--epochs), raise --learning-rate, or add rows of them."
+    )
+
+
+def _constant(evidence: Evidence) -> str | None:
+    """Answers are no better than the same answer to every row."""
+    majority = evidence.majority
+    if majority is None or not _is_poor(evidence, majority):
+        return None
+    metric, always = majority.metric, _short(majority.answer)
+    value, constant = evidence.evaluation.metrics[metric], majority.metrics[metric]
+    if metric != "mse" and value > constant:
+        rows = len(evidence.evaluation.gold)
+        return (
+            f"the {metric} of {value:.4g} is within chance of answering {always} to every row ({constant:.4g}) on "
+            f"{rows} rows; validate on more rows, or train for longer (--epochs)."
+        )
+    return (
+        f"the {metric} of {value:.4g} is no better than answering {always} to every row ({constant:.4g}); raise "
+        "--learning-rate or --epochs, and check that texts and labels belong together."
+    )
+
+
+def _is_poor(evidence: Evidence, majority: Majority) -> bool:
+    """Whether what was learned cannot be told from the constant answer on so many rows."""
+    value, constant = evidence.evaluation.metrics[majority.metric], majority.metrics[majority.metric]
+    if majority.metric == "mse":
+        return value >= _AS_CONSTANT * constant > 0
+    chance = (constant * (1 - constant) / len(evidence.evaluation.gold)) ** 0.5
+    return value <= constant + _ERRORS * chance and value < 1
+
+
+def _used(task_type: TaskType, answers: Sequence[object]) -> set[int]:
+    """Positions of the labels among answers."""
+    values = np.array(answers)
+    places = np.flatnonzero(values.any(0)) if task_type == "multilabel" else np.unique(values)
+    return {int(place) for place in places if place >= 0}
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= _MAX_NAME_LEN else f"{name[: _MAX_NAME_LEN - 1]}…")
