@@ -29,7 +29,6 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
-from peltier_adapters.proof import Candidate
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
 from peltier_training.config.defaults import fill_in
@@ -40,6 +39,7 @@ from peltier_training.data.examples import read_examples
 from peltier_training.data.labels import TaskType
 from peltier_training.evaluate.export import measure
 from peltier_training.evaluate.metrics import BEST
+from peltier_training.learners.adapter import AdapterLearner
 from peltier_training.sweep.sample import draw, write_examples
 from peltier_training.train import learn
 
@@ -119,8 +119,9 @@ def run(point: Point, root: Path) -> dict[str, Any]:
         for name, rows in (("train", train), ("dev", dev)):
             write_examples(folder / f"{name}.jsonl", rows, columns, "label")
         learned = learn(prepare(create_run(point, folder)))
-        adapter = Candidate(point.task, point.preset, learned.model.parts, learned.model.merged(), learned.task)
-        metrics = measure(learned.backbone, adapter, test).metrics
+        learner = learned.learner
+        assert isinstance(learner, AdapterLearner)
+        metrics = measure(learner.backbone, learner.candidate(), test).metrics
     key = f"eval_{learned.run.metric}"
     return {
         **asdict(point),

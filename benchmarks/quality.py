@@ -84,7 +84,7 @@ def run_adapter(name: str, task: Task, method: str, data: Data, directory: Path)
         dtype="bfloat16",
         merge_report=False,
     )
-    manifest = train(run)
+    manifest = train(run).manifest
     config = load_config(find_checkpoint("minilm"))
     return dict(manifest.training.metrics), count_parameters(manifest.parts, config)
 

@@ -143,7 +143,7 @@ class Setting:
 
 def run_adapter(setting: Setting, data: Data, directory: Path) -> tuple[dict[str, float], int]:
     """Metrics of the artifact, and its parameters."""
-    manifest = train(setting.run(data, directory))
+    manifest = train(setting.run(data, directory)).manifest
     return dict(manifest.training.metrics), count_parameters(manifest.parts, _config(setting))
 
 

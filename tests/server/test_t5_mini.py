@@ -48,7 +48,7 @@ async def test_it_learns_real_intents_and_serves_them(serve: Serve, tmp_path: Pa
         text=TextOptions(targets="digits"),
         overrides={"bottleneck": "64", "n": "4", "rank": "8"},
     )
-    manifest = train(run)
+    manifest = train(run).manifest
     bare = judge(
         load_backbone(str(T5_MINI)), manifest.task, None, read_examples(data.validation, ("text",), "label_text")
     )

@@ -13,7 +13,7 @@ from peltier_backbone.load import Backbone
 SPY = """
 import json, os, pathlib, sys
 from peltier_client.cli import main
-from peltier_training import {module} as module
+from peltier_training import train as module
 
 learn = module.learn
 
@@ -27,8 +27,8 @@ module.learn = spy
 main()
 """
 TENSORS = {
-    "adamix": ("train", "learned.model.state_dict()"),
-    "full": ("baseline", "dict(learned.tuning.model.named_parameters())"),
+    "adamix": "learned.learner.model.state_dict()",
+    "full": "dict(learned.learner.tuning.model.named_parameters())",
 }
 
 
@@ -36,8 +36,7 @@ TENSORS = {
 def test_two_processes_train_one_adapter(preset: str, toy: Path, bert: Backbone, tmp_path: Path) -> None:
     """Gradients are shared, so both have the same weights; one of them writes and prints."""
     spy = tmp_path / "spy.py"
-    module, tensors = TENSORS[preset]
-    spy.write_text(SPY.format(module=module, tensors=tensors))
+    spy.write_text(SPY.format(tensors=TENSORS[preset]))
     flags = {
         "task": "toy", "train": toy / "classification-train.jsonl", "backbone": bert.name, "epochs": 2, "device": "cpu",
         "validation": toy / "classification-validation.jsonl", "output": tmp_path / "toy.safetensors",

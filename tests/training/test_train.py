@@ -50,7 +50,7 @@ def test_a_run_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone, task_
     """Every task type ends in an artifact that proves itself and records the metrics that `evaluate` finds."""
     run = make_run(task_type, preset, epochs=1)
     before = bert.weights_digest()
-    manifest = train(run)
+    manifest = train(run).manifest
     artifact = proved(run, bert)
     assert artifact.manifest == manifest
     assert (manifest.task.type, manifest.preset, manifest.name) == (task_type, preset, "toy")
@@ -61,7 +61,7 @@ def test_a_run_writes_a_proved_artifact(make_run: MakeRun, bert: Backbone, task_
 
 def test_the_record_says_how_it_was_made(make_run: MakeRun):
     """Data, numbers with the preset's learning rate, settings and versions."""
-    record = train(make_run(epochs=1, seed=7, overrides={"bottleneck": "8"})).training
+    record = train(make_run(epochs=1, seed=7, overrides={"bottleneck": "8"})).manifest.training
     assert record.data["train_rows"] == 48
     assert record.data["validation"] == "classification-validation.jsonl"
     assert {
@@ -105,9 +105,9 @@ def test_patience_has_an_end(make_run: MakeRun, tmp_path: Path):
 def test_patience_outlives_a_break(make_run: MakeRun, tmp_path: Path):
     """Resumed at its end a run does not train on, and resumed before it ends where it would have."""
     run = turned(make_run("regression", "lora", epochs=12, learning_rate=1e-2, metric="mse", patience=2), tmp_path)
-    metrics = train(run).training.metrics
+    metrics = train(run).manifest.training.metrics
     errors = logged(run, "eval_mse")
-    assert train(replace(run, resume=True)).training.metrics == metrics
+    assert train(replace(run, resume=True)).manifest.training.metrics == metrics
     assert logged(run, "eval_mse") == errors
     shutil.rmtree(run.directory / f"checkpoint-{3 * len(errors)}")
     train(replace(run, resume=True))
@@ -126,7 +126,7 @@ def test_an_artifact_outlives_its_merge_report(make_run: MakeRun, bert: Backbone
 def test_the_best_epoch_is_kept(make_run: MakeRun, bert: Backbone, tmp_path: Path):
     """Against turned validation labels learning makes things worse: an epoch before the last is exported."""
     run = turned(make_run("regression", "lora", epochs=3, learning_rate=1e-2, metric="mse"), tmp_path)
-    metrics = train(run).training.metrics
+    metrics = train(run).manifest.training.metrics
     errors = logged(run, "eval_mse")
     assert len(errors) == 3
     assert errors[2] > 1.01 * min(errors)
@@ -205,7 +205,7 @@ def test_a_regression_starts_from_the_mean_of_its_targets(make_run: MakeRun, ber
 def test_bfloat16_training_is_proved_in_float32(make_run: MakeRun, bert: Backbone):
     """The backbone trains in bfloat16; tensors, metrics and golden examples of the artifact are those of float32."""
     run = make_run(dtype="bfloat16", epochs=1)
-    manifest = train(run)
+    manifest = train(run).manifest
     artifact = proved(run, bert)
     assert manifest.training.hyperparameters["dtype"] == "bfloat16"
     assert {tensor.dtype for tensor in artifact.tensors.values()} == {torch.float32}
@@ -248,7 +248,7 @@ def test_an_adapter_learns_on_the_real_backbone(make_run: MakeRun, minilm: Backb
     """Two topics, 300 rows, one epoch on MiniLM: far beyond the majority class on sentences not seen in training."""
     train_file, validation = _topics(tmp_path, "train", 300), _topics(tmp_path, "validation", 54)
     run = make_run(backbone="minilm", epochs=1)
-    manifest = train(replace(run, data=replace(run.data, train=train_file, validation=validation)))
+    manifest = train(replace(run, data=replace(run.data, train=train_file, validation=validation))).manifest
     assert manifest.training.metrics["accuracy"] > 0.9
     assert manifest.training.metrics["matthews"] > 0.8
     proved(run, minilm)

@@ -73,7 +73,7 @@ def test_every_method_ends_in_a_proved_artifact(make_t5_run: MakeRun, t5: Backbo
     """It proves itself, records the metrics that `evaluate` finds, and the backbone stays as it was."""
     run = make_t5_run(task_type, preset, epochs=1)
     before = t5.weights_digest()
-    manifest = train(run)
+    manifest = train(run).manifest
     artifact = proved(run, t5)
     assert (manifest.task.type, manifest.preset, manifest.backbone.family) == (task_type, preset, "t5")
     found = evaluate(t5, artifact, read_examples(run.data.validation, ["text"], "label"))
@@ -84,7 +84,7 @@ def test_every_method_ends_in_a_proved_artifact(make_t5_run: MakeRun, t5: Backbo
 def test_an_adapter_learns_its_task(make_t5_run: MakeRun):
     """The label hangs on one word: the loss falls to less than half, and nearly all answers are right."""
     run = make_t5_run("classification", learning_rate=1e-2, epochs=8, batch_size=8)
-    manifest = train(run)
+    manifest = train(run).manifest
     losses = logged(run, "eval_loss")
     assert losses[-1] < losses[0] / 2
     assert manifest.training.metrics["accuracy"] >= 0.9
@@ -93,7 +93,7 @@ def test_an_adapter_learns_its_task(make_t5_run: MakeRun):
 def test_texts_are_learnt(make_t5_run: MakeRun, t5: Backbone):
     """The golden texts are what the adapter writes, two of a kind; BLEU chooses the epoch."""
     run = make_t5_run("text2text", learning_rate=1e-2, epochs=10, batch_size=8)
-    manifest = train(run)
+    manifest = train(run).manifest
     assert manifest.training.metrics["exact_match"] >= 0.7
     assert manifest.training.metrics["bleu"] == pytest.approx(max(logged(run, "eval_bleu")))
     assert manifest.training.hyperparameters["metric"] == "bleu"
@@ -106,7 +106,7 @@ def test_the_task_says_how_it_is_asked_and_answered(make_t5_run: MakeRun):
     """Everything that the flags chose is in the artifact."""
     text = {"template": "sst2", "task_prefix": True, "targets": "words", "answer": "generate", "num_beams": 2}
     text["completion_temperature"] = 0.0
-    task = train(make_t5_run(epochs=1, text=text)).task
+    task = train(make_t5_run(epochs=1, text=text)).manifest.task
     assert task.template == "toy sentence: {text}"
     assert task.targets == task.labels == ("negative", "positive")
     assert task.decoding is not None
@@ -116,19 +116,19 @@ def test_the_task_says_how_it_is_asked_and_answered(make_t5_run: MakeRun):
 
 def test_defaults_are_the_papers(make_t5_run: MakeRun, t5: Backbone):
     """Digits, steps of 0.2, the longest target with its end, the plain text."""
-    task = train(make_t5_run(epochs=1)).task
+    task = train(make_t5_run(epochs=1)).manifest.task
     assert (task.template, task.targets) == ("{text}", ("0", "1"))
     assert task.decoding is not None
     assert task.decoding.max_new_tokens == max(len(t5.tokenizer.ids(target)) for target in task.targets) + 1
     assert task.decoding.completion_temperature == 1
-    numbers = train(make_t5_run("regression", epochs=1, text={"regression_step": 0.2})).task
+    numbers = train(make_t5_run("regression", epochs=1, text={"regression_step": 0.2})).manifest.task
     assert numbers.targets == ("-0.8", "-0.6", "-0.4", "-0.2", "0.0", "0.2", "0.4", "0.6", "0.8", "1.0", "1.2")
 
 
 def test_few_inputs_may_choose_the_epoch(make_t5_run: MakeRun):
     """Two of them can only be right by halves; the end is measured on all."""
     run = make_t5_run("text2text", learning_rate=1e-2, eval_rows=2)
-    manifest = train(run)
+    manifest = train(run).manifest
     assert {2 * score % 1 for score in logged(run, "eval_exact_match")} == {0.0}
     assert manifest.training.data["validation_rows"] == 20
 
@@ -136,7 +136,7 @@ def test_few_inputs_may_choose_the_epoch(make_t5_run: MakeRun):
 def test_the_loss_may_choose_the_epoch(make_t5_run: MakeRun):
     """The least counts."""
     run = make_t5_run("text2text", learning_rate=5e-2, epochs=3, metric="loss")
-    assert train(run).training.metrics["loss"] == pytest.approx(min(logged(run, "eval_loss")), rel=1e-4)
+    assert train(run).manifest.training.metrics["loss"] == pytest.approx(min(logged(run, "eval_loss")), rel=1e-4)
 
 
 def test_pairs_fill_a_template(make_t5_run: MakeRun, t5: Backbone, tmp_path: Path):

@@ -11,8 +11,8 @@ from rich.table import Table
 from peltier_training.threads import Threads, choose_threads, use_threads
 
 if TYPE_CHECKING:
-    from peltier_training.config.preparation import Prepared
     from peltier_training.data.examples import Rows
+    from peltier_training.train import Result
 
 _T5 = "On a T5"
 Columns = Annotated[
@@ -136,7 +136,6 @@ def train(  # noqa: PLR0913 - one parameter a flag
 ) -> None:
     """Train an adapter on labelled examples and write its artifact."""
     num_threads = choose_threads(threads)
-    from peltier_adapters.baselines import BASELINES
     from peltier_adapters.composition import parse_overrides
     from peltier_adapters.names import parse_names
 
@@ -203,34 +202,25 @@ def train(  # noqa: PLR0913 - one parameter a flag
         _print_skipped({train: prepared.data.train, validation: prepared.data.validation})
         if recipe is not None:
             print_resolved(prepared.run, choice, given)
-    metrics, title = (_tune if run.preset in BASELINES else _adapt)(prepared)
-    if is_first():
-        _print(metrics, {}, json_output, title)
-        _print_warnings(run.output)
-
-
-def _adapt(prepared: "Prepared") -> tuple[dict[str, float], str]:
-    """Train an adapter; of processes side by side the first goes on to write it, and has metrics."""
-    from peltier_training.ranks import is_first
     from peltier_training.train import finish, learn
 
-    run, learned = prepared.run, learn(prepared)
-    if not is_first():
-        return {}, ""
-    return dict(finish(learned).training.metrics), f"{run.output}: {run.preset} for {run.task}"
+    learned = learn(prepared)
+    if is_first():
+        _print_result(finish(learned), run.output, json_output)
 
 
-def _tune(prepared: "Prepared") -> tuple[dict[str, float], str]:
-    """Train a baseline, which leaves a report and no artifact."""
-    from peltier_training.baseline import finish, learn
-    from peltier_training.ranks import is_first
+def _print_result(result: "Result", output: Path, as_json: bool) -> None:
+    """The metrics; and on standard error what the report warns of, last of all."""
     from peltier_training.report.files import report_paths
 
-    run, learned = prepared.run, learn(prepared)
-    if not is_first():
-        return {}, ""
-    tuned = finish(learned)
-    return tuned.metrics, f"{report_paths(run.output)[1]}: {run.preset} for {run.task}; no artifact, for {tuned.reason}"
+    report, page = result.report, report_paths(output)[1]
+    title = f"{output}: {report.preset} for {report.name}"
+    if report.reason is not None:
+        title = f"{page}: {report.preset} for {report.name}; no artifact, for {report.reason}"
+    _print(dict(sorted(result.metrics.items())), {}, as_json, title)
+    for sentence in report.warnings:
+        typer.echo(f"warning: {sentence}", err=True)
+    typer.echo(f"report: {page}", err=True)
 
 
 def evaluate(  # noqa: PLR0913 - one parameter a flag
@@ -266,15 +256,6 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag
     skipped = {"skipped_rows": len(rows.bad)} if skip_bad_rows else {}
     title = f"{artifact} on {data} (CPU threads: {num_threads})"
     _print(found, {"rows": len(rows.examples), **skipped}, json_output, title)
-
-
-def _print_warnings(output: Path) -> None:
-    """What the report warns of, last of all and on standard error."""
-    from peltier_training.report.files import read_report, report_paths
-
-    for sentence in read_report(output).warnings:
-        typer.echo(f"warning: {sentence}", err=True)
-    typer.echo(f"report: {report_paths(output)[1]}", err=True)
 
 
 def _print_skipped(parts: "dict[Path, Rows]") -> None:

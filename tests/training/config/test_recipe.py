@@ -92,7 +92,7 @@ OUTPUT_RATES = {
 
 def test_the_table_with_the_output_layer_is_known_and_refused():
     """Table 5 is data like the others; its runs tune weights that all tasks share, and the sentence says so."""
-    text = (files("peltier_training") / "recipes/t5-base/glue-output.toml").read_text()
+    text = (files("peltier_training") / "config/recipes/t5-base/glue-output.toml").read_text()
     found = {name: method.learning_rate for name, method in RecipeFile(**tomllib.loads(text)).methods.items()}
     assert found == OUTPUT_RATES
     for name in found:

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from peltier_training.baseline import train_baseline
 from peltier_training.config.run import Run
 from peltier_training.fit.progress import recent_loss
 from peltier_training.train import train
@@ -19,7 +18,7 @@ LINE = re.compile(
 
 def train_any(run: Run) -> None:
     """An adapter or a baseline."""
-    (train_baseline if run.preset == "full" else train)(run)
+    train(run)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_run_of_a_mixture_compares(
     backbone = request.getfixturevalue(family).name
     overrides = {"experts": "2", "bottleneck": "8", "share": "down", "consistency": "0"}
     run = make_run(task_type, "adamix", backbone=backbone, epochs=1, overrides=overrides)
-    manifest = train(run)
+    manifest = train(run).manifest
     as_json, as_html = report_paths(run.output)
     merging = Report.model_validate_json(as_json.read_text()).merging
     assert merging is not None

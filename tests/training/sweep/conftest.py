@@ -12,10 +12,10 @@ from peltier_training.sweep.description import create_description
 from peltier_training.sweep.grid import Grid
 from peltier_training.sweep.runner import Places, Runner
 from peltier_training.sweep.sweep import Sweep
-from peltier_training.sweep.trial import Outcome, Result, Trial
+from peltier_training.sweep.trial import Outcome, Trial, TrialResult
 
 MakeTrial = Callable[..., Trial]
-MakeEntry = Callable[..., tuple[Trial, Result]]
+MakeEntry = Callable[..., tuple[Trial, TrialResult]]
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
 
@@ -43,10 +43,10 @@ def make_trial() -> MakeTrial:
 def make_entry(make_trial: MakeTrial) -> MakeEntry:
     """`make_entry(score, failure=…, …)`: a trial of `make_trial` and its result."""
 
-    def make(score: float = 0.5, failure: str | None = None, **trial: Any) -> tuple[Trial, Result]:
+    def make(score: float = 0.5, failure: str | None = None, **trial: Any) -> tuple[Trial, TrialResult]:
         made = make_trial(**trial)
         if failure is not None:
-            return made, Result.create(made, Outcome(failure=failure))
+            return made, TrialResult.create(made, Outcome(failure=failure))
         found = Outcome(
             metrics={made.run.metric: score, "f1_macro": 0.0},
             rows=made.size or 1000,
@@ -54,7 +54,7 @@ def make_entry(make_trial: MakeTrial) -> MakeEntry:
             seconds_per_epoch=0.25,
             memory_bytes=3 * 2**20,
         )
-        return made, Result.create(made, found)
+        return made, TrialResult.create(made, found)
 
     return make
 

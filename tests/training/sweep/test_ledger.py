@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.ledger import Ledger
-from peltier_training.sweep.trial import Result, Trial
+from peltier_training.sweep.trial import Trial, TrialResult
 
-MakeEntry = Callable[..., tuple[Trial, Result]]
+MakeEntry = Callable[..., tuple[Trial, TrialResult]]
 
 
 def test_what_was_appended_is_there_again(make_entry: MakeEntry, tmp_path: Path):

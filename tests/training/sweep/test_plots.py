@@ -4,9 +4,9 @@ from collections.abc import Callable
 from xml.etree import ElementTree
 
 from peltier_training.sweep.plots import parameters_svg, size_svg
-from peltier_training.sweep.trial import Result, Trial
+from peltier_training.sweep.trial import Trial, TrialResult
 
-Entry = tuple[Trial, Result]
+Entry = tuple[Trial, TrialResult]
 MakeEntry = Callable[..., Entry]
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from peltier_training.sweep.rendering import to_csv, to_json, to_markdown, to_rich
 from peltier_training.sweep.table import Table, create_table
-from peltier_training.sweep.trial import Result, Trial
+from peltier_training.sweep.trial import Trial, TrialResult
 from rich.console import Console
 
-MakeEntry = Callable[..., tuple[Trial, Result]]
+MakeEntry = Callable[..., tuple[Trial, TrialResult]]
 
 
 @pytest.fixture

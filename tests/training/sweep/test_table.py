@@ -7,9 +7,9 @@ import pytest
 from peltier_training.config.run import Hyperparameters
 from peltier_training.errors import TrainingError
 from peltier_training.sweep.table import MEAN, Stat, check_grouping, create_table, default_grouping
-from peltier_training.sweep.trial import Result, Trial
+from peltier_training.sweep.trial import Trial, TrialResult
 
-Entry = tuple[Trial, Result]
+Entry = tuple[Trial, TrialResult]
 MakeEntry = Callable[..., Entry]
 
 

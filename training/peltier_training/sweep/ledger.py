@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.trial import Result
+from peltier_training.sweep.trial import TrialResult
 
 
 class Ledger:
@@ -17,7 +17,7 @@ class Ledger:
 
     def __init__(self, path: Path, file: int) -> None:
         self._file = file
-        self.results: dict[str, Result] = {}
+        self.results: dict[str, TrialResult] = {}
         for number, line in enumerate(_whole_lines(file), 1):
             result = _parse(path, number, line)
             self.results[result.key] = result
@@ -36,7 +36,7 @@ class Ledger:
         finally:
             os.close(file)
 
-    def append(self, result: Result) -> None:
+    def append(self, result: TrialResult) -> None:
         """Durable when it returns."""
         os.write(self._file, result.model_dump_json().encode() + b"\n")
         os.fsync(self._file)
@@ -54,8 +54,8 @@ def _whole_lines(file: int) -> list[bytes]:
     return whole.splitlines()
 
 
-def _parse(path: Path, number: int, line: bytes) -> Result:
+def _parse(path: Path, number: int, line: bytes) -> TrialResult:
     try:
-        return Result.model_validate_json(line)
+        return TrialResult.model_validate_json(line)
     except ValidationError:
         raise TrainingError(f"{path}:{number} is not a result of a sweep; choose another folder") from None

@@ -13,7 +13,7 @@ from peltier_training.sweep import plots, rendering
 from peltier_training.sweep.executor import Executor
 from peltier_training.sweep.ledger import Ledger
 from peltier_training.sweep.table import Table, check_grouping, create_table, default_grouping
-from peltier_training.sweep.trial import Result, Trial
+from peltier_training.sweep.trial import Trial, TrialResult
 
 Tell = Callable[[str], None]
 
@@ -55,7 +55,7 @@ class Sweep:
     def _run(self, ledger: Ledger, waiting: Sequence[Trial], total: int, tell: Tell) -> None:
         done = total - len(waiting)
         for trial, outcome in self.executor.run(waiting, self.folder / "trials"):
-            ledger.append(Result.create(trial, outcome))
+            ledger.append(TrialResult.create(trial, outcome))
             done += 1
             metric = trial.run.metric
             found = outcome.failure or f"{metric} {outcome.metrics[metric]:.4f} in {outcome.seconds:.1f} s"

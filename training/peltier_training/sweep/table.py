@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate import metrics
 from peltier_training.sweep.description import ALL
-from peltier_training.sweep.trial import Result, Trial
+from peltier_training.sweep.trial import Trial, TrialResult
 
-Entry = tuple[Trial, Result]
+Entry = tuple[Trial, TrialResult]
 MEAN = "mean"
 ROWS = "rows"
 PARAMETERS, EPOCH_SECONDS, SECONDS, MEMORY = "parameters", "s/epoch", "seconds", "memory MiB"
@@ -111,7 +111,7 @@ def _title(trial: Trial) -> str:
     return f"{trial.run.task} {trial.run.metric}"
 
 
-def _routes(trial: Trial, result: Result) -> dict[str, float]:
+def _routes(trial: Trial, result: TrialResult) -> dict[str, float]:
     """The trial's metric by each way to answer with unmerged experts; a failed trial has none."""
     own = f"{trial.run.metric} "
     return {f"{trial.run.task} {name}": value for name, value in result.metrics.items() if name.startswith(own)}
@@ -146,7 +146,7 @@ def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str
     return Row(labels, cells, len(entries) - len(done))
 
 
-def _memory(result: Result) -> int:
+def _memory(result: TrialResult) -> int:
     """The device's where there is one."""
     return result.device_memory_bytes or result.memory_bytes or 0
 

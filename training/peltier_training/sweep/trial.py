@@ -88,7 +88,7 @@ class Outcome(Spec):
     failure: str | None = None
 
 
-class Result(Outcome):
+class TrialResult(Outcome):
     """One line of the ledger: the trial as it was run, and its outcome."""
 
     key: str
@@ -103,7 +103,7 @@ class Result(Outcome):
     parameters: int
 
     @classmethod
-    def create(cls, trial: Trial, outcome: Outcome) -> "Result":
+    def create(cls, trial: Trial, outcome: Outcome) -> "TrialResult":
         """The line of a trial that has ended."""
         return cls(
             **outcome.model_dump(),

@@ -14,19 +14,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
-from peltier_adapters.artifact import load_artifact
-from peltier_adapters.baselines import BASELINES
-from peltier_backbone.load import load_backbone
 
-from peltier_training.baseline import train_baseline
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
 from peltier_training.data.labelled_data import read_file
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate
-from peltier_training.report.cost import Cost
-from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
 from peltier_training.sweep.sample import draw, write_examples
 from peltier_training.sweep.trial import Outcome, Trial
@@ -70,10 +63,12 @@ def run_trial(trial: Trial, directory: Path) -> Outcome:
         data, num_rows = _draw(trial, scratch)
         run = replace(trial.run, data=data, output=directory / f"{trial.run.task}.safetensors", directory=scratch)
         test = _read(trial.run, trial.run.data.validation) if trial.dev_rows else None
-        metrics, cost = (_tune if run.preset in BASELINES else _adapt)(run, test)
+        result = train(run)
     finally:
         shutil.rmtree(scratch)
+    metrics = result.metrics | _routes(result.report) if test is None else result.measure(test)
     _check_finite(metrics)
+    cost = result.report.cost
     return Outcome(
         metrics=metrics,
         rows=num_rows,
@@ -90,15 +85,6 @@ def _check_finite(metrics: Mapping[str, float]) -> None:
             raise TrainingError(f"{name} is {value} on the validation rows; a metric must be a finite number")
 
 
-def _adapt(run: Run, test: list[Example] | None) -> tuple[dict[str, float], Cost]:
-    manifest = train(run)
-    report = Report.model_validate_json(report_paths(run.output)[0].read_bytes())
-    if test is None:
-        return {**manifest.training.metrics, **_routes(report)}, report.cost
-    backbone = load_backbone(run.backbone, device=run.device)
-    return evaluate(backbone, load_artifact(run.output, backbone), test), report.cost
-
-
 def _routes(report: Report) -> dict[str, float]:
     """What a merge report found beside the merged adapter, as in "accuracy random routing"."""
     ways = report.merging.ways if report.merging else ()
@@ -108,11 +94,6 @@ def _routes(report: Report) -> dict[str, float]:
         if way.name != "merged"
         for metric, spread in way.metrics.items()
     }
-
-
-def _tune(run: Run, test: list[Example] | None) -> tuple[dict[str, float], Cost]:
-    tuned = train_baseline(run)
-    return tuned.metrics if test is None else tuned.measure(test), tuned.cost
 
 
 def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:

@@ -13,7 +13,6 @@ import torch
 from peltier_adapters.baselines import BASELINES, find_method
 from peltier_adapters.errors import AdapterError
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_training.baseline import train_baseline
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example
@@ -24,6 +23,7 @@ from peltier_training.fit.trainer import History
 from peltier_training.fit.tuning import HeadTuning
 from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
+from peltier_training.train import train
 
 MakeRun = Callable[..., Run]
 SAID = {"preset": "intrinsic-said", "overrides": {"dimension": "300"}}
@@ -44,13 +44,13 @@ def test_encoders_are_tuned_and_nothing_is_left(
     """Metrics of the task's type come back; no artifact, no checkpoint, and the backbone's files are as they were."""
     backbone: Backbone = request.getfixturevalue(family)
     before = weights_of(backbone.name)
-    tuned = train_baseline(make_run(task_type, preset, epochs=1, backbone=backbone.name))
+    tuned = train(make_run(task_type, preset, epochs=1, backbone=backbone.name))
     assert METRICS[task_type] in tuned.metrics
     assert weights_of(backbone.name) == before
     run = make_run(task_type, preset)
     assert not run.output.exists()
     assert not list(run.directory.glob("checkpoint-*"))
-    assert tuned.reason.startswith("it moves every weight of the backbone, which all tasks of a server share")
+    assert tuned.report.reason.startswith("it moves every weight of the backbone, which all tasks of a server share")
 
 
 @pytest.mark.parametrize("task_type", ["classification", "regression", "text2text"])
@@ -58,7 +58,7 @@ def test_encoders_are_tuned_and_nothing_is_left(
 def test_t5_is_tuned(make_run: MakeRun, t5: Backbone, preset: str, task_type: str):
     """As text to text, measured as a server's backbone would answer."""
     overrides = {"dimension": "300"} if preset == "intrinsic-said" else {}
-    tuned = train_baseline(make_run(task_type, preset, epochs=1, backbone=t5.name, overrides=overrides))
+    tuned = train(make_run(task_type, preset, epochs=1, backbone=t5.name, overrides=overrides))
     assert tuned.metrics["loss"] > 0
 
 
@@ -67,15 +67,15 @@ def test_a_baseline_leaves_its_report(make_run: MakeRun, request: pytest.Fixture
     """Where an artifact's would lie: metrics, curves with the epoch that was kept, parameters, cost, and the reason."""
     backbone: Backbone = request.getfixturevalue(family)
     run = make_run(task_type, "full", backbone=backbone.name)
-    tuned = train_baseline(run)
+    tuned = train(run)
     as_json, as_html = report_paths(run.output)
     report = Report.model_validate_json(as_json.read_text())
-    assert (report.artifact, report.reason) == (None, tuned.reason)
+    assert (report.artifact, report.reason) == (None, tuned.report.reason)
     assert report.metrics == tuned.metrics
     assert [point.epoch for point in report.curves.validation[run.metric]] == [1.0, 2.0]
     assert report.curves.best_step in (3, 6)
     assert report.parameters.total.percent == 100
-    assert report.cost == tuned.cost
+    assert report.cost == tuned.report.cost
     assert "There is no artifact, for it moves every weight" in as_html.read_text()
 
 
@@ -97,9 +97,9 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
         return original(trainer)
 
     original = BaselineTrainer.fit
-    monkeypatch.setattr("peltier_training.baseline.load_backbone", load)
+    monkeypatch.setattr("peltier_training.learners.baseline.load_backbone", load)
     monkeypatch.setattr(BaselineTrainer, "fit", fit)
-    train_baseline(make_run(preset="full", epochs=1, backbone=request.getfixturevalue(family).name))
+    train(make_run(preset="full", epochs=1, backbone=request.getfixturevalue(family).name))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_the_frozen_weights_are_gone_while_a_baseline_trains(
 def test_training_rows_are_learned(make_run: MakeRun, toy: Path, changes: dict[str, Any], least: float):
     """All weights hold forty-eight rows nearly wholly; three hundred directions hold more than the frequent label."""
     rows = toy / "classification-train.jsonl"
-    tuned = train_baseline(make_run(epochs=20, data=Data(rows, rows, ("text",), "label"), **changes))
+    tuned = train(make_run(epochs=20, data=Data(rows, rows, ("text",), "label"), **changes))
     assert tuned.metrics["accuracy"] > least
 
 
@@ -120,7 +120,7 @@ def test_a_regression_starts_at_its_mean(make_run: MakeRun, toy: Path, tmp_path:
     far = tmp_path / "far.jsonl"
     far.write_text("".join(json.dumps(row | {"label": row["label"] + 1000}) + "\n" for row in rows))
     data = Data(far, far, ("text",), "label")
-    tuned = train_baseline(make_run("regression", "full", epochs=1, learning_rate=1e-9, data=data))
+    tuned = train(make_run("regression", "full", epochs=1, learning_rate=1e-9, data=data))
     assert tuned.metrics["mse"] < 2  # the labels are within 2 of each other, from 0 it were a million
 
 
@@ -134,7 +134,7 @@ def test_the_best_epoch_is_kept(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
 
     original = HeadTuning.examine
     monkeypatch.setattr(HeadTuning, "examine", examine)
-    train_baseline(make_run(preset="full", epochs=3))
+    train(make_run(preset="full", epochs=3))
     assert all(torch.equal(*pair) for pair in zip(seen[3], seen[1], strict=True))
     assert not all(torch.equal(*pair) for pair in zip(seen[3], seen[2], strict=True))
 
@@ -146,7 +146,7 @@ def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         HeadTuning, "examine", lambda *given: replace(original(*given), metrics={"accuracy": next(scores)})
     )
-    train_baseline(make_run(preset="full", epochs=10, patience=2))
+    train(make_run(preset="full", epochs=10, patience=2))
     assert list(scores) == []  # four epochs, and the end
 
 
@@ -165,7 +165,7 @@ def test_patience_has_an_end(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch)
 def test_what_a_baseline_cannot_do_is_one_sentence(make_run: MakeRun, changes: dict[str, Any], reason: str):
     """Names, values and rules are in it."""
     with pytest.raises((TrainingError, AdapterError)) as refused:
-        train_baseline(make_run(**changes))
+        train(make_run(**changes))
     assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -177,7 +177,7 @@ def test_divergence_is_no_score(make_run: MakeRun, request: pytest.FixtureReques
     """Outputs that are not finite end the run with one sentence; they are not counted as answers."""
     backbone = request.getfixturevalue(family).name
     with pytest.raises(TrainingError, match=r"^training diverged at learning rate 1e\+30; try a lower one$"):
-        train_baseline(make_run(task_type, "full", backbone=backbone, epochs=1, learning_rate=1e30))
+        train(make_run(task_type, "full", backbone=backbone, epochs=1, learning_rate=1e30))
 
 
 @pytest.mark.parametrize("preset", BASELINES)
@@ -185,9 +185,11 @@ def test_an_impossible_head_is_refused_before_weights_are_read(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, preset: str
 ):
     """The sentence names the value and those that can be."""
-    monkeypatch.setattr("peltier_training.baseline.load_backbone", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr(
+        "peltier_training.learners.baseline.load_backbone", lambda *_, **__: pytest.fail("weights were read")
+    )
     with pytest.raises(AdapterError, match=r"cannot be built: pooling is 'foo': .* 'pooler', 'first' or 'mean'"):
-        train_baseline(make_run(preset=preset, overrides={"pooling": "foo"}))
+        train(make_run(preset=preset, overrides={"pooling": "foo"}))
 
 
 def test_an_unknown_method_is_answered_with_baselines_too():

@@ -1,0 +1,104 @@
+"""Training of an adapter, which leaves an artifact."""
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+
+import torch
+from peltier_adapters.composition import Settings
+from peltier_adapters.manifest import Manifest, TrainingRecord, read_manifest
+from peltier_adapters.presets import find_preset
+from peltier_adapters.proof import Candidate
+from peltier_adapters.spec import HeadSpec
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.load import Backbone, load_backbone
+
+from peltier_training.config.run import Run
+from peltier_training.config.task import create_task
+from peltier_training.data.examples import Example
+from peltier_training.data.labelled_data import LabelledData
+from peltier_training.data.labels import Labels
+from peltier_training.data.rows import head_rows, text_rows
+from peltier_training.errors import NotFiniteError
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.export import export, measure
+from peltier_training.fit.history import History
+from peltier_training.fit.trainer import diverged, fit, fit_text
+from peltier_training.models.model import HeadedAdapter
+from peltier_training.models.text_model import TextAdapter
+from peltier_training.report.files import write_file
+from peltier_training.report.merging import Merging
+from peltier_training.report.parameters import Parameters
+from peltier_training.report.report import Subject
+
+
+class AdapterLearner:
+    """A trainable adapter on a frozen backbone of the run's dtype.
+
+    It is measured, and its golden examples are made, as it will be served: from its artifact on a float32 backbone.
+    """
+
+    def __init__(self, run: Run, data: LabelledData) -> None:
+        self._run = run
+        self.backbone = load_backbone(run.backbone, device=run.device, dtype=run.dtype)
+        self.device = self.backbone.device
+        self.task = create_task(run, self.backbone, data.labels, data.train.examples)
+        self.model = _create_model(run, self.backbone, self.task)
+        self.settings: Settings = self.model.settings
+        if isinstance(self.model, HeadedAdapter) and self.task.type == "regression":
+            targets = Labels(self.task.type, self.task.labels).targets(data.train.examples)
+            self.model.center(float(targets.mean()))
+        self.pooling: str | None = next((part.pooling for part in self.model.parts if isinstance(part, HeadSpec)), None)
+
+    def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
+        backbone, task, model = self.backbone, self.task, self.model
+        if isinstance(model, TextAdapter):
+            judge = partial(self._judge, validation)
+            return fit_text(self._run, model, text_rows(backbone, task, model.parts, examples), judge)
+        return fit(self._run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
+
+    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
+        return measure(self._exact, self._trained, examples, record_gates=True)
+
+    def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest]:
+        data = export(self._exact, self._trained, [example.input for example in validation], record)
+        write_file(self._run.output, data)
+        manifest = read_manifest(self._run.output)
+        return Subject.of_artifact(self._run.output, data, manifest), manifest
+
+    def parameters(self) -> Parameters:
+        return Parameters.create(self.model.parts, self.backbone.config, self.model)
+
+    def merging(self, validation: Sequence[Example], merged: Evaluation) -> Merging | None:
+        if not self._run.merge_report:
+            return None
+        return Merging.create(self._exact, self._trained, self.model, validation, merged)
+
+    def candidate(self) -> Candidate:
+        """The adapter as it stands, in the form that it is served in."""
+        return Candidate(self._run.task, self._run.preset, self.model.parts, self.model.merged(), self.task)
+
+    @cached_property
+    def _trained(self) -> Candidate:
+        """First asked for when training has ended."""
+        return self.candidate()
+
+    @cached_property
+    def _exact(self) -> Backbone:
+        run = self._run
+        return self.backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
+
+    def _judge(self, validation: Sequence[Example]) -> dict[str, float]:
+        try:
+            return dict(measure(self.backbone, self.candidate(), validation).metrics)
+        except NotFiniteError:
+            raise diverged(self._run) from None
+
+
+def _create_model(run: Run, backbone: Backbone, task: TaskSpec) -> HeadedAdapter | TextAdapter:
+    preset, numbers = find_preset(run.preset), run.hyperparameters
+    settings = preset.settings(run.overrides, backbone.config)
+    parts = preset.compose(settings, backbone.config, outputs=len(task.labels))
+    kind = TextAdapter if backbone.config.generates else HeadedAdapter
+    torch.manual_seed(numbers.seed)
+    model = kind(backbone, parts, settings, dropout=numbers.dropout, seed=numbers.seed)
+    return model.to(backbone.device)

@@ -1,0 +1,86 @@
+"""Training without an adapter, to compare adapters with: full fine-tuning and intrinsic SAID."""
+
+from collections.abc import Sequence
+
+import torch
+from peltier_adapters.baselines import BASELINES
+from peltier_adapters.composition import Settings
+from peltier_adapters.manifest import TrainingRecord
+from peltier_adapters.proof import create_reference
+from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.config import load_config
+from peltier_backbone.load import Backbone, load_backbone
+from transformers.utils.logging import disable_progress_bar
+
+from peltier_training.config.run import Run
+from peltier_training.config.task import create_task
+from peltier_training.data.examples import Example
+from peltier_training.data.labelled_data import LabelledData
+from peltier_training.data.labels import Labels
+from peltier_training.errors import TrainingError
+from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.fit.baseline_trainer import BaselineTrainer
+from peltier_training.fit.history import History
+from peltier_training.fit.preflight import check_baseline
+from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
+from peltier_training.report.parameters import Parameters
+from peltier_training.report.report import Subject
+
+
+class BaselineLearner:
+    """A backbone that is tuned itself. No weights are written, so nothing can be resumed."""
+
+    def __init__(self, run: Run, data: LabelledData) -> None:
+        if run.resume:
+            raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # of each checkpoint's files; `Progress` has the run's own
+        checkpoint = find_checkpoint(run.backbone)
+        config = load_config(checkpoint)
+        check_baseline(BASELINES[run.preset], run, config, checkpoint)
+        self._run, self._method, self._config = run, BASELINES[run.preset], config
+        self.settings: Settings = self._method.settings(run.overrides, config)
+        # The frozen backbone tells the task, and is gone when this returns: its memory is not the baseline's.
+        backbone = load_backbone(run.backbone, device=run.device)
+        self.task = create_task(run, backbone, data.labels, data.train.examples)
+        self._reference = create_reference(backbone)
+        torch.manual_seed(run.hyperparameters.seed)
+        self.tuning = _create_tuning(run, backbone, self.task, data.train.examples)
+        self.device = self.tuning.device
+        self.pooling: str | None = None
+        if not config.generates:
+            self.pooling = self._method.head(self.settings, config, outputs=self.task.num_outputs).pooling
+
+    def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
+        trainer = BaselineTrainer(
+            run=self._run,
+            objective=self.tuning.objective,
+            judge=lambda: dict(self.evaluate(validation).metrics),
+            model=self.tuning.model,
+            data_collator=self.tuning.collate,
+            train_dataset=self.tuning.rows(examples),
+        )
+        return trainer.fit()
+
+    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
+        return self.tuning.examine(examples)
+
+    def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, None]:
+        reason = self._method.reason(self._config)
+        return Subject(self._run.task, self._run.preset, self._reference, self.task, record, reason=reason), None
+
+    def parameters(self) -> Parameters:
+        num = self._method.count_parameters(self.settings, self._config)
+        return Parameters.create_tuned(num, self._config, self.tuning.model)
+
+    def merging(self, validation: Sequence[Example], merged: Evaluation) -> None:
+        return None
+
+
+def _create_tuning(run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example]) -> Tuning:
+    if backbone.config.generates:
+        return TextTuning(run, backbone, task)
+    tuning = HeadTuning(run, backbone, task)
+    if task.type == "regression":
+        tuning.center(float(Labels(task.type, task.labels).targets(examples).mean()))
+    return tuning
