@@ -1,29 +1,34 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, by whichever package writes them: neither may import the other."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from peltier_adapters.durable import write_file
+from peltier_client.exchange.whole_file import write_whole
 
 from tests.full_disk import room_for
 from tests.power_loss import PowerLoss
 
+Write = Callable[[Path, bytes], object]
 OLD, NEW = b"old", bytes(range(256)) * 8192
+
+pytestmark = pytest.mark.parametrize("write", [write_file, write_whole])
 
 
 @pytest.mark.parametrize("before", [None, OLD])
-def test_a_write_that_breaks_off_leaves_what_was_there(tmp_path: Path, before: bytes | None) -> None:
+def test_a_write_that_breaks_off_leaves_what_was_there(write: Write, tmp_path: Path, before: bytes | None) -> None:
     """Nothing half-written under the name, nor beside it."""
     path = tmp_path / "a"
     if before is not None:
         path.write_bytes(before)
     with room_for(len(NEW) // 2), pytest.raises(OSError, match="File too large"):
-        write_file(path, NEW)
+        write(path, NEW)
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == ({} if before is None else {"a": before})
 
 
 def test_the_bytes_have_reached_the_disk_before_they_have_their_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a power loss cannot leave the name without them."""
     path, power_loss = tmp_path / "a", PowerLoss(monkeypatch)
@@ -35,33 +40,36 @@ def test_the_bytes_have_reached_the_disk_before_they_have_their_name(
         return replace(partial, target)
 
     monkeypatch.setattr(Path, "replace", look)
-    write_file(path, NEW)
+    write(path, NEW)
     assert found == [OLD, NEW]
     assert path.read_bytes() == NEW
 
 
 @pytest.mark.parametrize("before", [None, OLD])
 def test_a_write_that_is_done_outlives_a_power_loss(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None
 ) -> None:
     """Its name too, which is an entry of the folder."""
     path, power_loss = tmp_path / "a", PowerLoss(monkeypatch)
     if before is not None:
         path.write_bytes(before)
-    write_file(path, NEW)
+    write(path, NEW)
     assert power_loss.left(path) == NEW
 
 
-def test_two_who_write_at_once_do_not_disturb_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is last has its bytes there, and both succeed."""
-    path, replace = tmp_path / "a", Path.replace
+def test_two_who_write_at_once_do_not_disturb_each_other(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is last has its bytes there, and both succeed; what a run of `predict --file` keeps beside it stays."""
+    path, kept, replace = tmp_path / "a", tmp_path / "a.part", Path.replace
+    kept.write_bytes(OLD)
 
     def overtake(partial: Path, target: Path) -> Path:
         monkeypatch.setattr(Path, "replace", replace)
-        write_file(path, OLD)
+        write(path, OLD)
         return replace(partial, target)
 
     monkeypatch.setattr(Path, "replace", overtake)
-    write_file(path, NEW)
+    write(path, NEW)
     assert path.read_bytes() == NEW
-    assert list(tmp_path.iterdir()) == [path]
+    assert (sorted(tmp_path.iterdir()), kept.read_bytes()) == ([path, kept], OLD)
