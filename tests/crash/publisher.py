@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,12 +49,13 @@ class Publisher:
         self._state = State()
         self._doubt: Change | None = None
 
-    def work(self, client: httpx2.Client, until: float = math.inf, *, outage: bool = False) -> None:
-        """Changes until that moment of the monotonic clock, or until a change is not acknowledged.
+    def work(self, client: httpx2.Client, num_changes: float = math.inf, *, outage: bool = False) -> None:
+        """Makes so many changes, or changes until one is not acknowledged.
 
         That is when the connection breaks, or during an `outage` with 503. Every other refusal fails.
         """
-        while self._doubt is None and time.monotonic() < until:
+        last = self.tally.acknowledged + num_changes
+        while self._doubt is None and self.tally.acknowledged < last:
             change = self._doubt = self._choose()
             try:
                 answer = change.send(client, self.name)
