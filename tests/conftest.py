@@ -1,5 +1,7 @@
 """What every suite shares: small random backbones, the real MiniLM, and a maker of valid artifacts."""
 
+import functools
+import gc
 import os
 import signal
 import uuid
@@ -23,6 +25,7 @@ from peltier_adapters.proof import create_reference
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
 from peltier_adapters.task_spec import TaskSpec
+from peltier_backbone import load
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
@@ -42,9 +45,10 @@ from tests.skips import pytest_make_collect_report, pytest_runtest_makereport  #
 
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # the default of commands, in this process and in others
-# A busy machine is no reason to fail.
-settings.register_profile("peltier", deadline=None)
-settings.load_profile("peltier")
+# Of `make test`, and of `make test-slow`. A busy machine is no reason to fail.
+settings.register_profile("quick", deadline=None, max_examples=30)
+settings.register_profile("thorough", deadline=None, max_examples=150)
+settings.load_profile("quick")
 # A shell's background job ignores Ctrl-C, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -134,6 +138,22 @@ def _save(directory: Path, model: PreTrainedModel, tokenizer: Tokenizer, seed: i
     return directory
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _modules_stay() -> None:
+    """A full garbage collection, with which every training ends, does not look at all that is imported by now."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels_are_tried_once() -> Iterator[None]:
+    """Loading a backbone costs a trial of the products that this machine offers; one for each dtype is enough here."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("choose_linear", "slowdown"):
+            patch.setattr(load, name, functools.cache(getattr(load, name)))
+        yield
+
+
 @pytest.fixture(scope="session")
 def bert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 3 x 48 BERT with a WordPiece tokenizer."""
@@ -220,8 +240,19 @@ def s3_store(s3_buckets: str) -> str:
 
 @pytest.fixture(scope="session")
 def make_artifact() -> MakeArtifact:
-    """`make_artifact(backbone, preset, …) -> bytes`: a valid artifact with random tensors and true golden outputs."""
-    return _make_artifact
+    """`make_artifact(backbone, preset, …) -> bytes`: a valid artifact with random tensors and true golden outputs.
+
+    The same bytes for the same arguments, made once.
+    """
+    made: dict[str, bytes] = {}
+
+    def make(backbone: Backbone, preset: str = "compacter", **options: object) -> bytes:
+        key = repr((backbone.name, backbone.fingerprint, backbone.dtype, preset, sorted(options.items())))
+        if key not in made:
+            made[key] = _make_artifact(backbone, preset, **options)
+        return made[key]
+
+    return make
 
 
 def fitting(preset: str, config: BackboneConfig) -> dict[str, str]:

@@ -191,10 +191,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
         started.end()
 
 
+# The commands themselves are tested where they live; pages that train nothing stay.
+@pytest.mark.slow
 @needs_curl
 def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: Path):
-    """The front page's question, then an adapter that is trained, published and asked, and a second training."""
-    assert '"label":"card_arrival"' in run_page("README.md", clone, server.url)
+    """An adapter that is trained, published and asked, and a second training."""
     assert re.search("intents.*version 1", run_page("docs/quickstart.md", clone, server.url))
     run_page("docs/guides/train.md", clone, server.url)
     assert (clone / "lora-intents.report.html").exists()
@@ -202,7 +203,8 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
 
 @needs_curl
 def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone: Path):
-    """Versions and their aliases, then keys and quotas, which close the server."""
+    """The front page's question, then versions and their aliases, then keys and quotas, which close the server."""
+    assert '"label":"card_arrival"' in run_page("README.md", clone, server.url)
     output = run_page("docs/guides/publish.md", clone, server.url)
     assert re.search(r"^x-adapter-version: [12]", output, flags=re.MULTILINE)
     audit = server.client.get("/v1/audit", params={"limit": 11}).json()["records"]
@@ -215,6 +217,7 @@ def test_the_commands_of_the_serving_guides_run_as_written(server: Server, clone
     assert server.client.get("/info").status_code == 401
 
 
+@pytest.mark.slow
 @needs_curl
 def test_the_commands_of_the_guide_to_t5_run_as_written(clone: Path):
     """A text2text adapter is trained, published on a second server and writes texts."""

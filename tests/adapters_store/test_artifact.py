@@ -92,7 +92,7 @@ def test_every_cut_of_the_header_is_refused(valid: bytes, bert: Backbone):
         assert _refused(valid[:length], bert)
 
 
-@settings(max_examples=300)
+@settings(max_examples=2 * settings().max_examples)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_in_the_header_never_gives_other_numbers(place: float, bit: int, valid: bytes, bert: Backbone):
     """It is refused, or it changed nothing that is computed with (a training record, a label)."""

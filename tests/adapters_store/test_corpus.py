@@ -106,7 +106,7 @@ HOSTILE = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=2 * settings().max_examples)
 @given(data=st.data(), num_changes=st.integers(1, 6))
 def test_any_few_changes_of_structure_are_judged(data: st.DataObject, num_changes: int, valid: bytes, bert: Backbone):
     """Values replaced, taken away, doubled, wrapped and moved, in the header and in the manifest at once."""

@@ -31,6 +31,7 @@ def test_kernels_compile_to_machine_code(tmp_path: Path):
     _run("-m", "tests.adapters_store.kernels.compiled", TRITON_CACHE_DIR=str(tmp_path))
 
 
+@pytest.mark.slow  # what it checks the tests of `kernels/` check
 def test_the_gpu_benchmark_runs_dry(tmp_path: Path):
     """Every section of it at toy sizes in the interpreter; no check of a kernel, a batch, a graph or a load fails."""
     figures = tmp_path / "figures.jsonl"

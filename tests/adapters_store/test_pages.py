@@ -4,7 +4,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.pages import Memory, Pages
 
@@ -38,7 +38,6 @@ def test_memory_stays_while_a_view_of_it_does():
 
 
 @given(sizes=st.lists(st.integers(0, 5 * PAGE), max_size=40), limit=st.integers(0, 12 * PAGE))
-@settings(max_examples=50, deadline=None)
 def test_no_more_is_kept_than_allowed(sizes: list[int], limit: int):
     """However much comes back, and what came back first goes first."""
     pages = Pages(max_kept_bytes=limit)

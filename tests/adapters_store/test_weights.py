@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters import weights as weights_module
 from peltier_adapters.pages import Pages
@@ -25,7 +25,6 @@ def _random(layout_shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, T
 
 
 @given(shapes=_shapes, count=st.integers(1, 5))
-@settings(max_examples=100, deadline=None)
 def test_what_is_stacked_is_what_was_put_in(shapes: dict[str, tuple[int, ...]], count: int):
     """Bit by bit, for any shapes and any number of adapters."""
     layout, given_tensors = Layout(shapes), [_random(shapes, seed) for seed in range(count)]
@@ -35,7 +34,6 @@ def test_what_is_stacked_is_what_was_put_in(shapes: dict[str, tuple[int, ...]], 
 
 
 @given(shapes=_shapes)
-@settings(max_examples=100, deadline=None)
 def test_tensors_are_aligned_and_close_together(shapes: dict[str, tuple[int, ...]]):
     """Each begins at a multiple of 64 bytes, and less than that is lost for it."""
     weights = Weights.copy(Layout(shapes), _random(shapes, 0))

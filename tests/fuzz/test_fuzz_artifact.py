@@ -17,6 +17,7 @@ _FOLDER = Path(__file__).parent
 _MAX_SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
 
 
+@pytest.mark.slow  # the property tests of test_artifact.py and test_corpus.py stay
 def test_the_reader_only_ever_refuses(bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path) -> None:
     """Thousands of mutations a second of headers and manifests: each reads or is an ArtifactError of readable lines."""
     seed(make_artifact(bert, "unipelt-apl"), tmp_path / "seeds")

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.server.conftest import Listen
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES = 6
+EXAMPLES = settings().max_examples // 15  # of each operation
 KEY = "the operator's"
 BEARER = {"authorization": f"Bearer {KEY}"}
 
@@ -65,6 +65,7 @@ def site(request: pytest.FixtureRequest, listen: Listen, make_artifact: Callable
         yield Site(listening.url, headers, data)
 
 
+@pytest.mark.hypothesis  # it draws within
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_every_answer_is_documented(site: Site, mode: GenerationMode) -> None:
     """With the names of real adapters, versions and aliases, so that requests get past the look-up."""

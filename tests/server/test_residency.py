@@ -155,11 +155,13 @@ def store(bert: Backbone, make_artifact: Callable[..., bytes], tmp_path_factory:
     return Store(bert, make_artifact, tmp_path_factory.mktemp("store"))
 
 
+@pytest.mark.hypothesis  # it draws within
 def test_every_answer_is_its_own_adapters(store: Store) -> None:
     """Whoever is loaded, evicted, deleted or replaced meanwhile, and whoever shares the batch."""
     with ThreadPoolExecutor(4) as executor:
         run_state_machine_as_test(
-            lambda: Machine(store, executor), settings=settings(max_examples=8, stateful_step_count=12, deadline=None)
+            lambda: Machine(store, executor),
+            settings=settings(max_examples=settings().max_examples // 10, stateful_step_count=12),
         )
 
 
@@ -214,7 +216,7 @@ def watched_pages() -> Iterator[WatchedPages]:
 
 
 @given(groups=st.lists(st.lists(st.integers(0, 4 * len(PRESETS) - 1), min_size=1, max_size=6), min_size=1, max_size=8))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 3)
 def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None:
     """The device never holds more than its budget, the tiers together no more than both, and nothing once all are
     deleted."""

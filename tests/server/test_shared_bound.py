@@ -1,13 +1,12 @@
 """How much may be in progress."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_client.errors import QueueFull, TooLarge
 from peltier_server.shared_bound import Held, SharedBound
 
 
-@settings(max_examples=30)
 @given(limit=st.integers(40, 1000), requests=st.lists(st.integers(1, 200), min_size=50, max_size=50))
 def test_floods_leave_room_for_the_next(limit: int, requests: list[int]) -> None:
     """Whoever is let in leaves a third of what it has to others, whatever five tenants send; at the end nothing is

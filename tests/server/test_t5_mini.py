@@ -30,6 +30,7 @@ def some_intents(split: str, path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.slow  # test_train_t5.py stays, with adapters that learn and are proved
 async def test_it_learns_real_intents_and_serves_them(serve: Serve, tmp_path: Path) -> None:
     """A Compacter tells four intents apart that the bare checkpoint guesses at, and the server answers as training
     measured."""

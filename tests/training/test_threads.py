@@ -50,12 +50,12 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_threads_of_a_command_wait_asleep(command: str, tmp_path: Path):
-    """Each OpenMP that the process loads has read the policy: it says so when it is loaded. Run with no file there is,
-    the command fails after its first steps; torch is then imported in the same process."""
+def output_of(command: str, code: str, folder: Path) -> str:
+    """What the command prints after `code` in one process. The command finds no file and fails after its first
+    steps, wherever torch is imported among them."""
     script = f"""
-import sys
+import os, sys
+{code}
 from peltier_client.cli import main
 sys.argv = ["peltier", "{command}", *{COMMANDS[command]!r}]
 try:
@@ -67,8 +67,30 @@ import torch, sklearn.metrics
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     environment |= {"OMP_DISPLAY_ENV": "TRUE", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, env=environment, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=folder, env=environment, check=True
     )
-    policies = re.findall(r"OMP_WAIT_POLICY = '(\w+)'", done.stderr)
+    return done.stdout + done.stderr
+
+
+# Ends the process where torch would be imported, which takes seconds.
+AT_TORCH = """
+class Finder:
+    def find_spec(name, *_):
+        if name == "torch":
+            print("policy:", os.environ.get("OMP_WAIT_POLICY"), flush=True)
+            os._exit(0)
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_threads_of_a_command_wait_asleep(command: str, tmp_path: Path):
+    """The policy is set before torch is imported."""
+    assert "policy: PASSIVE\n" in output_of(command, AT_TORCH, tmp_path)
+
+
+def test_every_openmp_reads_how_to_wait(tmp_path: Path):
+    """Each that the process loads says so when it is loaded."""
+    policies = re.findall(r"OMP_WAIT_POLICY = '(\w+)'", output_of("train", "", tmp_path))
     assert policies
     assert set(policies) == {"PASSIVE"}

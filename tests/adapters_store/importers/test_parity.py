@@ -17,7 +17,8 @@ from tests.adapters_store.importers.outcomes import OUTCOMES
 # The issue's own bound on logits; log-likelihoods of a T5 are ten times as large and keep it too.
 TOLERANCE = 1e-4
 
-pytestmark = pytest.mark.xdist_group("foreign")
+# The tests of each importer stay: they serve directories as the libraries write them.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("foreign")]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.native import library
 from peltier_backbone.native.chain import Chain, Product
@@ -53,7 +53,6 @@ def _close(found: Tensor, exact: Tensor, inner: int = 1) -> None:
     torch.testing.assert_close(found.double(), exact, atol=size * (inner + 8) * 2**-23, rtol=once)
 
 
-@settings(max_examples=150)
 @given(
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=5).filter(any),
     fold=st.sampled_from((1, 3)),
@@ -189,7 +188,6 @@ def test_gates_are_means_over_rows(native: Library, dtype: torch.dtype) -> None:
     _close(native.gate(x, weight, bias, Runs(lengths), groups), exact, 70)
 
 
-@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 70), min_size=1, max_size=4),
     hidden=st.integers(0, 3),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.row import Row
 from peltier_adapters.search import Decoding
@@ -51,7 +51,6 @@ def drain(batcher: Batcher) -> list[Batch]:
 
 
 @given(lengths=LENGTHS, tokens=st.integers(1, 40), rows=st.integers(1, 8))
-@settings(max_examples=150, deadline=None)
 async def test_no_batch_exceeds_its_budget(lengths: list[int], tokens: int, rows: int) -> None:
     """Only a row that alone is too long makes a batch too long, and then it is alone."""
     batcher = make_batcher(tokens, rows)
@@ -62,7 +61,6 @@ async def test_no_batch_exceeds_its_budget(lengths: list[int], tokens: int, rows
 
 
 @given(requests=st.lists(LENGTHS, max_size=6), tokens=st.integers(1, 40))
-@settings(max_examples=150, deadline=None)
 async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], tokens: int) -> None:
     """Rows leave first come first served, each once, and the count of tokens returns to zero."""
     batcher = make_batcher(tokens)
@@ -76,7 +74,6 @@ async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], toke
 
 @pytest.mark.parametrize("make", [make_ticket, make_draft])
 @given(lengths=LENGTHS, cancelled=st.sets(st.integers(0, 39)), late=st.sets(st.integers(0, 39)))
-@settings(max_examples=75, deadline=None)
 async def test_who_is_cancelled_or_late_is_not_computed(
     make: Callable[..., Ticket], lengths: list[int], cancelled: set[int], late: set[int]
 ) -> None:
@@ -168,7 +165,6 @@ async def test_what_comes_together_travels_together() -> None:
     tickets=st.lists(st.tuples(st.integers(1, 20), st.integers(0, 4)), max_size=30),
     live=st.lists(st.integers(0, 6), max_size=40),
 )
-@settings(max_examples=100, deadline=None)
 async def test_drafts_leave_as_there_is_room(tickets: list[tuple[int, int]], live: list[int]) -> None:
     """Rows and drafts in their own order, drafts never beside more rows than allowed; a large one goes alone."""
     batcher = make_batcher(decode_rows=3)

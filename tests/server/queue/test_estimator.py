@@ -3,7 +3,7 @@
 import math
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_server.queue.estimator import MAX_CHANGE, PRIORS, Estimator, Work
 
@@ -68,7 +68,6 @@ def test_steps_teach_nothing_of_what_a_batch_costs():
 
 
 @given(batches=BATCHES)
-@settings(max_examples=100, deadline=None)
 def test_whatever_is_measured_prices_stay_near_their_priors(batches: list[tuple[Work, float]]):
     """Finite, positive, within the stated factor, and a token is a token."""
     estimator = Estimator()

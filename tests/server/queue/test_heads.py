@@ -1,6 +1,6 @@
 """The first of those that fit, whoever comes and goes."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from peltier_server.queue.heads import Heads
 
@@ -10,7 +10,6 @@ MOVES = st.lists(
 
 
 @given(moves=MOVES, max_size=st.integers(1, 12), room=st.integers(1, 12))
-@settings(max_examples=200, deadline=None)
 def test_the_first_that_fits(moves: list[tuple[str, int, int]], max_size: int, room: int) -> None:
     """Of all, and of those within any size, as a search of all would find it."""
     heads, room = Heads[int](max_size), min(room, max_size)

@@ -40,7 +40,7 @@ class Rankings(RuleBasedStateMachine):
 
 
 TestRankings = Rankings.TestCase
-TestRankings.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestRankings.settings = settings(stateful_step_count=40)
 
 
 def test_those_who_left_take_no_room() -> None:

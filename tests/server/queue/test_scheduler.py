@@ -63,7 +63,6 @@ def bound(one: str, other: str, longest: Mapping[str, int]) -> float:
 
 
 @given(waiting=BACKLOG, long=st.sets(st.sampled_from(TENANTS)))
-@settings(max_examples=100, deadline=None)
 def test_nobody_is_ahead_by_more_than_the_bound(waiting: list[tuple[str, int]], long: set[str]) -> None:
     """Over any batches in which two tenants wait, whatever their items, weights and company: that is one batch, or more
     for who has items longer than half of one."""
@@ -85,7 +84,6 @@ def test_nobody_is_ahead_by_more_than_the_bound(waiting: list[tuple[str, int]], 
 
 
 @given(waiting=WAITING, long=st.integers(BATCH // 2, 3 * BATCH))
-@settings(max_examples=150, deadline=None)
 def test_nothing_is_lost_and_a_tenants_own_order_is_kept(waiting: list[tuple[str, int]], long: int) -> None:
     """Each item once, those of a tenant as they came, also beside ones that are longer than a batch."""
     items = [*(Item(*one) for one in waiting), Item("a", long), Item("b", 1)]
@@ -97,7 +95,6 @@ def test_nothing_is_lost_and_a_tenants_own_order_is_kept(waiting: list[tuple[str
 
 
 @given(waiting=WAITING)
-@settings(max_examples=150, deadline=None)
 def test_room_is_left_only_for_the_sake_of_the_share(waiting: list[tuple[str, int]]) -> None:
     """While a tenant's first item fits, the batch is not done, unless that tenant would be half a batch ahead."""
     scheduler = make_scheduler(Item(*one) for one in waiting)
@@ -112,7 +109,6 @@ def test_room_is_left_only_for_the_sake_of_the_share(waiting: list[tuple[str, in
 
 
 @given(waiting=st.lists(SIZES, min_size=1, max_size=40), room=st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
 def test_one_tenant_is_served_first_come_first_served(waiting: list[int], room: int) -> None:
     """And its batches are filled until its next item does not fit."""
     items = [Item("a", size) for size in waiting]
@@ -124,7 +120,6 @@ def test_one_tenant_is_served_first_come_first_served(waiting: list[int], room: 
 
 
 @given(rounds=st.lists(st.tuples(SIZES, SIZES), min_size=30, max_size=60))
-@settings(max_examples=50, deadline=None)
 def test_who_was_idle_has_banked_nothing(rounds: list[tuple[int, int]]) -> None:
     """A tenant that comes back is level with those who waited, and gets its share from then on and no more."""
     scheduler = make_scheduler(Item("a", size) for size, _ in rounds)
@@ -270,7 +265,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTurns.settings = settings(stateful_step_count=40)
 
 
 def test_what_is_written_is_charged() -> None:

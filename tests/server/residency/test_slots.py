@@ -268,7 +268,7 @@ class SlotsMachine(RuleBasedStateMachine):
 
 
 TestSlots = SlotsMachine.TestCase
-TestSlots.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestSlots.settings = settings(stateful_step_count=40)
 
 
 async def test_loads_of_one_adapter_are_one_load() -> None:

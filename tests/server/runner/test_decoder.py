@@ -139,7 +139,7 @@ MOVES = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=25)
+@hypothesis_settings(max_examples=hypothesis_settings().max_examples // 3)
 @given(moves=MOVES)
 async def test_any_order_of_joins_cancels_and_steps(stage: Theatre, moves: list[object]) -> None:
     """Nothing is lost, no slot leaks, and every text that is not cancelled is what it is alone."""
@@ -165,7 +165,7 @@ async def play(theatre: Theatre, moves: list[object]) -> None:
             theatre.callers[move[1] % len(theatre.callers)].ticket.future.cancel()
 
 
-@hypothesis_settings(max_examples=20)
+@hypothesis_settings(max_examples=hypothesis_settings().max_examples // 3)
 @given(moves=MOVES, bad=st.sets(st.integers(0, NUM_KINDS - 1), max_size=3), faults=st.sets(st.integers(0, 40)))
 async def test_a_failing_text_fails_alone(stage: Theatre, moves: list[object], bad: set[int], faults: set[int]) -> None:
     """Whether one text makes every step fail that it takes part in, or a step fails now and then for all."""

@@ -97,7 +97,7 @@ async def test_a_bad_row_fails_alone(
 
 
 @given(bad=st.sets(st.integers(0, 8)))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int]) -> None:
     """Each of the others gets the same answer as alone."""
     many = [replace(row) for row in rows * 3]

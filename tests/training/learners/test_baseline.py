@@ -5,6 +5,7 @@ import json
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,22 @@ def weights_of(directory: str) -> bytes:
     return (Path(directory) / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("task_type", ["classification", "multilabel", "regression"])
-@pytest.mark.parametrize("preset", BASELINES)
-@pytest.mark.parametrize("family", ["bert", "roberta"])
+def cases(kept: Sequence[tuple[str, ...]], *axes: Sequence[str]) -> list[Any]:
+    """All combinations, those that are not `kept` for the slow suite."""
+    marks = {True: (), False: pytest.mark.slow}
+    return [pytest.param(*case, marks=marks[case in kept]) for case in product(*axes)]
+
+
+# Each method, family and task type.
+ENCODERS = [
+    ("bert", "full", "classification"), ("bert", "intrinsic-said", "regression"), ("roberta", "full", "multilabel"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("family", "preset", "task_type"),
+    cases(ENCODERS, ["bert", "roberta"], list(BASELINES), ["classification", "multilabel", "regression"]),
+)
 def test_encoders_are_tuned_and_nothing_is_left(
     make_run: MakeRun, family: str, preset: str, task_type: str, request: pytest.FixtureRequest
 ):
@@ -53,8 +67,14 @@ def test_encoders_are_tuned_and_nothing_is_left(
     assert tuned.report.reason.startswith("it moves every weight of the backbone, which all tasks of a server share")
 
 
-@pytest.mark.parametrize("task_type", ["classification", "regression", "text2text"])
-@pytest.mark.parametrize("preset", BASELINES)
+@pytest.mark.parametrize(
+    ("preset", "task_type"),
+    cases(
+        [("full", "classification"), ("intrinsic-said", "text2text")],
+        list(BASELINES),
+        ["classification", "regression", "text2text"],
+    ),
+)
 def test_t5_is_tuned(make_run: MakeRun, t5: Backbone, preset: str, task_type: str):
     """As text to text, measured as a server's backbone would answer."""
     overrides = {"dimension": "300"} if preset == "intrinsic-said" else {}

@@ -6,7 +6,7 @@ from peltier_training.models.fastfood import Fastfood, hadamard
 from scipy.linalg import hadamard as matrix
 
 
-@pytest.mark.parametrize("bits", [0, 1, 3, 6, 7, 13])
+@pytest.mark.parametrize("bits", [0, 1, 3, 6, 7, pytest.param(13, marks=pytest.mark.slow)])
 def test_the_transform_is_the_hadamard_matrix(bits: int):
     """Of every length, whether one product or several make it."""
     x = torch.randn(1 << bits, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

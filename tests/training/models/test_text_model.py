@@ -122,19 +122,34 @@ DIFFERENCES = [(preset, {}) for preset in PRESETS_ON_T5] + [
     ("lora", {"targets": "query,key,value", "gated": "true"}),
     ("pfeiffer-ffn", {"gated": "true", "sites": "attention,ffn"}),
 ]
+# Every kind of part and of map; all others are held to the products of float64 below.
+PARTS = ("houlsby", "lowrank", "phm", "compacter", "unipelt-apl-central", "prompt-t", "bitfit", "adamix-lora")
 
 
-@pytest.mark.parametrize(("preset", "overrides"), DIFFERENCES)
-@pytest.mark.parametrize("family", ["t5", "t5_gated"])
+@pytest.fixture(scope="module")
+def exact(t5: Backbone, t5_gated: Backbone) -> dict[str, Backbone]:
+    """The small T5s in float64, by their names in float32."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(load.DTYPES, "float64", torch.float64)
+        return {one.name: load_backbone(one.name, dtype="float64") for one in (t5, t5_gated)}
+
+
+@pytest.mark.parametrize(
+    ("family", "preset", "overrides"),
+    [
+        pytest.param(family, preset, overrides, marks=[] if family == "t5" and preset in PARTS else [pytest.mark.slow])
+        for family in ("t5", "t5_gated")
+        for preset, overrides in DIFFERENCES
+    ],
+)
 def test_gradients_are_slopes(
-    family: str, preset: str, overrides: dict[str, str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    family: str, preset: str, overrides: dict[str, str], request: pytest.FixtureRequest, exact: dict[str, Backbone]
 ):
     """Each tensor's gradient is the loss's slope along it, by central differences in float64."""
-    monkeypatch.setitem(load.DTYPES, "float64", torch.float64)
-    exact = load_backbone(str(request.getfixturevalue(f"{family}_directory")), dtype="float64")
-    model = create_model(exact, preset, **overrides).eval().double()
+    backbone = exact[request.getfixturevalue(family).name]
+    model = create_model(backbone, preset, **overrides).eval().double()
     tensors = {name: tensor.requires_grad_() for name, tensor in model.merged().items()}
-    loss = _loss_of(model, exact, tensors)
+    loss = _loss_of(model, backbone, tensors)
     loss().backward()
     for name, tensor in tensors.items():
         assert tensor.grad is not None
@@ -167,17 +182,14 @@ def _slope(loss: Callable[[], Tensor], tensor: Tensor, direction: Tensor, step: 
 
 
 @pytest.mark.parametrize("preset", PRESETS_ON_T5)
-def test_gradients_are_those_of_float64(
-    backbone: Backbone, preset: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-):
+def test_gradients_are_those_of_float64(backbone: Backbone, preset: str, exact: dict[str, Backbone]):
     """The float32 kernels' gradients are the plain float64 products' to 1e-3 of each tensor's largest."""
-    monkeypatch.setitem(load.DTYPES, "float64", torch.float64)
-    exact = load_backbone(backbone.name, dtype="float64")
-    model, wide = create_model(backbone, preset).eval(), create_model(exact, preset).eval().double()
+    precise = exact[backbone.name]
+    model, wide = create_model(backbone, preset).eval(), create_model(precise, preset).eval().double()
     tensors = {name: tensor.requires_grad_() for name, tensor in model.merged().items()}
     wider = {name: tensor.detach().double().requires_grad_() for name, tensor in tensors.items()}
     _loss_of(model, backbone, tensors)().backward()
-    _loss_of(wide, exact, wider)().backward()
+    _loss_of(wide, precise, wider)().backward()
     for name, tensor in tensors.items():
         wanted = wider[name].grad
         assert wanted is not None

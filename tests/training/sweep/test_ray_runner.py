@@ -16,7 +16,8 @@ from peltier_training.sweep.sweep import Sweep
 
 MakeSweep = Callable[..., Sweep]
 Tables = dict[str, Any]
-pytestmark = pytest.mark.xdist_group("ray")
+# test_sweep.py and test_runner.py stay, where processes run the same trials.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
 
 def living() -> list["subprocess.Popen[bytes]"]:
