@@ -88,7 +88,7 @@ class Unauthorized(PeltierError):
 
 
 class Forbidden(PeltierError):
-    """The API key or token is a right one and may not do this."""
+    """The API key or token is valid and lacks the scope for this."""
 
     code = "forbidden"
     status = 403
@@ -121,7 +121,7 @@ class MethodNotAllowed(PeltierError):
 
 
 class TooSlow(PeltierError):
-    """The body stood still, or came more slowly than the server waits for."""
+    """The request body stalled or came too slowly."""
 
     code = "too_slow"
     status = 408
@@ -162,40 +162,40 @@ class InferenceFailed(PeltierError):
 
 
 class QuotaExceeded(PeltierError):
-    """The tenant has used up its share for now."""
+    """The tenant has used up a quota for now."""
 
     code = "quota_exceeded"
     status = 429
 
 
 class ServerError(PeltierError):
-    """The server failed in a way that is its own fault."""
+    """The server failed; the request was not at fault."""
 
     code = "internal_error"
     status = 500
 
 
 class Unavailable(PeltierError):
-    """The server cannot take the request now; later it can."""
+    """The server cannot take the request now; retry later."""
 
     code = "unavailable"
     status = 503
 
 
 class QueueFull(Unavailable):
-    """As many requests wait as may wait."""
+    """A queue or a pool of connections, bodies or answers is full."""
 
     code = "queue_full"
 
 
 class NotReady(Unavailable):
-    """The server is still loading."""
+    """The server is loading, or failed to start."""
 
     code = "not_ready"
 
 
 class Draining(Unavailable):
-    """The server is about to stop and takes nothing new."""
+    """The server is stopping and takes no new requests."""
 
     code = "draining"
 

@@ -63,12 +63,14 @@ def train(  # noqa: PLR0913 - one parameter a flag
     seed: Annotated[int | None, typer.Option(help="Seeds initialisation, order and routing. Default 0.")] = None,
     warmup: Annotated[
         float | None,
-        typer.Option(help="Steps of a rising rate; below 1 a fraction of all. Default 0.06."),
+        typer.Option(help="Warm-up steps; below 1, a fraction of all steps. Default 0.06."),
     ] = None,
     weight_decay: Annotated[float | None, typer.Option(help="AdamW weight decay. Default 0.0.")] = None,
     dropout: Annotated[float | None, typer.Option(help="Dropout before the output layer. Default 0.1.")] = None,
     max_length: Annotated[int | None, typer.Option(help="Longest input in tokens. Default 128.")] = None,
-    metric: Annotated[str | None, typer.Option(help="Chooses the best epoch. Default: the task type's own.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric that chooses the best epoch. Default: the task type's own.")
+    ] = None,
     eval_rows: Annotated[
         int | None,
         typer.Option(
@@ -78,7 +80,9 @@ def train(  # noqa: PLR0913 - one parameter a flag
     ] = None,
     patience: Annotated[
         int | None,
-        typer.Option(help="End after so many validations without a better one. Default: never with --epochs, else 8."),
+        typer.Option(
+            help="Stop after this many validations without improvement. Default: never with --epochs, else 8."
+        ),
     ] = None,
     template: Annotated[
         str | None,
@@ -96,7 +100,7 @@ def train(  # noqa: PLR0913 - one parameter a flag
     ] = None,
     targets: Annotated[
         str | None,
-        typer.Option(help="What stands for the labels: digits (default), words or a,b,c.", rich_help_panel=_T5),
+        typer.Option(help="Texts that stand for the labels: digits (default), words or a,b,c.", rich_help_panel=_T5),
     ] = None,
     regression_step: Annotated[
         float | None,
@@ -113,17 +117,22 @@ def train(  # noqa: PLR0913 - one parameter a flag
     num_beams: Annotated[int | None, typer.Option(help="Beams of a generated answer.", rich_help_panel=_T5)] = None,
     completion_temperature: Annotated[
         float | None,
-        typer.Option(help="Of /v1/completions without temperature; default 1, 0 is greedy.", rich_help_panel=_T5),
+        typer.Option(
+            help="Temperature of /v1/completions requests without one; default 1, 0 is greedy.", rich_help_panel=_T5
+        ),
     ] = None,
     set_: Overrides = None,
     directory: Annotated[
         Path | None, typer.Option(help="Checkpoints and TensorBoard; default runs/TASK-PRESET-SEED.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint; without it earlier ones are removed.")
+        bool,
+        typer.Option("--resume", help="Continue from the newest checkpoint; without it, earlier ones are removed."),
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="Of the frozen backbone while training: float32 or bfloat16.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option(help="Precision of the frozen backbone in training: float32 or bfloat16.")
+    ] = "float32",
     threads: Threads = None,
     merge_report: Annotated[
         bool | None,

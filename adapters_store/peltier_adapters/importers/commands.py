@@ -40,7 +40,8 @@ def import_(  # noqa: PLR0913 - one parameter a flag
     ] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer.", rich_help_panel=_T5)] = 64,
     completion_temperature: Annotated[
-        float, typer.Option(help="Of /v1/completions without temperature; 0 is greedy.", rich_help_panel=_T5)
+        float,
+        typer.Option(help="Temperature of /v1/completions requests without one; 0 is greedy.", rich_help_panel=_T5),
     ] = 1.0,
     json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
 ) -> None:

@@ -38,7 +38,7 @@ Grace = Annotated[
         min=0,
         max=_MAX_GRACE_SECONDS,
         envvar="PELTIER_UNDELETE_SECONDS",
-        help="Forget for good versions that were deleted longer ago; as of peltier serve. Not given: forget none.",
+        help="Purge versions that were deleted longer ago than this, as peltier serve does. Default: none.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -48,7 +48,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help="Back up, res
 
 @app.command("export")
 def export(
-    output: Annotated[Path, typer.Argument(help="The backup, *.tar; refused where there is one.")],
+    output: Annotated[Path, typer.Argument(help="The backup to write, *.tar; it must not exist.")],
     store: Store = ".peltier",
     registry: RegistryUrl = "",
     json_output: Json = False,

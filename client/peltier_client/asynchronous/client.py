@@ -117,7 +117,7 @@ class AsyncClient:
         return await self._sender.send(adapters.undelete_version(task))
 
     async def deprecate(self, task: str, reason: str | None) -> AdapterVersion:
-        """Advise against a version (`name@3`), which still answers when it is named; no reason takes that back."""
+        """Deprecate a version (`name@3`), which still answers when it is named; no reason removes the deprecation."""
         return await self._sender.send(adapters.deprecate_version(task, reason))
 
     async def set_public(self, name: str, public: bool) -> Adapter:
@@ -150,7 +150,7 @@ class AsyncClient:
         return (record async for page in pages for record in page.records)
 
     async def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
-        """Make a key with these scopes; `.key` is its text, which nobody can ask for again."""
+        """Create a key with these scopes; `.key` is its text, which is not shown again."""
         return await self._sender.send(keys.create_key(scopes, options))
 
     async def keys(self, tenant: str | None = None) -> list[KeyInfo]:

@@ -11,24 +11,26 @@ from peltier_client.commands.tables import print_alias_history, print_aliases, p
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AuditRecord, check_alias, check_name
 
-AliasName = Annotated[str, typer.Argument(metavar="ALIAS", help="Such as production.", callback=checked(check_alias))]
+AliasName = Annotated[
+    str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))
+]
 OptionalAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="ALIAS",
-        help="Such as production. Without it the adapter's aliases are listed.",
+        help="Alias, such as production. Without it, the adapter's aliases are listed.",
         callback=checked(check_alias),
     ),
 ]
 Versions = Annotated[
     str | None, typer.Argument(metavar="VERSION", help="A version, 3, or shares of several, 3=0.9,4=0.1.")
 ]
-History = Annotated[bool, typer.Option("--history", help="Show what it has meant instead, newest first.")]
-Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Why it is not to be used any more.")]
-Undo = Annotated[bool, typer.Option("--undo", help="Advise against it no longer.")]
-Limit = Annotated[int, typer.Option(min=1, help="How many records at most.")]
+History = Annotated[bool, typer.Option("--history", help="Show the alias's history instead, newest first.")]
+Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Reason for the deprecation.")]
+Undo = Annotated[bool, typer.Option("--undo", help="Remove the deprecation.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
 OfTenant = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Only what concerns this tenant.", callback=checked(check_name))
+    str | None, typer.Option(metavar="TENANT", help="Only changes of this tenant.", callback=checked(check_name))
 ]
 
 

@@ -27,10 +27,10 @@ def checked(check: Callable[[str], object]) -> Callable[[str | None], str | None
     return callback
 
 
-Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="The server.", callback=checked(check_url))]
+Url = Annotated[str, typer.Option(envvar="PELTIER_URL", help="Address of the server.", callback=checked(check_url))]
 ApiKey = Annotated[
     str | None,
-    typer.Option(envvar="PELTIER_API_KEY", help="The key to show to the server.", callback=checked(check_api_key)),
+    typer.Option(envvar="PELTIER_API_KEY", help="API key.", callback=checked(check_api_key)),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Task = Annotated[
@@ -40,8 +40,8 @@ TextColumns = Annotated[
     list[str] | None,
     typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5. Default: text."),
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Rows in one request at most.")]
-Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Requests at a time.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Maximum rows per request.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Concurrent requests.")]
 OwnAdapter = Annotated[
     str, typer.Argument(metavar="TASK", help="The name of an adapter.", callback=checked(check_name))
 ]

@@ -34,8 +34,12 @@ from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import TaskReference
 
-First = Annotated[str, typer.Argument(metavar="TASK@1", help="One version.", callback=checked(TaskReference.parse))]
-Second = Annotated[str, typer.Argument(metavar="TASK@2", help="The other one.", callback=checked(TaskReference.parse))]
+First = Annotated[
+    str, typer.Argument(metavar="TASK@1", help="The first version.", callback=checked(TaskReference.parse))
+]
+Second = Annotated[
+    str, typer.Argument(metavar="TASK@2", help="The version to compare with.", callback=checked(TaskReference.parse))
+]
 Data = Annotated[
     Path,
     typer.Option(exists=True, dir_okay=False, readable=True, help="Labelled rows, .jsonl, .csv or .tsv (.gz too)."),
@@ -45,7 +49,7 @@ Separator = Annotated[
     str | None,
     typer.Option(help="Between the labels of a multi-label cell, as '|' or ';'. Default: cells are JSON lists."),
 ]
-Differences = Annotated[int, typer.Option(min=0, help="Rows shown at most that the two answer differently.")]
+Differences = Annotated[int, typer.Option(min=0, help="Maximum rows to show that the two answer differently.")]
 
 
 # A task may have so many at most.

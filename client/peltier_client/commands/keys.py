@@ -29,9 +29,9 @@ Scopes = Annotated[
         "--scope", help="predict, publish, admin or metrics; may be given several times.", callback=_check_scopes
     ),
 ]
-Tenant = Annotated[str, typer.Option(help="Whose key it is.", callback=checked(check_name))]
+Tenant = Annotated[str, typer.Option(help="Tenant of the key.", callback=checked(check_name))]
 OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.", callback=checked(check_name))]
-Note = Annotated[str, typer.Option(help="What it is for.")]
+Note = Annotated[str, typer.Option(help="Note that lists of keys show.")]
 ExpiresIn = Annotated[str | None, typer.Option(metavar="TIME", help="30m, 12h or 90d; without it, never.")]
 Prefix = Annotated[str, typer.Argument(metavar="PREFIX", help="The eight characters that name the key.")]
 
@@ -60,7 +60,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Make a key and print it, this once."""
+    """Create a key and print it; it is not shown again."""
     expires_at = None if expires_in is None else datetime.now(UTC) + _read_time(expires_in)
     with connect(url, api_key) as client:
         key = client.create_key(*scope, tenant=tenant, note=note, expires_at=expires_at)

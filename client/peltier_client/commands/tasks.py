@@ -42,13 +42,11 @@ Artifact = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option(
-        metavar="TASK", help="The name to publish under, if not the manifest's.", callback=checked(check_name)
-    ),
+    typer.Option(metavar="TASK", help="Name to publish under; default: the manifest's.", callback=checked(check_name)),
 ]
 AtOnce = Annotated[
     str | None,
-    typer.Option(metavar="ALIAS", help="An alias that is to mean it at once.", callback=checked(check_alias)),
+    typer.Option(metavar="ALIAS", help="Point this alias to the version.", callback=checked(check_alias)),
 ]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
 Pairs = Annotated[
@@ -58,7 +56,10 @@ Thirds = Annotated[
     list[str] | None, typer.Option("--third", metavar="TEXT", help="The last of three texts, once for each TEXT.")
 ]
 Priority = Annotated[
-    int, typer.Option(min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Comes before its tenant's others of a lower one.")
+    int,
+    typer.Option(
+        min=-MAX_PRIORITY, max=MAX_PRIORITY, help="Priority among your tenant's queued requests; higher runs first."
+    ),
 ]
 _FILES = "A file of inputs"
 File = Annotated[
@@ -76,17 +77,19 @@ Output = Annotated[
     typer.Option(rich_help_panel=_FILES, help="JSON lines, one for each row of --file; compressed if it ends in .gz."),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", rich_help_panel=_FILES, help="Go on after the rows that are in OUTPUT.part.")
+    bool, typer.Option("--resume", rich_help_panel=_FILES, help="Continue after the rows in OUTPUT.part.")
 ]
-TopK = Annotated[int | None, typer.Option(min=1, help="Only the scores of so many best labels.")]
+TopK = Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
-MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Tokens of a generated text at most.")]
-NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Search with so many beams.")]
+MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens of a generated text.")]
+NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Number of beams.")]
 Temperature = Annotated[
-    float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Draw tokens, the flatter the higher; 0 is greedy.")
+    float | None, typer.Option(min=0, max=MAX_TEMPERATURE, help="Sampling temperature; 0 is greedy.")
 ]
-TopP = Annotated[float | None, typer.Option(max=1, help="Draw from the likeliest tokens with this probability.")]
-Seed = Annotated[int | None, typer.Option(help="Makes a draw repeatable.")]
+TopP = Annotated[
+    float | None, typer.Option(max=1, help="Sample from the most probable tokens up to this total probability.")
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of the sampling.")]
 
 
 class AdapterList(BaseModel):
@@ -109,7 +112,7 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Publish an artifact; bytes that are a version already make none, and are named with the version that is live."""
+    """Publish an artifact. Bytes that already are a version create no other; the command prints that version."""
     with connect(url, api_key) as client:
         version = client.upload(file, name, alias)
     if json:

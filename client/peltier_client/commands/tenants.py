@@ -22,7 +22,9 @@ Tokens = Annotated[str | None, typer.Option("--tokens-per-second", metavar="N", 
 Concurrent = Annotated[str | None, typer.Option("--max-concurrent-requests", metavar="N", help="A number, or none.")]
 Stored = Annotated[str | None, typer.Option("--max-stored-bytes", metavar="N", help="A number, or none.")]
 Adapters = Annotated[str | None, typer.Option("--max-adapters", metavar="N", help="A number, or none.")]
-Weight = Annotated[str | None, typer.Option(metavar="N", help="Its share of a busy server, beside others' of 1.")]
+Weight = Annotated[
+    str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
+]
 
 app = typer.Typer(help="Make and list tenants, and say what they may use.", no_args_is_help=True)
 

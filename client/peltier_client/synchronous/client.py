@@ -118,7 +118,7 @@ class Client:
         return self._sender.send(adapters.undelete_version(task))
 
     def deprecate(self, task: str, reason: str | None) -> AdapterVersion:
-        """Advise against a version (`name@3`), which still answers when it is named; no reason takes that back."""
+        """Deprecate a version (`name@3`), which still answers when it is named; no reason removes the deprecation."""
         return self._sender.send(adapters.deprecate_version(task, reason))
 
     def set_public(self, name: str, public: bool) -> Adapter:
@@ -151,7 +151,7 @@ class Client:
         return (record for page in pages for record in page.records)
 
     def create_key(self, *scopes: str, **options: Unpack[KeyOptions]) -> NewKey:
-        """Make a key with these scopes; `.key` is its text, which nobody can ask for again."""
+        """Create a key with these scopes; `.key` is its text, which is not shown again."""
         return self._sender.send(keys.create_key(scopes, options))
 
     def keys(self, tenant: str | None = None) -> list[KeyInfo]:

@@ -11,13 +11,13 @@ from peltier_training.threads import Threads, choose_threads, use_threads
 
 
 def pretrain(  # noqa: PLR0913 - one parameter a flag
-    architecture: Annotated[Literal["t5"], typer.Argument(metavar="t5", help="What to make.")],
-    text: Annotated[list[Path], typer.Option(help="Plain text, .txt (.gz, .xz); blank lines part its documents.")],
+    architecture: Annotated[Literal["t5"], typer.Argument(metavar="t5", help="Family of the model: t5.")],
+    text: Annotated[list[Path], typer.Option(help="Plain text, .txt (.gz, .xz); blank lines separate documents.")],
     output: Annotated[Path, typer.Option(help="The checkpoint directory to write.")],
     steps: Annotated[int | None, typer.Option(help="The budget in steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="The budget in minutes of training, over all calls.")] = None,
     call_minutes: Annotated[
-        float | None, typer.Option(help="End this call with a checkpoint after so long; go on with --resume.")
+        float | None, typer.Option(help="Stop with a checkpoint after this time; continue with --resume.")
     ] = None,
     vocab_size: Annotated[int, typer.Option(help="Tokens, with 100 sentinels and 256 bytes.")] = 8192,
     d_model: Annotated[int, typer.Option(help="Width.")] = 256,
@@ -41,10 +41,13 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag
         Path | None, typer.Option(help="Tokens, checkpoints and TensorBoard; default runs/NAME of the output.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint; without it earlier ones are removed.")
+        bool,
+        typer.Option("--resume", help="Continue from the newest checkpoint; without it, earlier ones are removed."),
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="Of the products while training: float32 or bfloat16.")] = "float32",
+    dtype: Annotated[
+        str, typer.Option(help="Precision of matrix products in training: float32 or bfloat16.")
+    ] = "float32",
     threads: Threads = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -11,7 +11,7 @@ _ONE = "One task without a file"
 
 
 def sweep(  # noqa: PLR0913 - one parameter a flag
-    output: Annotated[Path, typer.Option(help="Folder of the results; the same command goes on from there.")],
+    output: Annotated[Path, typer.Option(help="Folder of the results; the same command continues there.")],
     file: Annotated[Path | None, typer.Argument(help="The sweep as TOML; flags win over it.")] = None,
     data: Annotated[Path | None, typer.Option(help="Where the file's paths begin. Default: its own folder.")] = None,
     task: Annotated[list[str] | None, typer.Option(help="Only this task of the file; may be repeated.")] = None,
@@ -54,7 +54,7 @@ def sweep(  # noqa: PLR0913 - one parameter a flag
     by: Annotated[
         list[str] | None, typer.Option(help="Group the table by this (task, method, size, seed, …); repeat.")
     ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Run the trials that failed again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Run failed trials again.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Train presets x seeds x sizes x hyper-parameters, and compare them in a table and plots."""
