@@ -47,7 +47,7 @@ def grown_mib(backbone: Path, dtype: str, **environment: str) -> float:
 @pytest.mark.skipif(
     sys.platform != "linux" or not torch.backends.mkldnn.is_available(), reason="needs Linux's /proc and oneDNN"
 )
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
 def test_new_numbers_of_tokens_take_bounded_memory(bert_directory: Path, dtype: str) -> None:
     """Loading a backbone bounds what oneDNN and torch keep; with their own bounds the same process outgrows it."""
     assert grown_mib(bert_directory, dtype) < 200

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
@@ -94,15 +95,15 @@ def test_requests_in_a_pipeline_are_not_collected(target: Target) -> None:
         listen(connection)
 
 
-@pytest.mark.parametrize("path", [PREDICT, "/v1/predict", "/v1/completions", "/v1/adapters"])
-def test_a_body_that_stops_is_answered(target: Target, path: str) -> None:
-    """Half a body, and then nothing: 408 once the server has waited."""
-    request = post(path, b'{"inputs": ', length=1000)
-    if path == "/v1/adapters":
-        request = _form(_part(b"file", b"a", file=True))[:-10]
-    status, seconds = target.say(request)
-    assert status == 408
-    assert STALL_SECONDS * 0.9 < seconds < MAX_SECONDS
+def test_a_body_that_stops_is_answered(target: Target) -> None:
+    """Half a body, and then nothing: 408 once the server has waited, on every kind of route."""
+    paths = (PREDICT, "/v1/predict", "/v1/completions")
+    halves = {path: post(path, b'{"inputs": ', length=1000) for path in paths}
+    halves["/v1/adapters"] = _form(_part(b"file", b"a", file=True))[:-10]
+    with ThreadPoolExecutor(len(halves)) as pool:
+        answers = dict(zip(halves, pool.map(target.say, halves.values()), strict=True))
+    assert {path: status for path, (status, _) in answers.items()} == dict.fromkeys(halves, 408)
+    assert all(STALL_SECONDS * 0.9 < seconds < MAX_SECONDS for _, seconds in answers.values()), answers
 
 
 def test_a_body_that_trickles_is_answered(target: Target) -> None:
