@@ -44,9 +44,8 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("title", WALKS)
-def test_a_walk_works_as_written(title: str, copy: Path) -> None:
-    """Python is a new file, a diff a change, and the shell commands are run after them and must succeed."""
+def follow(title: str, copy: Path) -> str:
+    """Applies the walk to `copy`: Python is a new file, a diff a change. Returns its shell commands."""
     blocks = BLOCK.findall(WALKS[title])
     assert len(blocks) == WALKS[title].count("```") / 2
     commands = ""
@@ -58,6 +57,25 @@ def test_a_walk_works_as_written(title: str, copy: Path) -> None:
             apply(text, copy / name)
         else:
             (copy / name).write_text(text)
+        if name.endswith(".py"):
+            compile((copy / name).read_text(), name, "exec")
+    return commands
+
+
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_fits_the_sources(title: str, copy: Path) -> None:
+    """Each of its changes has its place, what comes out is Python, and the tests that it runs at the end are there."""
+    files = re.findall(r"tests/\S+\.py", follow(title, copy))
+    assert files
+    assert [file for file in files if not (copy / file).exists()] == []
+
+
+# Above is what breaks when sources change; what the walks add is tested where it lives.
+@pytest.mark.slow
+@pytest.mark.parametrize("title", WALKS)
+def test_a_walk_works_as_written(title: str, copy: Path) -> None:
+    """Its commands succeed in the changed sources."""
+    commands = follow(title, copy)
     path = os.pathsep.join(str(copy / name) for name in (*PACKAGES, "."))
     env = {**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": "-p no:cacheprovider"}
     shell = ["/bin/bash", "-eu", "-c", commands]
