@@ -83,7 +83,7 @@ class Lifecycle:
             self.num_refused += 1
             raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
         if self.failure is not None:
-            raise NotReady(f"the server is of no use: {self.failure}")
+            raise NotReady(f"the server has failed: {self.failure}")
         if self._service is None:
             raise NotReady("the server is still loading its backbone", retry_after=_RETRY_AFTER_SECONDS)
         return self._service

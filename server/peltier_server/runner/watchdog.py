@@ -18,7 +18,7 @@ _MAX_PAUSE_SECONDS = 1.0
 
 
 class RunnerLost(Exception):
-    """The runner is stuck again and again, so this process is of no use any more."""
+    """The runner is stuck again and again, so this process cannot serve any more."""
 
     is_user_error = True
 
