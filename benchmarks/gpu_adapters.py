@@ -1,13 +1,18 @@
 """Random adapters of every kind that a mixed batch may hold."""
 
-import copy
+from collections.abc import Sequence
 
 import torch
-from peltier_adapters.mixture import Mixture, create_slice
+from peltier_adapters.adaptation import BatchAdaptation
+from peltier_adapters.bank import Bank
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets import find_preset
+from peltier_adapters.served import build_served
+from peltier_adapters.served_spec import served_parts
 from peltier_adapters.spec import Parts
-from peltier_adapters.tensors import Tensors
+from peltier_adapters.transfer import create_transfer
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
@@ -34,34 +39,32 @@ def draw(exact: Backbone, parts: Parts, seed: int) -> dict[str, Tensor]:
 
 
 class Adapters:
-    """`count` adapters of each of `PRESETS` without their heads, stacked as in a bank."""
+    """`count` adapters of each of `PRESETS` without their heads, as a server keeps them on `device`."""
 
-    def __init__(self, exact: Backbone, count: int) -> None:
+    def __init__(self, exact: Backbone, count: int, device: torch.device) -> None:
         """`exact` is the backbone in float32 on the CPU."""
-        self.count = count
-        self._parts: dict[str, Parts] = {}
-        self._banks: dict[str, dict[str, Tensor]] = {}
-        for preset in PRESETS:
-            self._parts[preset] = tuple(part for part in compose(preset, exact.config) if part.kind != "head")
-            drawn = [draw(exact, self._parts[preset], seed) for seed in range(count)]
-            self._banks[preset] = {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
+        self.count, self._transfer = count, create_transfer(device)
+        self._parts = [_body(compose(preset, exact.config)) for preset in PRESETS]
+        self._flats = [[self._send(exact, parts, seed) for seed in range(count)] for parts in self._parts]
 
-    def to(self, device: torch.device) -> "Adapters":
-        """The same on a device."""
-        moved = copy.copy(self)
-        moved._banks = {
-            preset: {name: tensor.to(device) for name, tensor in bank.items()} for preset, bank in self._banks.items()
-        }
-        return moved
+    def _send(self, exact: Backbone, parts: Parts, seed: int) -> Tensor:
+        return self._transfer(build_served(parts, draw(exact, parts, seed), exact.config)).flat
 
-    def mixture(self, backbone: Backbone, packed: Packed) -> Mixture:
-        """A batch of as many rows as there are adapters, each with its own; weights are gathered as a server does."""
-        index = torch.arange(self.count, device=backbone.device)
-        slices = [
-            create_slice(
-                backbone, packed, number * self.count, range(self.count), self._parts[preset],
-                Tensors({name: tensor.index_select(0, index) for name, tensor in self._banks[preset].items()}),
-            )
-            for number, preset in enumerate(PRESETS)
-        ]  # fmt: skip
-        return Mixture(backbone, slices)
+    def on(self, backbone: Backbone) -> list[AdapterGroup]:
+        """One row for each adapter, as a backbone of the same shape has them."""
+        programs = [Bank(number, served_parts(parts), backbone).program for number, parts in enumerate(self._parts)]
+        return [
+            AdapterGroup(1, program, flat)
+            for program, flats in zip(programs, self._flats, strict=True)
+            for flat in flats
+        ]
+
+
+def _body(parts: Parts) -> Parts:
+    return tuple(part for part in parts if part.kind != "head")
+
+
+def adapt(backbone: Backbone, groups: Sequence[AdapterGroup], packed: Packed) -> BatchAdaptation:
+    """A batch of as many rows as there are adapters, each with its own, by what serves the backbone."""
+    chosen = backend.choose_backend(backbone.device, backbone.dtype)
+    return BatchAdaptation(backbone, groups, packed.lengths, chosen)

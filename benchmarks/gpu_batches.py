@@ -2,16 +2,19 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from gpu_adapters import PRESETS, Adapters
+from gpu_adapters import PRESETS, Adapters, adapt
 from gpu_bench import DTYPES, Bench
 from gpu_graphs import compare_graphs, create_residents, successive
-from peltier_adapters.kernels import choice, fused
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.torch import TORCH
+from peltier_adapters.ops.triton import TritonBackend
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded, Packed
@@ -95,6 +98,11 @@ def plain_pass(model: PreTrainedModel, rows: Sequence[Encoded]) -> Tensor:
         return model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).last_hidden_state
 
 
+def by_torch() -> AbstractContextManager[object]:
+    """Without kernels."""
+    return patch.object(backend, "choose_backend", lambda device, dtype: TORCH)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One batch on one backbone, with everything that it is compared with."""
@@ -102,21 +110,17 @@ class Comparison:
     backbone: Backbone
     exact: Backbone
     model: PreTrainedModel
-    adapters: Adapters
+    groups: list[AdapterGroup]
+    exact_groups: list[AdapterGroup]
     rows: list[Encoded]
 
     def mixed(self) -> Tensor:
-        return self._encode(self.backbone)
+        return self._encode(self.backbone, self.groups)
 
     def without_kernels(self) -> Tensor:
-        """torch's own products, group by group, as on the CPU."""
-        with patch.object(choice, "use_kernels", lambda device: False):
-            return self._encode(self.backbone)
-
-    def built(self) -> Tensor:
-        """Compacters as dense bottlenecks, built once a batch."""
-        with patch.object(fused, "BUILD_COMPACTERS", True):
-            return self._encode(self.backbone)
+        """torch's own products, group by group."""
+        with by_torch():
+            return self._encode(self.backbone, self.groups)
 
     def bare(self) -> Tensor:
         return encode(self.backbone, self.backbone.pack(self.rows))
@@ -126,13 +130,13 @@ class Comparison:
 
     def reference(self) -> Tensor:
         """In float32 without kernels."""
-        with patch.object(choice, "use_kernels", lambda device: False):
-            return self._encode(self.exact)
+        with by_torch():
+            return self._encode(self.exact, self.exact_groups)
 
-    def _encode(self, backbone: Backbone) -> Tensor:
+    def _encode(self, backbone: Backbone, groups: Sequence[AdapterGroup]) -> Tensor:
         with torch.inference_mode():
             packed = backbone.pack(self.rows)
-            return encode(backbone, packed, self.adapters.mixture(backbone, packed)).float()
+            return encode(backbone, packed, adapt(backbone, groups, packed)).float()
 
 
 def compare(bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], *, generates: bool) -> None:
@@ -141,20 +145,23 @@ def compare(bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], *,
     family = "t5" if generates else "bert"
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
-            stack.enter_context(patch.object(choice, "use_kernels", lambda device: True))
+            interpreted = TritonBackend(bench.device)
+            stack.enter_context(patch.object(backend, "choose_backend", lambda device, dtype: interpreted))
         directory = (save_t5 if generates else save_bert)(Path(name), sizes)
         count = len(next(iter(lengths.values()))) // len(PRESETS)
         drawn = load_backbone(str(directory))
-        adapters = Adapters(drawn, count).to(bench.device)
+        adapters = Adapters(drawn, count, bench.device)
         exact = load_backbone(str(directory), device=bench.device.type)
+        exact_groups = adapters.on(exact)
         residents = [] if generates else create_residents(drawn, exact, count)
         for dtype, kind in DTYPES.items():
             backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)
             bench.record("backbone", family=family, dtype=dtype, kernels=backbone.kernels)
+            groups = adapters.on(backbone)
             model = plain_model(directory, bench.device, kind, generates=generates)
             for shape, each in lengths.items():
                 labels, rows = {"family": family, "shape": shape, "dtype": dtype}, draw_rows(each, sizes.vocabulary)
-                _compare(bench, Comparison(backbone, exact, model, adapters, rows), labels)
+                _compare(bench, Comparison(backbone, exact, model, groups, exact_groups, rows), labels)
                 if residents:
                     compare_graphs(bench, backbone, exact, successive(rows, residents), labels)
 
@@ -167,10 +174,8 @@ def _compare(bench: Bench, batch: Comparison, labels: dict[str, str]) -> None:
         return float((found.float() - expected).abs().mean() / size)
 
     bench.check("batch check", error(batch.mixed()), tolerance, **labels, adapters_change=error(batch.bare()))
-    bench.check("batch check, compacters built", error(batch.built()), tolerance, **labels)
     taken = bench.seconds({
         "mixed": batch.mixed,
-        "compacters built": batch.built,
         "mixed, no kernels": batch.without_kernels,
         "bare": batch.bare,
         "transformers": batch.transformers,

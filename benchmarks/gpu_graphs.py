@@ -11,8 +11,9 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.graphs.capture import CudaCapture
 from peltier_adapters.graphs.graphs import Graphs
-from peltier_adapters.kernels import choice
 from peltier_adapters.manifest import Golden, Manifest
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.proof import create_reference
 from peltier_adapters.row import Row
 from peltier_adapters.task_spec import TaskSpec
@@ -56,7 +57,7 @@ def compare_graphs(
     graphs = Graphs(backbone, _capture(bench.device), capture_after=1)
     before = _reserved(bench)
     for number, rows in enumerate(batches):
-        with patch.object(choice, "use_kernels", lambda device: False):
+        with patch.object(backend, "choose_backend", lambda device, dtype: TORCH):
             expected = _logits(exact, rows)
         errors = [_error(_logits(backbone, rows, own), expected) for own in (graphs, None)]
         bench.check(

@@ -7,9 +7,9 @@ import torch
 from peltier_adapters.kernels import bottleneck, compacter, linear, lora
 from peltier_adapters.kernels.runs import Runs, create_runs
 from peltier_adapters.map_spec import LphmMap
+from peltier_adapters.ops.op import MatmulStep
+from peltier_adapters.ops.torch import multiply_all
 from peltier_adapters.parts import maps
-from peltier_adapters.segments import Segments
-from peltier_adapters.tensors import Tensors
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
@@ -144,21 +144,25 @@ def _lora(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
 
 
 def _compacter(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
-    """Beside the parts' own loop over groups: torch has no one call for the factored form."""
+    """Beside a loop over rows: torch has no one call for the factored form."""
     rows, spec = len(shape.lengths), LphmMap(n=shape.n, rank=1)
     x, y = draw.activations(shape.tokens, shape.width), draw.activations(shape.tokens, shape.width)
     rule = draw.bank(rows, shape.n, shape.n, shape.n)
 
-    def fold(before: int, after: int) -> maps.Map:
+    def fold(before: int, after: int) -> list[tuple[MatmulStep, ...]]:
+        """The steps of each row's map."""
         shapes = spec.shapes(before, after) | {"bias": (after,)}
-        tensors = Tensors({name: draw.bank(rows, 1, 1, *own) for name, own in shapes.items()})
-        return maps.prepare(spec, tensors, rule, segments, torch.float32)
+        drawn = {name: draw.bank(rows, 1, 1, *own) for name, own in shapes.items()}
+        of_rows = ({name: one[row] for name, one in drawn.items()} for row in range(rows))
+        return [maps.lower(spec, one, rule[row], draw.device)[0] for row, one in enumerate(of_rows)]
 
-    segments = Segments(shape.lengths, range(rows), draw.device)
     down, up = fold(shape.width, shape.size), fold(shape.size, shape.width)
-    tensors = [own[:, 0, 0].contiguous() for own in (down.left, down.right, down.bias, up.left)]
-    folded = compacter.Maps(*tensors, up.ones.contiguous(), up.right[:, 0, 0].contiguous())
-    own = [tensor.index_select(0, runs.slots.long()) for tensor in folded]
+    tensors = [
+        [one for step in (*pair[0], *pair[1]) for one in (step.weight, step.bias)]
+        for pair in zip(down, up, strict=True)
+    ]
+    folded = compacter.Maps(*(torch.stack(own) for own in zip(*tensors, strict=True) if own[0] is not None))
+    slots = runs.slots.tolist()
 
     def kernel() -> Tensor:
         out = y.clone()
@@ -166,10 +170,10 @@ def _compacter(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
         return out
 
     def plain() -> Tensor:
-        first, rule_down, bias, rule_up, _, second = (tensor.to(x.dtype)[:, None, None] for tensor in own)
-        narrow = Tensors({"left": first, "right": rule_down, "bias": bias})
-        inner = maps.ContractingLphm(narrow, segments, x.dtype)(x, 0, 0)
-        wide = maps.ExpandingLphm(Tensors({"left": rule_up, "right": second}), shape.n, segments, x.dtype)
-        return y + wide(F.gelu(inner, approximate="tanh"), 0, 0)
+        added = []
+        for piece, slot in zip(x.split(list(shape.lengths)), slots, strict=True):
+            inner = F.gelu(multiply_all(down[slot], piece), approximate="tanh")
+            added.append(multiply_all(up[slot], inner))
+        return y + torch.cat(added)
 
     return Case("compacter", kernel, plain, runs, *_cost(shape, *folded))

@@ -41,13 +41,15 @@ def kernels_of(folder: Path) -> str:
     code = """
 import torch
 import peltier_adapters
-from peltier_adapters.kernels.choice import kernel_name
-from peltier_adapters.segments import Segments
+from peltier_adapters.ops.backend import AdapterGroup, choose_backend
+from peltier_adapters.ops.op import FusedMatmul, MatmulStep, Program
+backend = choose_backend(torch.device("cpu"), torch.float32)
+program = Program([FusedMatmul("head", 0, (MatmulStep(torch.ones(4, 5)),))], 1)
 with torch.inference_mode():
-    y = Segments((2, 1), (0, 1), torch.device("cpu")).linear(torch.ones(3, 4), torch.ones(2, 4, 5))
+    y = backend.group([AdapterGroup(2, program)], (2, 1)).act("head", 0, torch.zeros(3, 5), torch.ones(3, 4))
 assert torch.equal(y, torch.full((3, 5), 4.0))
 assert peltier_adapters.__file__.startswith(FOLDER)
-print(kernel_name(torch.device("cpu")))
+print(backend.name)
 """
     command = (sys.executable, "-c", f"FOLDER = {str(folder)!r}{code}")
     found = subprocess.run(

@@ -7,31 +7,30 @@ copy of the others.
 """
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from weakref import WeakValueDictionary
 
 import torch
 from peltier_backbone.load import Backbone
-from peltier_backbone.native.scattered import Offsets
 from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.cost import AdapterCost
 from peltier_adapters.label_tree import LabelTree, grow_tree
+from peltier_adapters.parts import lower
 from peltier_adapters.served import build_served
 from peltier_adapters.served_spec import served_parts
 from peltier_adapters.spec import HeadSpec, Parts, position_offset, prompt_length
 from peltier_adapters.task_spec import TaskSpec
-from peltier_adapters.tensors import Gathered, Tensors
 from peltier_adapters.transfer import Arrival, Sent, create_transfer
 from peltier_adapters.weights import Weights, layout_of
 
 
 class Bank:
     """What residents of one signature have in common. `number` orders banks; `prompt_length` and `position_offset` are
-    what their rows' tokens have in front and are moved by, `cost` what they add to the backbone's work."""
+    what their rows' tokens have in front and are moved by, `cost` what they add to the backbone's work. `program` says
+    what each of them does with its own weights, which `layout` finds in its flat tensor."""
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
         self.number, self.parts = number, parts
@@ -39,33 +38,14 @@ class Bank:
         self.has_prefix, self.has_norm = "prefix" in kinds, "norm" in kinds
         self.prompt_length, self.position_offset = prompt_length(parts), position_offset(parts)
         self.cost = AdapterCost.of(parts, backbone.config)
-        self._layout = layout_of(parts, backbone.config)
+        self.layout = layout_of(parts, backbone.config)
+        template = torch.empty(self.layout.length, device="meta")
+        self.program = lower(parts, self.layout.views(template), backbone)
         self._numbers = count()
 
     def slot(self, sent: Sent, start: int) -> "Slot":
         """The part of `sent` from element `start` on that is this bank's, under a number that no other one ever has."""
-        return Slot(next(self._numbers), sent.flat[start : start + self._layout.length], sent.arrival)
-
-    @property
-    def length(self) -> int:
-        """Elements of one adapter."""
-        return self._layout.length
-
-    def gather(self, slots: Sequence["Slot"]) -> Tensors:
-        """The tensors of `slots` with a leading dimension of `len(slots)`; on a GPU by one copy a batch, none for one
-        slot."""
-        flats = [slot.read() for slot in slots]
-        if flats[0].device.type == "cpu":
-            return Gathered(self._layout, flats, Offsets.between(flats))
-        return Tensors(self._layout.views(flats[0][None] if len(flats) == 1 else torch.stack(flats)))
-
-    def gather_into(self, stack: Tensor, slots: Sequence["Slot"]) -> None:
-        """Copy the numbers of `slots` to the first rows of `stack` [rows, length]."""
-        torch.stack([slot.read() for slot in slots], out=stack[: len(slots)])
-
-    def views(self, stack: Tensor) -> dict[str, Tensor]:
-        """The tensors inside `stack`, each with the leading dimension of its rows."""
-        return self._layout.views(stack)
+        return Slot(next(self._numbers), sent.flat[start : start + self.layout.length], sent.arrival)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -134,7 +114,7 @@ class Banks:
             body=body,
             body_slot=body.slot(sent, 0),
             head=head,
-            head_slot=head.slot(sent, body.length),
+            head_slot=head.slot(sent, body.layout.length),
             tree=grow_tree(artifact.manifest.task, self._backbone),
         )
 

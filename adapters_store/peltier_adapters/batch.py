@@ -9,9 +9,9 @@ from peltier_backbone.packing import Packed
 from torch import Tensor
 
 from peltier_adapters import scoring
+from peltier_adapters.adaptation import BatchAdaptation
 from peltier_adapters.heads import read_heads
-from peltier_adapters.mixture import Mixture, Slice
-from peltier_adapters.row import Row, RowOutput, create_slices, row_gates
+from peltier_adapters.row import Row, RowOutput, adapt, row_gates
 
 
 class Graphs(Protocol):
@@ -43,23 +43,23 @@ def forward(
 
 def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
     packed = backbone.pack([row.prompted for row in sorted_rows])
-    slices = list(create_slices(backbone, packed, sorted_rows, record_gates=record_gates))
-    mixture = Mixture(backbone, slices)
+    adaptation = adapt(backbone, sorted_rows, packed.lengths, record_gates=record_gates)
     outputs: Sequence[Tensor]
     if backbone.config.generates:
-        outputs = scoring.score(backbone, packed, sorted_rows, mixture)
+        outputs = scoring.score(backbone, packed, sorted_rows, adaptation)
     else:
-        pooled = Pooled(backbone, packed, slices, backbone.bert(packed, mixture))
+        pooled = Pooled(backbone, packed, adaptation, backbone.bert(packed, adaptation))
         outputs = read_heads(sorted_rows, pooled, backbone.device)
-    gates = [row_gates(one, number) for one in slices for number in range(one.last - one.first)]
+    num_layers = backbone.config.num_layers
+    gates = [row_gates(group, row, num_layers) for group in adaptation.groups for row in range(group.rows)]
     return [RowOutput(logits, own) for logits, own in zip(outputs, gates, strict=True)]
 
 
 class Pooled:
     """One vector a row of a batch, [rows, hidden], computed once for each kind of pooling that some head asks for."""
 
-    def __init__(self, backbone: Backbone, packed: Packed, slices: Sequence[Slice], hidden: Tensor) -> None:
-        self._backbone, self._packed, self._slices, self._hidden = backbone, packed, slices, hidden
+    def __init__(self, backbone: Backbone, packed: Packed, adaptation: BatchAdaptation, hidden: Tensor) -> None:
+        self._backbone, self._packed, self._adaptation, self._hidden = backbone, packed, adaptation, hidden
         self._known: dict[str, Tensor] = {}
 
     def __call__(self, pooling: str) -> Tensor:
@@ -77,9 +77,4 @@ class Pooled:
     def _pooler(self) -> Tensor:
         pooler = self._backbone.bert.pooler
         assert pooler is not None, "artifacts that need a pooler are refused where there is none"
-        scores = pooler(self("first"))
-        biases = [(one, one.pooler_bias) for one in self._slices]
-        for one, bias in biases:
-            if bias is not None:
-                scores[one.first : one.last] += bias
-        return torch.tanh(scores)
+        return torch.tanh(self._adaptation.pool(pooler(self("first"))))

@@ -9,9 +9,8 @@ from peltier_backbone.cache import Cache
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.mixture import Mixture
-from peltier_adapters.row import Row, create_slices
-from peltier_adapters.scoring import decoder_mixture
+from peltier_adapters.adaptation import BatchAdaptation
+from peltier_adapters.row import Row, adapt, adapt_tokens
 from peltier_adapters.search import Beams, Decoding, FinishReason, Line, create_search
 
 
@@ -60,7 +59,7 @@ class Generator:
         self._backbone = backbone
         self._cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
         self._live: list[Draft] = []
-        self._mixture: Mixture | None = None
+        self._adaptation: BatchAdaptation | None = None
         self._slots: list[int] = []
 
     @property
@@ -81,13 +80,13 @@ class Generator:
         model, backbone = self._backbone.t5, self._backbone
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
         packed = backbone.pack([draft.row.prompted for draft in arriving])
-        mixture = Mixture(backbone, list(create_slices(backbone, packed, [draft.row for draft in arriving])))
-        memory = model.remember(packed, model.encode(packed, mixture), mixture)
+        adaptation = adapt(backbone, [draft.row for draft in arriving], packed.lengths)
+        memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
         slots = self._cache.join(memory, [draft.decoding.num_beams for draft in arriving])
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own
         self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)
-        self._mixture = None
+        self._adaptation = None
 
     def drop(self, drafts: Iterable[Draft]) -> None:
         """Take drafts out; their slots are free at once."""
@@ -96,7 +95,7 @@ class Generator:
         if leaving:
             self._cache.leave([slot for draft in leaving for slot in draft.slots])
             self._live = [draft for draft in self._live if draft not in gone]
-            self._mixture = None
+            self._adaptation = None
 
     @torch.inference_mode()
     def step(self) -> list[Draft]:
@@ -104,20 +103,20 @@ class Generator:
         stepped = list(self._live)
         if not stepped:
             return []
-        if self._mixture is None:
+        if self._adaptation is None:
             self._arrange()
-        assert self._mixture is not None
+        assert self._adaptation is not None
         model = self._backbone.t5
         tokens = torch.tensor(
             [token for draft in stepped for token in draft.search.tokens], device=self._backbone.device
         )
-        hidden = model.step(tokens, self._slots, self._cache, self._mixture)
-        self._advance(stepped, model.logits(hidden, self._mixture).float())
+        hidden = model.step(tokens, self._slots, self._cache, self._adaptation)
+        self._advance(stepped, model.logits(hidden, self._adaptation).float())
         self.drop([draft for draft in stepped if draft.done])
         return stepped
 
     def _arrange(self) -> None:
-        self._mixture = decoder_mixture(
+        self._adaptation = adapt_tokens(
             self._backbone, [draft.row for draft in self._live], [draft.decoding.num_beams for draft in self._live]
         )
         self._slots = [slot for draft in self._live for slot in draft.slots]

@@ -1,6 +1,6 @@
 """One row of a batch: a tokenised input, and the adapter that answers it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -9,10 +9,11 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 
+from peltier_adapters.adaptation import BatchAdaptation
 from peltier_adapters.bank import Bank, Resident, Slot
 from peltier_adapters.label_tree import LabelTree
-from peltier_adapters.mixture import Layout, Slice, create_slice
-from peltier_adapters.tensors import Tensors
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import AdapterGroup
 
 Gates = dict[str, list[float | None]]
 
@@ -75,26 +76,36 @@ class RowOutput:
     gates: Gates | None = None
 
 
-def create_slices(
-    backbone: Backbone, layout: Layout, rows: Sequence[Row], *, record_gates: bool = False
-) -> Iterator[Slice]:
-    """The slices of rows in `Row.order`; `layout` has one entry for each of `rows`."""
-    first = 0
-    for bank, group in groupby(rows, key=lambda row: row.body):
-        slots = [row.slot for row in group]
-        distinct = {slot: number for number, slot in enumerate(dict.fromkeys(slots))}
-        own = [slot for slot in distinct if slot]
-        parts, tensors = ((), Tensors({})) if bank is None else (bank.parts, bank.gather(own))
-        groups = [distinct[slot] for slot in slots]
-        yield create_slice(backbone, layout, first, groups, parts, tensors, record_gates=record_gates)
-        first += len(slots)
+def adapt(
+    backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False
+) -> BatchAdaptation:
+    """The adaptation of rows in `Row.order`, of `lengths` tokens."""
+    groups = [_group(list(members), record_gates) for _, members in groupby(rows, key=lambda row: (row.body, row.slot))]
+    return BatchAdaptation(backbone, groups, lengths, backend.choose_backend(backbone.device, backbone.dtype))
 
 
-def row_gates(one: Slice, row: int) -> Gates | None:
-    """What the gates of a slice's row were, where they were recorded."""
-    gates, layers = one.context.gates, range(one.context.backbone.config.num_layers)
-    if not gates:
+def adapt_tokens(
+    backbone: Backbone, rows: Sequence[Row], num_tokens: Sequence[int], *, record_gates: bool = False
+) -> BatchAdaptation:
+    """The adaptation of decoder tokens, `num_tokens` of each row. Each is a row of its own: a gate must not see later
+    tokens."""
+    tokens = [row for row, num in zip(rows, num_tokens, strict=True) for _ in range(num)]
+    return adapt(backbone, tokens, [1] * len(tokens), record_gates=record_gates)
+
+
+def _group(rows: Sequence[Row], record_gates: bool) -> AdapterGroup:
+    body, slot = rows[0].body, rows[0].slot
+    if body is None or slot is None:
+        return AdapterGroup(len(rows))
+    return AdapterGroup(len(rows), body.program, slot.read(), {} if record_gates else None)
+
+
+def row_gates(group: AdapterGroup, row: int, num_layers: int) -> Gates | None:
+    """What the gates of a group's row were in the first `num_layers` layers, where they were recorded."""
+    if not group.gates:
         return None
+    layers = range(num_layers)
     return {
-        label: [float(own[layer][row]) if layer in own else None for layer in layers] for label, own in gates.items()
+        label: [float(own[layer][row]) if layer in own else None for layer in layers]
+        for label, own in group.gates.items()
     }

@@ -1,6 +1,6 @@
 """An adapter's tensors side by side in one piece of memory."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -54,8 +54,13 @@ class Layout:
         return num_pages_bytes(4 * self.length)
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The tensors inside `flat` [rows, length], each with the leading dimension of rows."""
-        return _views(flat, self._places.items())
+        """The tensors inside `flat` [length]."""
+        return {name: self.view(name, flat) for name in self}
+
+    def view(self, name: str, flat: Tensor) -> Tensor:
+        """One of them."""
+        place = self._places[name]
+        return flat.as_strided(place.shape, place.strides, flat.storage_offset() + place.start)
 
     def write(self, pieces: Mapping[str, bytes | memoryview], memory: memoryview) -> None:
         """Copy the tensors, each as the bytes of its elements, to their places in the memory of a flat tensor."""
@@ -63,29 +68,6 @@ class Layout:
             start, after = 4 * place.start, 4 * (place.start + prod(place.shape))
             memory[start:after] = pieces[name]
             memory[after : 4 * place.end] = bytes(4 * place.end - after)
-
-    def view(self, name: str, flat: Tensor) -> Tensor:
-        """One of the tensors inside `flat` [length]."""
-        place = self._places[name]
-        return flat.as_strided(place.shape, place.strides, flat.storage_offset() + place.start)
-
-    def stack(self, name: str, flats: Sequence[Tensor]) -> Tensor:
-        """One of the tensors of all `flats`, each [length], with their leading dimension; no copy of a single one."""
-        if len(flats) == 1:
-            return self.view(name, flats[0])[None]
-        return torch.stack([self.view(name, flat) for flat in flats])
-
-
-def _views(flat: Tensor, places: Collection[tuple[str, _Place]]) -> dict[str, Tensor]:
-    """Views of neighbouring tensors in `flat` [rows, …], which begins with the first of them."""
-    if not places:
-        return {}
-    rows, row_stride = flat.shape[0], flat.stride(0)
-    offset = flat.storage_offset() - next(iter(places))[1].start
-    return {
-        name: flat.as_strided((rows, *place.shape), (row_stride, *place.strides), offset + place.start)
-        for name, place in places
-    }
 
 
 def _strides(shape: Shape) -> Shape:
@@ -126,13 +108,10 @@ class Weights(Mapping[str, Tensor]):
         return self._layout.nbytes
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._views()[name]
+        return self._layout.view(name, self.flat)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._layout)
 
     def __len__(self) -> int:
         return len(self._layout)
-
-    def _views(self) -> dict[str, Tensor]:
-        return {name: view[0] for name, view in self._layout.views(self.flat.unsqueeze(0)).items()}

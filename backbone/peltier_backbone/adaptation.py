@@ -13,17 +13,12 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from peltier_backbone.attention import Prefix
+from peltier_backbone.norm import Norm
 
 Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
 ]  # "query" and "key_value" are cross-attention's, fused elsewhere
 Sublayer = Literal["attention", "ffn"]
-
-
-class Norm(Protocol):
-    """Norms x [tokens, width], or x + residual, in whose place it may then be."""
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
 
 
 class Adaptation(Protocol):

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.native.library import Runs, serving_library
+from peltier_backbone.native.library import serving_library
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LayerNorm:
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         native = serving_library(x.device, x.dtype)
         if native is not None:
-            return native.norm(x, residual, self.weight[None], self.bias[None], Runs((len(x),)), self)
+            return native.norm(x, residual, self.weight, self.bias, self)
         return F.layer_norm(
             x if residual is None else x + residual, self.weight.shape, self.weight, self.bias, self.eps
         )
@@ -42,12 +42,13 @@ class RMSNorm:
 
     weight: Tensor
     eps: float
+    bias: ClassVar[None] = None
     centered: ClassVar[bool] = False
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         native = serving_library(x.device, x.dtype)
         if native is not None:
-            return native.norm(x, residual, self.weight[None], None, Runs((len(x),)), self)
+            return native.norm(x, residual, self.weight, None, self)
         return F.rms_norm(x if residual is None else x + residual, self.weight.shape, self.weight, self.eps)
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -59,3 +60,7 @@ class RMSNorm:
         """The same norm, each group of x [groups, tokens, hidden] with its weights [groups, 1, hidden]."""
         y = F.rms_norm(x, x.shape[-1:], eps=self.eps) * weight
         return y if bias is None else y + bias
+
+
+# A norm of x [tokens, width], or of x + residual, in whose place it may then be.
+Norm = LayerNorm | RMSNorm

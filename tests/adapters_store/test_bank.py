@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Bank, Banks, Slot
+from peltier_adapters.bank import Bank, Banks
 from peltier_adapters.batch import forward
+from peltier_adapters.ops.op import FusedMatmul, at
 from peltier_adapters.presets import find_preset
 from peltier_adapters.row import Row
 from peltier_adapters.spec import Parts
@@ -33,33 +34,25 @@ def bank(bert: Backbone, parts: Parts) -> Bank:
     return Bank(0, parts, bert)
 
 
-def _slot(bank: Bank, value: float) -> Slot:
-    return bank.slot(Sent(torch.full((bank.length,), float(value)), None), 0)
+def test_a_slot_is_the_banks_part_of_what_was_sent(bank: Bank):
+    """From its first element on, by names and shapes of the bank's parts."""
+    sent = Sent(torch.arange(bank.layout.length + 32.0), None)
+    slot = bank.slot(sent, 16)
+    tensors = bank.layout.views(slot.read())
+    assert {name: tensor.shape for name, tensor in tensors.items()} == SHAPES
+    assert float(tensors["lora.down"].flatten()[0]) == 16.0
 
 
-@pytest.mark.parametrize("order", [[3, 0, 4], [2]], ids=["many", "one"])
-def test_gathering_keeps_the_order_asked_for(order: list[int], bank: Bank):
-    """Slots come back with a leading dimension, in any order."""
-    slots = [_slot(bank, k) for k in range(5)]
-    gathered = bank.gather([slots[k] for k in order])
-    assert {name: tensor.shape[1:] for name, tensor in gathered.items()} == SHAPES
-    assert gathered["lora.up"][:, 0, 0, 0, 0].tolist() == order
-
-
-@pytest.mark.parametrize("count", [1, 2], ids=["one", "two"])
-def test_gathered_tensors_outlive_their_adapters(count: int, bank: Bank):
-    """A running batch keeps reading what it gathered while those leave and others come."""
-    gathered = bank.gather([_slot(bank, k + 1) for k in range(count)])
-    others = [_slot(bank, 100 + k) for k in range(50)]
-    assert gathered["lora.down"][:, 0, 0, 0, 0].tolist() == [k + 1.0 for k in range(count)]
-    assert len({slot.number for slot in others}) == 50
-
-
-def test_a_single_adapter_is_not_copied_off_the_cpu_either(bank: Bank):
-    """A device reads it where it is."""
-    flat = torch.empty(bank.length, device="meta")
-    gathered = bank.gather([bank.slot(Sent(flat, None), 0)])
-    assert gathered["lora.up"].untyped_storage()._cdata == flat.untyped_storage()._cdata
+def test_a_program_is_lowered_once_for_all_adapters(bank: Bank):
+    """Its tensors have places and no memory; each adapter's own are found there."""
+    (op,) = bank.program.placed["query_key_value", 1][:1]
+    assert isinstance(op, FusedMatmul)
+    flat = torch.randn(bank.layout.length)
+    down = bank.layout.view("lora.down", flat)
+    assert op.steps[0].weight.is_meta
+    assert torch.equal(at(op.steps[0].weight, flat), down[0, 1])
+    stack = torch.stack((flat, 2 * flat))
+    assert torch.equal(at(op.steps[0].weight, stack), torch.stack((down[0, 1], 2 * down[0, 1])))
 
 
 def _artifacts(backbone: Backbone, make_artifact: MakeArtifact, count: int, **options: object) -> Iterator[Artifact]:
@@ -109,8 +102,9 @@ def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: Ma
     """On the CPU the host's copy and the device's are one."""
     artifact = read_artifact(make_artifact(bert, "lora"), bert)
     resident = Banks(bert).add(artifact)
-    gathered = {**resident.body.gather([resident.body_slot]), **resident.head.gather([resident.head_slot])}
-    assert {name: tensor.data_ptr() for name, tensor in gathered.items()} == {
+    held = ((resident.body, resident.body_slot), (resident.head, resident.head_slot))
+    found = {name: tensor for bank, slot in held for name, tensor in bank.layout.views(slot.read()).items()}
+    assert {name: tensor.data_ptr() for name, tensor in found.items()} == {
         name: tensor.data_ptr() for name, tensor in artifact.tensors.items()
     }
     assert resident.nbytes == artifact.nbytes

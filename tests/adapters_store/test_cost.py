@@ -13,12 +13,13 @@ from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.cost import AdapterCost, BackboneCost
 from peltier_adapters.label_tree import create_tree
-from peltier_adapters.mixture import Mixture
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head
 from peltier_adapters.preset import Preset
 from peltier_adapters.presets import PRESETS, find_preset, presets_for
-from peltier_adapters.row import Row, create_slices
-from peltier_adapters.scoring import decoder_mixture, plant
+from peltier_adapters.row import Row, adapt, adapt_tokens
+from peltier_adapters.scoring import plant
 from peltier_adapters.spec import HeadSpec, Parts
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.config import BackboneConfig
@@ -75,14 +76,16 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
     """Multiply-adds of one row, on a T5 with as many decoder tokens, outside heads and T5's output layer."""
     row = Row(Encoded((5,) * NUM_TOKENS, (0,) * NUM_TOKENS), resident)
     packed = backbone.pack([row.prompted])
-    with Counted() as counted:  # with gradients on, so that torch computes, and not the native kernels
-        mixture = Mixture(backbone, list(create_slices(backbone, packed, [row])))
+    # With gradients on, so that torch computes the backbone too, and not the native kernels.
+    with Counted() as counted, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+        adaptation = adapt(backbone, [row], packed.lengths)
         if backbone.config.generates:
             model, tree = backbone.t5, create_tree(0, 1, [(5,) * (NUM_TOKENS - 1)])
-            memory = model.remember(packed, model.encode(packed, mixture), mixture)
-            model.decode(plant([tree], backbone.device), memory, decoder_mixture(backbone, [row], [NUM_TOKENS]))
+            memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
+            model.decode(plant([tree], backbone.device), memory, adapt_tokens(backbone, [row], [NUM_TOKENS]))
         else:
-            backbone.bert(packed, mixture)
+            backbone.bert(packed, adaptation)
     return counted.macs
 
 
@@ -125,7 +128,7 @@ def test_a_head_is_counted_by_the_row(bert: Backbone):
     spec = HeadSpec(pooling="first", hidden=True, outputs=7)
     tensors = {name: torch.zeros(shape) for name, shape in spec.shapes(bert.config).items()}
     with Counted() as counted:
-        head.apply(spec, tensors, torch.zeros(3, bert.config.hidden_size))
+        multiply_all(head.steps(spec, tensors), torch.zeros(3, bert.config.hidden_size))
     assert counted.macs == 3 * AdapterCost.of((spec,), bert.config).row
 
 
@@ -134,7 +137,8 @@ def test_elements_are_those_that_the_device_holds(preset: str, bert: Backbone, m
     """Tensor by tensor, as they were built."""
     artifact = read_artifact(make_artifact(bert, preset), bert)
     resident = Banks(bert).add(artifact)
-    held = [*resident.body.gather([resident.body_slot]).values(), *resident.head.gather([resident.head_slot]).values()]
+    slots = ((resident.body, resident.body_slot), (resident.head, resident.head_slot))
+    held = [tensor for bank, slot in slots for tensor in bank.layout.views(slot.read()).values()]
     assert AdapterCost.of(artifact.manifest.parts, bert.config).elements == sum(tensor.numel() for tensor in held)
 
 

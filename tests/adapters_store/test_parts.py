@@ -6,15 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.map_spec import LphmMap, MapSpec, PhmMap
-from peltier_adapters.parts import Context, init_tensors
-from peltier_adapters.parts.bottleneck import Bottleneck
-from peltier_adapters.parts.gate import Gate
-from peltier_adapters.parts.lora import Lora
-from peltier_adapters.parts.maps import kronecker, prepare
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.op import FusedMatmul, Gate, PrefixKeys, Program
+from peltier_adapters.ops.torch import TORCH, multiply_all
+from peltier_adapters.parts import bottleneck, init_tensors, lora, maps
+from peltier_adapters.parts.compacter import kronecker
+from peltier_adapters.parts.part import Context, under
 from peltier_adapters.presets import find_preset
-from peltier_adapters.segments import Segments
 from peltier_adapters.spec import BottleneckSpec, LoraSpec
-from peltier_adapters.tensors import Tensors
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
@@ -27,10 +26,16 @@ X = torch.tensor([[1, -1, 2, 0.5]])
 BIAS = torch.tensor([0, 0.1, 0.2, 0.3, 0.4, 0.5])
 
 
-def _map(spec: MapSpec, tensors: dict[str, Tensor], tokens: int, rule: Tensor | None = None):
-    """Of one group, site and layer; a shared `rule` is its group's."""
-    own = Tensors({name: tensor[None, None, None] for name, tensor in tensors.items()})
-    return prepare(spec, own, None if rule is None else rule[None], Segments([tokens], [0], CPU), torch.float32)
+def _map(spec: MapSpec, tensors: dict[str, Tensor], x: Tensor, rule: Tensor | None = None) -> Tensor:
+    """x through the map of one site and layer."""
+    (steps,) = maps.lower(spec, {name: tensor[None, None] for name, tensor in tensors.items()}, rule, CPU)
+    return multiply_all(steps, x)
+
+
+def _act(op: FusedMatmul, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
+    """y with what the op adds, all of one row."""
+    ops = TORCH.group([AdapterGroup(1, Program([op], 1 + op.number))], [len(y)])
+    return ops.act(op.site, op.number, y, x, residual)
 
 
 def test_kronecker_of_vector_1():
@@ -39,20 +44,15 @@ def test_kronecker_of_vector_1():
 
 
 def test_compacter_of_vector_1():
-    """y = x H + b in factored form, also as an addition to what is there."""
-    lphm = _map(LphmMap(n=2), {"left": LEFT, "right": RIGHT, "bias": BIAS}, 1, RULE)
-    expected = torch.tensor([[13.5, -5.4, 16.2, 6.3, 4.4, 20.5]])
-    torch.testing.assert_close(lphm(X, 0, 0), expected)
-    y = torch.ones(1, 6)
-    lphm.add(y, X, 0, 0)
-    torch.testing.assert_close(y, expected + 1)
+    """y = x H + b in factored form."""
+    found = _map(LphmMap(n=2), {"left": LEFT, "right": RIGHT, "bias": BIAS}, X, RULE)
+    torch.testing.assert_close(found, torch.tensor([[13.5, -5.4, 16.2, 6.3, 4.4, 20.5]]))
 
 
 def test_phm_of_vector_1():
     """The unfactored map with a rule of its own gives the same product."""
     tensors = {"rule": RULE, "weight": LEFT @ RIGHT, "bias": BIAS}
-    phm = _map(PhmMap(n=2), tensors, 1)
-    torch.testing.assert_close(phm(X, 0, 0), X @ MATRIX + BIAS)
+    torch.testing.assert_close(_map(PhmMap(n=2), tensors, X), X @ MATRIX + BIAS)
 
 
 @given(
@@ -69,26 +69,28 @@ def test_the_factored_map_is_the_kronecker_product(n: int, rank: int, before: in
     tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     x, rule = torch.randn(5, n * before, generator=generator), torch.randn(n, n, n, generator=generator)
     expected = x @ kronecker(rule, tensors["left"] @ tensors["right"]) + tensors["bias"]
-    found = _map(LphmMap(n=n, rank=rank), tensors, 5, rule)(x, 0, 0)
+    found = _map(LphmMap(n=n, rank=rank), tensors, x, rule)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
 
 
-def test_gate_of_vector_4(bert: Backbone):
+def test_gate_of_vector_4():
     """The mean over real tokens alone: .75 for scores ln 3, with a neighbour of zeros that is not averaged in."""
-    context = Context(bert, Segments([2, 1], [0, 0], CPU))
-    tensors = Tensors({"gate.weight": torch.ones(1, 1, 1), "gate.bias": torch.zeros(1, 1)})
+    gate = Gate("x", 0, torch.ones(1), torch.tensor(0.0))
+    program = Program([PrefixKeys(0, torch.zeros(1, 1, 1), torch.zeros(1, 1, 1), gate)], 1)
     scores = torch.tensor([[3.0], [3.0], [1.0]]).log()
-    torch.testing.assert_close(Gate("x", tensors, context)(scores, 0), torch.tensor([[0.75], [0.5]]))
+    found = TORCH.group([AdapterGroup(2, program)], [2, 1]).prefix_gates(0, scores)
+    torch.testing.assert_close(found, torch.tensor([[0.75], [0.5]]))
 
 
 def test_lora_of_vector_5(bert: Backbone):
     """y = 2 (1 + 2) 3 = 18 beside a column that no target touches."""
     spec = LoraSpec(targets=("output",), rank=1, alpha=2)
-    down, up = torch.tensor([1.0, 2]).view(1, 1, 1, 2, 1), torch.tensor([3.0, 0]).view(1, 1, 1, 1, 2)
-    tensors = Tensors({"down": down, "up": up})
-    y = torch.zeros(1, 2)
-    Lora(spec, tensors, Context(bert, Segments([1], [0], CPU))).project(0, "attention_output", torch.ones(1, 2), y)
-    assert y.tolist() == [[18.0, 0.0]]
+    layers = bert.config.num_layers
+    down = torch.tensor([1.0, 2]).view(1, 1, 2, 1).expand(1, layers, 2, 1)
+    up = torch.tensor([3.0, 0]).view(1, 1, 1, 2).expand(1, layers, 1, 2)
+    first = next(lora.lower(spec, {"down": down, "up": up}, Context(bert)))
+    assert (first.site, first.number) == ("attention_output", 0)
+    assert _act(first, torch.zeros(1, 2), torch.ones(1, 2)).tolist() == [[18.0, 0.0]]
 
 
 def _initial(preset: str, backbone: Backbone, **overrides: str) -> dict[str, Tensor]:
@@ -102,10 +104,11 @@ def test_compacter_starts_as_the_identity(minilm: Backbone):
     chosen = find_preset("compacter")
     spec = chosen.compose(chosen.settings({}, minilm.config), minilm.config, outputs=2)[0]
     assert isinstance(spec, BottleneckSpec)
-    tensors = Tensors({name: tensor[None] for name, tensor in _initial("compacter", minilm).items()})
-    part = Bottleneck(spec, tensors.under("bottleneck."), Context(minilm, Segments([50], [0], CPU)))
+    ops = bottleneck.lower(spec, under("bottleneck.", _initial("compacter", minilm)), Context(minilm))
+    op = next(one for one in ops if (one.site, one.number) == ("ffn", 0))
     y = torch.randn(50, 384, generator=torch.Generator().manual_seed(1))
-    changed = part.sublayer(0, "ffn", y.clone(), y, lambda x: x)
+    given = y.clone()
+    changed = _act(op, given, given, y)
     assert 0 < float((changed - y).abs().max() / y.abs().max()) < 1e-5
 
 

@@ -14,6 +14,8 @@ from peltier_adapters.artifact import Artifact, read_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
 from peltier_adapters.inputs import encode_input
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.native import library
@@ -28,6 +30,7 @@ def _products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """With native kernels where they were built, and without any."""
     if request.param == "torch":
         monkeypatch.setattr(library, "load_library", lambda: None)
+        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
 
 
 TEXTS = ("good", "a bad film", "the plot was not very good , and the actor is dull", "is a is a is a is a is a film")

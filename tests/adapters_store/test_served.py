@@ -10,14 +10,14 @@ from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.map_spec import DenseMap, FoldedLphmMap, LphmMap, MapSpec, PhmMap
+from peltier_adapters.ops.torch import multiply_all
 from peltier_adapters.parts import maps
+from peltier_adapters.parts.part import under
 from peltier_adapters.presets import presets_for
-from peltier_adapters.row import Row, create_slices
-from peltier_adapters.segments import Segments
+from peltier_adapters.row import Row, adapt
 from peltier_adapters.served import build_served, device_bytes
 from peltier_adapters.served_spec import served_parts
 from peltier_adapters.spec import BottleneckSpec
-from peltier_adapters.tensors import Tensors
 from peltier_backbone.load import Backbone
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -67,21 +67,15 @@ def test_a_built_map_is_the_one_that_is_trained(built: MapSpec, size: int, bert:
     tensors = _draw(spec, bert)
     (served,) = served_parts((spec,))
     weights = build_served((spec,), tensors, bert.config)
-    segments = Segments([3], [0], CPU)
     for side, width in (("down", 48), ("up", size)):
         x = torch.randn(3, width)
         found, expected = (
-            maps.prepare(
-                one.map, _grouped(own, side), own.get("bottleneck.rule", weights.flat)[None], segments, x.dtype
-            )
+            maps.lower(one.map, under(f"bottleneck.{side}.", own), own.get("bottleneck.rule"), CPU)
             for one, own in ((served, weights), (spec, tensors))
         )
-        torch.testing.assert_close(found(x, 1, 2), expected(x, 1, 2))
+        for own, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(multiply_all(own, x), multiply_all(wanted, x))
     assert torch.equal(weights["bottleneck.gate.weight"], tensors["bottleneck.gate.weight"])
-
-
-def _grouped(tensors: Any, side: str) -> Tensors:
-    return Tensors({name: tensor[None] for name, tensor in tensors.items()}).under(f"bottleneck.{side}.")
 
 
 def test_only_what_is_built_changes_its_parts(bert: Backbone):
@@ -119,12 +113,12 @@ def large(bert: Backbone, make_artifact: Callable[..., bytes]) -> Callable[[str]
 @pytest.mark.parametrize("preset", ["houlsby", "phm", "compacter"])
 @torch.inference_mode()
 def test_a_batch_builds_no_maps(preset: str, large: Callable[[str], list[Resident]], bert: Backbone):
-    """However large they are, it makes only what is small: index tables, biases and norms side by side."""
+    """However large they are, it makes only what is small: tables of whose rows are whose."""
     residents = large(preset)
     rows = [Row(bert.tokenizer.encode("a good film"), one) for one in residents]
     packed = bert.pack([row.prompted for row in rows])
     with Built() as built:
-        list(create_slices(bert, packed, rows))
+        adapt(bert, rows, packed.lengths)
     assert built.elements < sum(one.nbytes for one in residents) / 4 / 10
 
 

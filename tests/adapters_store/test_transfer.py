@@ -73,16 +73,16 @@ def test_the_first_batch_that_reads_an_adapter_waits_on_the_card(card: Card, res
     """Its stream does, for that one copy, and keeps the memory; body and head came together; later batches find both
     done."""
     card.log.clear()
-    for bank, slot in ((resident.body, resident.body_slot), (resident.head, resident.head_slot)) * 2:
-        bank.gather([slot])
+    for slot in (resident.body_slot, resident.head_slot) * 2:
+        slot.read()
     assert card.log == [("wait", "compute", "copy"), ("keep for", "compute")]
 
 
 def test_every_stream_waits_for_itself(card: Card, resident: Resident):
     """What one stream has waited for another has not."""
     copying = card.copy_stream(CPU)
-    resident.body.gather([resident.body_slot])
+    resident.body_slot.read()
     card.log.clear()
     with card.on(copying):
-        resident.body.gather([resident.body_slot])
+        resident.body_slot.read()
     assert ("wait", "copy", "copy") in card.log

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import torch
-from peltier_adapters.kernels.choice import kernel_name
 from peltier_adapters.manifest import Manifest
+from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.load import Backbone
 
 from tests.server.conftest import Running
@@ -16,7 +16,7 @@ async def test_info_describes_what_runs(running: Running, bert: Backbone, make_a
     info = (await running.client.get("/info")).json()
     assert info["backbone"]["fingerprint"] == bert.fingerprint
     assert (info["backbone"]["device"], info["backbone"]["dtype"]) == ("cpu", "float32")
-    assert info["kernels"] == bert.kernels | {"adapters": kernel_name(torch.device("cpu"))}
+    assert info["kernels"] == bert.kernels | {"adapters": choose_backend(torch.device("cpu"), torch.float32).name}
     assert info["limits"]["max_inputs"] == 1024
     assert info["num_adapters"] == 1
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from peltier_adapters.artifact import read_artifact, to_bytes
 from peltier_adapters.generation import Generator
-from peltier_adapters.kernels.choice import kernel_name
+from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.load import Backbone
 from peltier_server.access.caller import LOCAL
 from peltier_server.origin import Origin
@@ -211,7 +211,9 @@ async def test_info_and_metrics_tell_of_decoding(loaded: Running) -> None:
     info = (await loaded.client.get("/info")).json()
     assert (info["limits"]["max_decode_rows"], info["limits"]["max_new_tokens"]) == (64, 1024)
     assert (info["backbone"]["family"], info["backbone"]["num_decoder_layers"]) == ("t5", 2)
-    assert info["kernels"] == loaded.service.backbone.kernels | {"adapters": kernel_name(torch.device("cpu"))}
+    assert info["kernels"] == loaded.service.backbone.kernels | {
+        "adapters": choose_backend(torch.device("cpu"), torch.float32).name
+    }
     rows = loaded.service._runner._worker._decoder._metrics.decode_rows
     await until(lambda: rows._value.get() == 0)  # an answer leaves before the step that ended it is counted
     page = (await loaded.client.get("/metrics")).text

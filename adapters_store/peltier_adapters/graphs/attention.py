@@ -9,7 +9,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_adapters.graphs.indices import place_of
+from peltier_adapters.ops.window import place_of
 
 # (layer, its input [tokens, hidden]) -> the prefix of each row, [rows, heads, prefix, head size].
 PrefixOf = Callable[[int, Tensor], Prefix | None]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from peltier_backbone.load import Backbone
 
-from peltier_adapters.kernels.choice import use_kernels
+from peltier_adapters.ops import backend
 
 if TYPE_CHECKING:
     from peltier_adapters.graphs.graphs import Graphs
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def can_capture(backbone: Backbone) -> bool:
     """An encoder on a GPU with Triton's kernels; torch's own loops over adapters know their lengths on the host."""
-    return not backbone.config.generates and use_kernels(backbone.device)
+    return not backbone.config.generates and backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 
 def create_graphs(backbone: Backbone) -> "Graphs | None":

@@ -9,15 +9,15 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import list_tokens
 from torch import Tensor
 
+from peltier_adapters.adaptation import SiteAdaptation
 from peltier_adapters.bank import Bank
 from peltier_adapters.graphs.attention import Attention
 from peltier_adapters.graphs.indices import Indices
-from peltier_adapters.graphs.mixture import WindowMixture, create_slice
 from peltier_adapters.graphs.shape import Shape, runs_of
-from peltier_adapters.graphs.window import Window
-from peltier_adapters.mixture import Slice
+from peltier_adapters.ops.op import AddedBias
+from peltier_adapters.ops.triton import TritonOps, WindowOps
+from peltier_adapters.ops.window import Window
 from peltier_adapters.row import Row
-from peltier_adapters.tensors import Tensors
 
 # The stack of a bank with room for so many adapters, [groups, length].
 StackOf = Callable[[Bank, int], Tensor]
@@ -66,7 +66,8 @@ class Frame:
     ) -> None:
         groups = [(slot, len(list(own))) for slot, own in groupby(rows, key=lambda row: row.slot)]
         sizes = [size for _, size in groups]
-        self._shape.banks[number].bank.gather_into(self._stacks[number], [slot for slot, _ in groups if slot])
+        flats = [slot.read() for slot, _ in groups if slot]
+        torch.stack(flats, out=self._stacks[number][: len(flats)])
         values[f"{number}.rows"] = starts
         values[f"{number}.groups"] = [starts[row] for row in accumulate(sizes, initial=0)]
         values[f"{number}.row_groups"] = [group for group, size in enumerate(sizes) for _ in range(size)]
@@ -76,41 +77,40 @@ class Frame:
 
     def run(self) -> None:
         """The forward of what was loaded. Waits for nothing and reads nothing of the host, so it can be captured."""
-        slices = list(self._slices())
-        hidden = self._encode(slices)
+        windows = list(self._windows())
+        hidden = self._encode(windows)
         starts = self._indices["starts"]
         first = hidden.index_select(0, starts[:-1].clamp(max=self._shape.tokens - 1))
         self.pooled["first"].copy_(first)
         mean = torch.segment_reduce(hidden.float(), "mean", offsets=starts, axis=0, unsafe=True, initial=0)
         self.pooled["mean"].copy_(mean)
         if "pooler" in self.pooled:
-            self.pooled["pooler"].copy_(self._pool(first, slices))
+            self.pooled["pooler"].copy_(self._pool(first, windows))
 
-    def _slices(self) -> Iterator[Slice]:
+    def _windows(self) -> Iterator[WindowOps]:
         for number, (one, stack) in enumerate(zip(self._shape.banks, self._stacks, strict=True)):
             groups, rows, row_groups = (self._indices[f"{number}.{kind}"] for kind in ("groups", "rows", "row_groups"))
-            window = Window(groups, rows, row_groups, self._shape.tokens, self._backbone.dtype)
-            yield create_slice(self._backbone, window, one.bank.parts, Tensors(one.bank.views(stack)))
+            yield WindowOps(one.bank.program, Window(groups, rows, row_groups, self._shape.tokens), stack)
 
-    def _encode(self, slices: Sequence[Slice]) -> Tensor:
+    def _encode(self, windows: Sequence[WindowOps]) -> Tensor:
         indices, backbone, shape = self._indices, self._backbone, self._shape
         prefixed = [
-            (indices[f"{number}.rows"], one.prefix.prefix)
-            for number, one in enumerate(slices)
-            if one.prefix is not None
+            (indices[f"{number}.rows"], one.prefix) for number, one in enumerate(windows) if one.program.prefixes
         ]
         attend = Attention(backbone, indices["plain"], shape.longest, shape.tokens, prefixed)
         read = _Read(indices["ids"], indices["types"], indices["positions"])
-        return backbone.bert.encode(read, WindowMixture(backbone, slices), attend)
+        ops = TritonOps([(one, slice(None)) for one in windows])
+        return backbone.bert.encode(read, SiteAdaptation(ops, [one.program for one in windows]), attend)
 
-    def _pool(self, first: Tensor, slices: Sequence[Slice]) -> Tensor:
+    def _pool(self, first: Tensor, windows: Sequence[WindowOps]) -> Tensor:
         pooler = self._backbone.bert.pooler
         assert pooler is not None, "`pooled` has room for it only where there is one"
         scores = pooler(first)
         scores = torch.cat((scores, scores[:1]))
-        for number, one in enumerate(slices):
-            if one.pooler_bias is not None:
-                scores.index_add_(0, self._indices[f"{number}.places"], one.pooler_bias.to(scores.dtype))
+        for number, one in enumerate(windows):
+            for op in one.program.placed.get(("pooler", 0), ()):
+                assert isinstance(op, AddedBias), "nothing else acts there"
+                scores.index_add_(0, self._indices[f"{number}.places"], one.of_rows(op).to(scores.dtype))
         return torch.tanh(scores[:-1])
 
 

@@ -106,6 +106,6 @@ class Graphs:
     def _stack_of(self, bank: Bank, groups: int) -> Tensor:
         stack = self._stacks.get((bank, groups))
         if stack is None:
-            stack = torch.zeros(groups, bank.length, device=self._backbone.device)
+            stack = torch.zeros(groups, bank.layout.length, device=self._backbone.device)
             self._stacks[bank, groups] = stack
         return stack

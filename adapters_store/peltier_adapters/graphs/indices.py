@@ -31,9 +31,3 @@ class Indices:
             self._numbers[place.start : end] = own
             self._numbers[end : place.stop] = own[-1]
         self._device.copy_(self._host, non_blocking=True)
-
-
-def place_of(starts: Tensor, tokens: Tensor) -> Tensor:
-    """Which of the runs that begin at `starts` (the last ends there) each of `tokens` is in: -1 before the first, as
-    many as there are runs behind the last. Runs may be empty. All int32."""
-    return torch.searchsorted(starts, tokens, right=True, out_int32=True) - 1

@@ -1,4 +1,4 @@
-"""x W + b with a W and b of each run's own slot: `Segments.linear` in one launch."""
+"""x W + b with a W and b of each run's own slot, in one launch."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 from peltier_adapters.kernels.runs import Runs, block_size, locate
-from peltier_adapters.kernels.tile import WIDEST, add, dot_type, multiply, padded, read, read_line, strides
+from peltier_adapters.kernels.tile import WIDEST, dot_type, multiply, padded, read, read_line, strides
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, runs: Runs, fold: int = 1) -> Tensor:
@@ -15,21 +15,15 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, runs: Runs, fold: int
     Weights of another dtype are rounded to that of x, as everywhere here; sums are in float32.
     """
     y = x.new_empty(len(x), weight.shape[-1])
-    linear_(y, x, weight, bias, runs.starts, runs.slots, runs.longest, fold, False)
+    linear_(y, x, weight, bias, runs.starts, runs.slots, runs.longest, fold)
     return y
-
-
-def add_linear(y: Tensor, x: Tensor, weight: Tensor, runs: Runs, fold: int = 1) -> None:
-    """y += x @ weight, in place."""
-    linear_(y, x, weight, None, runs.starts, runs.slots, runs.longest, fold, True)
 
 
 @torch.library.custom_op("peltier::linear_", mutates_args={"y"})
 def linear_(
-    y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, starts: Tensor, slots: Tensor, longest: int, fold: int,
-    accumulate: bool,
+    y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, starts: Tensor, slots: Tensor, longest: int, fold: int
 ) -> None:  # fmt: skip
-    """Write x W + b to y, or add it."""
+    """Write x W + b to y."""
     before, after = weight.shape[-2:]
     block, tile_out = block_size(longest * fold, x.dtype), min(padded(after), WIDEST)
     grid = (triton.cdiv(longest * fold, block), len(slots), triton.cdiv(after, tile_out))
@@ -37,14 +31,13 @@ def linear_(
         y, x, weight, bias, starts, slots, *strides(y), *strides(x), *strides(weight),
         *((0,) if bias is None else strides(bias)),
         before=before, after=after, fold=fold, block=block, tile_in=min(padded(before), WIDEST), tile_out=tile_out,
-        biased=bias is not None, accumulate=accumulate, kind=dot_type(x.dtype),
+        biased=bias is not None, kind=dot_type(x.dtype),
     )  # fmt: skip
 
 
 @linear_.register_fake
 def _(
-    y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, starts: Tensor, slots: Tensor, longest: int, fold: int,
-    accumulate: bool,
+    y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, starts: Tensor, slots: Tensor, longest: int, fold: int
 ) -> None:  # fmt: skip
     return None
 
@@ -53,7 +46,7 @@ def _(
 def _kernel(
     y, x, weight, bias, starts, slots, y_stride, x_stride, weight_slot, weight_row, bias_slot,
     before: tl.constexpr, after: tl.constexpr, fold: tl.constexpr, block: tl.constexpr, tile_in: tl.constexpr,
-    tile_out: tl.constexpr, biased: tl.constexpr, accumulate: tl.constexpr, kind: tl.constexpr,
+    tile_out: tl.constexpr, biased: tl.constexpr, kind: tl.constexpr,
 ):  # fmt: skip
     first, last, slot = locate(starts, slots, fold, block)
     if first >= last:
@@ -70,8 +63,5 @@ def _kernel(
         total = multiply(left, right, total, kind)
     if biased:
         total += read_line(bias + slot * bias_slot, columns, tl.where(slot < 0, 0, after), dtype)
-    if accumulate:
-        add(y, rows, columns, y_stride, last, after, total)
-    else:
-        inside = (rows[:, None] < last) & (columns[None, :] < after)
-        tl.store(y + rows[:, None] * y_stride + columns[None, :], total.to(dtype), mask=inside)
+    inside = (rows[:, None] < last) & (columns[None, :] < after)
+    tl.store(y + rows[:, None] * y_stride + columns[None, :], total.to(dtype), mask=inside)

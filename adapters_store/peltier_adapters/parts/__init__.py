@@ -1,6 +1,6 @@
 """One module a part; `PARTS` is the registry line of each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,32 +9,47 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.ops.op import Op, Program
 from peltier_adapters.parts import bias, bottleneck, central_gate, head, lora, norm, prefix, prompt
-from peltier_adapters.parts.part import Context, Part
+from peltier_adapters.parts.part import Context, Tensors, under
 from peltier_adapters.spec import Parts, pooler_users
 
-__all__ = ["PARTS", "Context", "Part", "PartKind", "init_tensors"]
+__all__ = ["PARTS", "PartKind", "init_tensors", "lower"]
 
 
 @dataclass(frozen=True)
 class PartKind:
-    """How tensors of a part are drawn, and what applies them (None for the head, which follows the
-    encoder, and for the central gate, which LoRA and the prefix read)."""
+    """How tensors of a part are drawn, and which ops they are (None for the central gate, which is part of LoRA's ops
+    and the prefix's)."""
 
     init: Callable[[Any, Backbone, torch.Generator], dict[str, Tensor]]
-    apply: Callable[[Any, Any, Context], Part] | None
+    lower: Callable[[Any, Tensors, Context], Iterable[Op]] | None
 
 
 PARTS = {
-    "bottleneck": PartKind(bottleneck.init, bottleneck.Bottleneck),
-    "lora": PartKind(lora.init, lora.Lora),
-    "prefix": PartKind(prefix.init, prefix.Prefix),
+    "bottleneck": PartKind(bottleneck.init, bottleneck.lower),
+    "lora": PartKind(lora.init, lora.lower),
+    "prefix": PartKind(prefix.init, prefix.lower),
     "central_gate": PartKind(central_gate.init, None),
-    "prompt": PartKind(prompt.init, prompt.Prompt),
-    "bias": PartKind(bias.init, bias.Bias),
-    "norm": PartKind(norm.init, norm.Norm),
-    "head": PartKind(head.init, None),
+    "prompt": PartKind(prompt.init, prompt.lower),
+    "bias": PartKind(bias.init, bias.lower),
+    "norm": PartKind(norm.init, norm.lower),
+    "head": PartKind(head.init, head.lower),
 }
+
+
+def lower(parts: Parts, tensors: Tensors, backbone: Backbone) -> Program:
+    """What an adapter of these parts does, given all of its tensors, named `part.tensor`."""
+    found = tensors.get("central_gate.weight"), tensors.get("central_gate.bias")
+    context = Context(backbone, None if found[0] is None or found[1] is None else (found[0], found[1]))
+    return Program(_lower(parts, tensors, context), backbone.config.num_attentions)
+
+
+def _lower(parts: Parts, tensors: Tensors, context: Context) -> Iterator[Op]:
+    for part in parts:
+        kind = PARTS[part.kind]
+        if kind.lower is not None:
+            yield from kind.lower(part, under(f"{part.kind}.", tensors), context)
 
 
 def _lacks_pooler(backbone: Backbone) -> bool:

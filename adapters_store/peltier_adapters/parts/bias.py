@@ -1,12 +1,15 @@
-"""BitFit: a task's own biases in place of the backbone's (methods.md 1.10)."""
+"""BitFit: a task's own biases in place of the backbone's (Ben Zaken et al. 2022; docs/methods.md#bitfit)."""
+
+from collections.abc import Iterator
 
 import torch
+from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.parts.part import Context, Part
-from peltier_adapters.spec import BiasSpec
-from peltier_adapters.tensors import Tensors
+from peltier_adapters.ops.op import AddedBias
+from peltier_adapters.parts.part import Context, Tensors, projection
+from peltier_adapters.spec import BiasSite, BiasSpec
 
 _FUSED = ("query", "key", "value")
 
@@ -32,34 +35,21 @@ def backbone_bias(site: str, backbone: Backbone, shape: tuple[int, ...]) -> Tens
     return torch.stack([getattr(layer, site).bias for layer in model.layers]).float()
 
 
-class Bias(Part):
-    """Biases of one slice, kept as differences [G, layers, width] to what the frozen map has already added."""
+def lower(spec: BiasSpec, tensors: Tensors, context: Context) -> Iterator[AddedBias]:
+    """One op for each site of each layer: [L, width], or [width] at the pooler and at T5's output layer."""
+    backbone = context.backbone
+    for site in spec.sites:
+        own = tensors[site] if tensors[site].dim() > 1 else tensors[site][None]
+        frozen = None if backbone.config.generates else backbone_bias(site, backbone, tuple(tensors[site].shape))
+        replaced = [None] * len(own) if frozen is None else frozen.view(own.shape).to(backbone.device).unbind()
+        for number, (bias, base) in enumerate(zip(own.unbind(), replaced, strict=True)):
+            place, column = _place(site, number, backbone.config)
+            yield AddedBias(place, number, bias, base, column)
 
-    def __init__(self, spec: BiasSpec, tensors: Tensors, context: Context) -> None:
-        self._context = context
-        backbone = context.backbone
-        deltas: dict[str, Tensor] = {
-            site: tensors[site] - backbone_bias(site, backbone, shape).to(backbone.device)
-            for site, shape in spec.shapes(backbone.config).items()
-        }
-        self.pooler = deltas.pop("pooler", None)
-        if "lm_head" in deltas:
-            deltas["lm_head"] = deltas["lm_head"][:, None]  # one layer
-        deltas |= self._fused({site: deltas.pop(site) for site in _FUSED if site in deltas})
-        self._deltas = {site: delta.to(context.dtype) for site, delta in deltas.items()}
-        self.projections = frozenset(self._deltas)
 
-    def _fused(self, own: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Query, key and value as the backbone computes them: together, and apart in T5's cross-attention."""
-        if not own:
-            return {}
-        zeros = torch.zeros_like(next(iter(own.values())))
-        fused = torch.cat([own.get(site, zeros) for site in _FUSED], -1)
-        if not self._context.backbone.config.generates:
-            return {"query_key_value": fused}
-        query, key_value = torch.split(fused, [zeros.shape[-1], 2 * zeros.shape[-1]], -1)
-        return {"query_key_value": fused, "query": query, "key_value": key_value}
-
-    def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
-        if site in self._deltas:
-            self._context.segments.add(y, self._deltas[site][:, layer])
+def _place(site: BiasSite, number: int, config: BackboneConfig) -> tuple[str, int]:
+    match site:
+        case "query" | "key" | "value":
+            return projection(site, number, config)
+        case _:
+            return site, 0

@@ -1,5 +1,5 @@
-"""UniPELT's central gate over LoRA and the prefix of one adapter (methods.md 1.14), which read it as their
-`gate.CentralShare`."""
+"""UniPELT's central gate over LoRA and the prefix of one adapter, in the authors' code (`add_central_gate`;
+docs/methods.md#unipelt). Both read it as their `gate.CentralShares`."""
 
 import torch
 from peltier_backbone.load import Backbone

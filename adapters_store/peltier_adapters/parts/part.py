@@ -1,64 +1,42 @@
-"""What every part module offers: `init` makes a task's tensors, a `Part` applies them to one slice of a batch."""
+"""What every part module offers: `init` draws a task's tensors, `lower` says in ops what they do."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
-from peltier_backbone.adaptation import Norm
-from peltier_backbone.attention import Prefix
+from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.segments import Reweighted, Segments
+# A part's tensors by the names in its spec's shapes.
+Tensors = Mapping[str, Tensor]
+# What an attention projects its input to, and back.
+AttentionMap = Literal["query", "key", "value", "output"]
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where a part is applied. `gates` collects [rows] means per part and layer (T5's attentions and blocks are
-    numbered over both stacks) when it is not None; `central` is the slice's central gate, weight [G, A, hidden, 2] and
-    bias [G, A, 2]."""
+    """What parts are lowered for. `central` are weight and bias of UniPELT's central gate, if the adapter has one."""
 
     backbone: Backbone
-    segments: Segments
-    gates: dict[str, dict[int, Tensor]] | None = field(default=None)
-    central: tuple[Tensor, Tensor] | None = field(default=None)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of a part's weights; prompts and prefixes have the backbone's own."""
-        return self.segments.weights_dtype
+    central: tuple[Tensor, Tensor] | None = None
 
 
-class Part:
-    """One part of one slice: tensors with a leading group dimension, prepared once for all layers of a batch.
+def under(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
+    """Those whose names begin with `prefix`, by the rest of their names."""
+    return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
 
-    The defaults change nothing. `y` is changed in place, `x` and `residual` never are; all are the slice's own tokens.
-    """
 
-    projections: frozenset[str] = frozenset()
-    sublayers: frozenset[str] = frozenset()
-    has_prefix = False
-    has_norm = False
-    has_prompt = False
-
-    def project(self, layer: int, site: str, x: Tensor, y: Tensor) -> None:
-        """Change a frozen projection's output y = f(x); only called for `projections`."""
-
-    def sublayer(self, layer: int, site: str, y: Tensor, residual: Tensor, norm: Norm) -> Tensor:
-        """A sub-layer's output before the residual sum; `norm` is the row's own norm that follows it. Only called for
-        `sublayers`."""
-        raise AssertionError("this part acts on no sub-layer")
-
-    def prefix(self, layer: int, x: Tensor) -> Prefix | None:
-        """Extra keys and values, [rows, heads, prefix, head size]."""
-        return None
-
-    def norm(self, index: int, x: Tensor, base: Reweighted, residual: Tensor | None = None) -> Tensor:
-        """Norm `index` of x, or of x + residual, with the slice's own weights; only called where `has_norm`."""
-        raise AssertionError("this part has no norm")
-
-    def embed(self, x: Tensor) -> None:
-        """Write soft prompts over their placeholders among the embeddings x; only called where `has_prompt`."""
-        raise AssertionError("this part has no prompt")
+def projection(target: AttentionMap, attention: int, config: BackboneConfig) -> tuple[str, int]:
+    """The projection of the backbone that computes `target`, and the first of its columns there. Query, key and value
+    are one map; in T5's cross-attentions, which come after all others and read two inputs, the query is apart."""
+    if target == "output":
+        return "attention_output", 0
+    width = config.attention_size
+    if attention < config.num_blocks:
+        return "query_key_value", ("query", "key", "value").index(target) * width
+    return ("query", 0) if target == "query" else ("key_value", ("key", "value").index(target) * width)
 
 
 def normal(shape: tuple[int, ...], std: float, generator: torch.Generator) -> Tensor:

@@ -8,24 +8,23 @@ from ctypes import c_float, c_int, c_int64, c_void_p
 from functools import cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from peltier_backbone.native.program import Table
+from peltier_backbone.native.self_check import check
 
 _FOLDER = Path(__file__).parent
 # What torch calls the vector units of a processor, and the library that was compiled for them.
 _LEVELS = {"AVX512": "avx512", "AVX2": "avx2"}
 _TENSOR = (c_void_p, c_int64, c_int)  # data, elements between rows, whether bfloat16
-_WEIGHT = (c_void_p, c_int64, c_int64)  # data, elements between rows and between groups
-_VECTOR = (c_void_p, c_int64)  # data, elements between groups
-_RUNS = (c_void_p, c_int64)  # starts, groups
+_TABLE = (c_void_p, c_int64, c_void_p)  # groups, their number, starts of rows
 
 # What rows may be, and whether that is bfloat16.
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
 
-Activation = Literal["none", "relu", "swish", "gelu_new", "gelu"]
-ACTIVATIONS: dict[Activation, int] = {"none": 0, "relu": 1, "swish": 2, "gelu_new": 3, "gelu": 4}
 _log = logging.getLogger(__name__)
 
 
@@ -37,16 +36,6 @@ class NormKind(Protocol):
 
     @property
     def centered(self) -> bool: ...
-
-
-class Steps(Protocol):
-    """A `Chain`, as the kernels are told."""
-
-    @property
-    def address(self) -> int: ...
-
-    @property
-    def count(self) -> int: ...
 
 
 class Runs:
@@ -69,79 +58,46 @@ class Library:
         if library.peltier_sources().decode() != _digest():
             raise OSError(f"{path.name} was built from other sources than the ones beside it")
         self.name = path.stem
-        self._linear = library.peltier_linear
-        self._linear.argtypes = (
-            *_TENSOR, *_TENSOR, *_WEIGHT, *_VECTOR, c_void_p, *_RUNS, c_int64, c_int64, c_int64, c_int, c_int,
+        self._adapt = library.peltier_adapt
+        self._adapt.argtypes = (
+            *_TENSOR, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
-        self._chain = library.peltier_chain
-        self._chain.argtypes = (*_TENSOR, *_TENSOR, c_void_p, c_int64, c_int64, c_void_p, *_RUNS)
-        self._add = library.peltier_add
-        self._add.argtypes = (*_TENSOR, *_VECTOR, *_RUNS, c_int64)
-        self._add.restype = None
-        self._gate = library.peltier_gate
-        self._gate.argtypes = (c_void_p, *_TENSOR, *_VECTOR, *_VECTOR, *_RUNS, c_void_p, c_int64)
-        self._gate.restype = None
         self._norm = library.peltier_norm
         self._norm.argtypes = (
-            *(c_void_p,) * 3, *(c_int64,) * 3, c_int, *_VECTOR, *_VECTOR, c_int, *_RUNS, c_int64, c_float, c_int,
+            *(c_void_p,) * 3, *(c_int64,) * 3, c_int, c_void_p, c_void_p, c_int, c_int64, c_int64, c_float, c_int,
+            *_TABLE, c_int64,
         )  # fmt: skip
         self._attend = library.peltier_attend
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_void_p, c_void_p, *(c_int64,) * 3,
         )  # fmt: skip
 
-    def linear(
-        self, y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, runs: Runs, *, fold: int = 1,
-        scale: Tensor | None = None, activation: Activation = "none", add: bool = False,
+    def adapt(
+        self, y: Tensor, x: Tensor, residual: Tensor | None, table: Table, place: int, gates: Tensor
     ) -> None:  # fmt: skip
-        """Write act(x W + b) * scale to y, or add it: x [rows * fold, in], `weight` [groups, in, out], `bias`
-        [groups, out], `scale` [rows * fold, 1], all of a run's rows with its group's weights."""
-        weight = side_by_side(weight)
-        _, inner, outer = weight.shape
-        group, row, _ = weight.stride()
-        failed = self._linear(
-            *_rows(y), *_rows(side_by_side(x)), weight.data_ptr(), row, group, *_vectors(bias),
-            None if scale is None else scale.data_ptr(), runs.address, runs.count, fold, inner, outer,
-            ACTIVATIONS[activation], add,
+        """y += everything that the groups of `table` do at `place`, in place; y may be x. `gates` gets the gates of
+        op k of the place in its row k, one a text: [at least `table.max_ops`, rows] in float32."""
+        more, stride = (None, 0) if residual is None else (residual.data_ptr(), residual.stride(0))
+        failed = self._adapt(
+            *_rows(y), *_rows(x), more, stride, x.shape[1], *table.arguments, place, gates.data_ptr()
         )  # fmt: skip
         if failed:
-            raise MemoryError(f"no memory for a product of {inner} by {outer}")
-
-    def chain(self, y: Tensor, x: Tensor, steps: Steps, layer: int, runs: Runs, scale: Tensor | None) -> None:
-        """See `Chain.add`."""
-        failed = self._chain(
-            *_rows(y), *_rows(x), steps.address, steps.count, layer, None if scale is None else scale.data_ptr(),
-            runs.address, runs.count,
-        )  # fmt: skip
-        if failed:
-            raise MemoryError(f"no memory for {steps.count} products")
-
-    def add(self, y: Tensor, bias: Tensor, runs: Runs) -> None:
-        """y [rows, width] += bias [groups, width], in place."""
-        self._add(*_rows(y), *_vectors(bias), runs.address, runs.count, y.shape[1])
-
-    def gate(self, x: Tensor, weight: Tensor, bias: Tensor, rows: Runs, groups: Tensor) -> Tensor:
-        """The mean over each row's tokens of sigmoid(x w + b), [rows, 1] in float32: x [tokens, in], `weight`
-        [groups, in], `bias` [groups], `groups` [rows] in int64."""
-        gates = torch.empty(rows.count, 1)
-        self._gate(
-            gates.data_ptr(), *_rows(x), *_vectors(side_by_side(weight)), *_vectors(bias), rows.address, rows.count,
-            groups.data_ptr(), x.shape[1],
-        )  # fmt: skip
-        return gates
+            raise MemoryError(f"no memory for what adapters do with {len(x)} tokens")
 
     def norm(
-        self, x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, runs: Runs, kind: NormKind
-    ) -> Tensor:
-        """The norm of x [rows, width], or of x + `residual` in the place of x, with `weight` and `bias` [groups, width]
-        of one dtype; x and the residual are of one dtype too."""
+        self, x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, kind: NormKind,
+        table: Table | None = None, index: int = 0,
+    ) -> Tensor:  # fmt: skip
+        """The norm of x [rows, width], or of x + `residual` in the place of x, with `weight` and `bias` [width] of one
+        dtype; with those of norm number `index` where the groups of `table` have them. x and the residual are of one
+        dtype too."""
         y, more, stride = torch.empty_like(x), None, 0
         if residual is not None:
             y, more, stride = x, residual.data_ptr(), residual.stride(0)
         failed = self._norm(
-            y.data_ptr(), x.data_ptr(), more, y.stride(0), x.stride(0), stride, _is_half(x),
-            *_vectors(weight), *_vectors(bias), _is_half(weight), runs.address, runs.count, x.shape[1], kind.eps,
-            kind.centered,
+            y.data_ptr(), x.data_ptr(), more, y.stride(0), x.stride(0), stride, _is_half(x), weight.data_ptr(),
+            None if bias is None else bias.data_ptr(), _is_half(weight), *x.shape, kind.eps, kind.centered,
+            *((None, 0, None) if table is None else table.arguments), index,
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for a norm of width {x.shape[1]}")
@@ -173,18 +129,15 @@ def _rows(tensor: Tensor) -> tuple[int, int, bool]:
     return tensor.data_ptr(), tensor.stride(0), _is_half(tensor)
 
 
-def _vectors(tensor: Tensor | None) -> tuple[int | None, int]:
-    return (None, 0) if tensor is None else (tensor.data_ptr(), tensor.stride(0))
-
-
-def side_by_side(tensor: Tensor) -> Tensor:
-    return tensor if tensor.shape[-1] == 1 or tensor.stride(-1) == 1 else tensor.contiguous()
+def knows(dtype: torch.dtype) -> bool:
+    """Whether rows may be of this dtype."""
+    return dtype in _DTYPES
 
 
 def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:
     """The kernels for what computes in `dtype` on `device`; None where torch is to: off the CPU, in a dtype they do
     not know, where gradients are recorded, and where none were built."""
-    if device.type != "cpu" or dtype not in _DTYPES or torch.is_grad_enabled():
+    if device.type != "cpu" or not knows(dtype) or torch.is_grad_enabled():
         return None
     return load_library()
 
@@ -197,23 +150,11 @@ def load_library() -> Library | None:
         return None
     try:
         library = Library(path)
-        _check(library)
+        check(library)
     except (OSError, AttributeError, RuntimeError) as error:
         _log.warning("the native kernels are left out: %s", error)
         return None
     return library
-
-
-@torch.inference_mode()
-def _check(library: Library) -> None:
-    """Two products of odd sizes against torch's."""
-    generator = torch.Generator().manual_seed(0)
-    x, weight = torch.randn(9, 37, generator=generator), torch.randn(2, 37, 53, generator=generator)
-    y = torch.empty(9, 53)
-    library.linear(y, x, weight, None, Runs((5, 4)))
-    expected = torch.cat((x[:5] @ weight[0], x[5:] @ weight[1]))
-    if not torch.allclose(y, expected, atol=1e-4):
-        raise RuntimeError(f"{library.name} gives wrong products on this machine")
 
 
 def _digest() -> str:

@@ -1,84 +1,55 @@
 /* Norms over the last dimension, each group of neighbouring rows with weights of its own. */
 
-#include <math.h>
-
-#include "lanes.h"
+#include "norms.h"
+#include "program.h"
 #include "threads.h"
 
+/* A call of `peltier_norm`. */
 typedef struct {
-    const void *data;
-    int64_t group;
-    int half;
-} vectors;
+    norm norm;
+    norm_vector weight, bias;
+    table table;
+    int64_t index;
+} norm_call;
 
-INLINE lanes of_group(vectors v, int64_t group, int64_t k, int64_t count) {
-    return load((const char *)v.data + (group * v.group + k) * (v.half ? 2 : 4), v.half, count);
+static void normalise_rows(const norm *n, share rows, norm_vector weight, norm_vector bias, float *line) {
+    for (int64_t row = rows.first; row < rows.last; row++)
+        if (n->y.half) normalise(n, row, weight, bias, 1, 1, line);
+        else normalise(n, row, weight, bias, 0, 0, line);
 }
 
-/* sum of (line - mean)^2 over the row's width; with a mean of 0 that of squares. */
-static float squares(const float *line, float mean, int64_t width) {
-    lanes total = {0};
-    for (int64_t k = 0; k < width; k += LANES) {
-        const lanes v = keep(load(line + k, 0, LANES) - mean, width - k, (lanes){0});
-        total += v * v;
-    }
-    return sum_of(total);
-}
-
-/* y = (x + residual - mean) / sqrt(variance + eps) * weight + bias; without `centered` the mean is taken as 0 and the
- * variance as that of squares. */
-typedef struct {
-    matrix y, x, residual;
-    vectors weight, bias;
-    int64_t width;
-    float eps;
-    int centered;
-} norm;
-
-/* One row, by way of `line`; `half` says what y, x and the residual are. */
-INLINE void normalise(norm n, int64_t row, int64_t group, int half, float *line) {
-    lanes total = {0};
-    for (int64_t k = 0; k < n.width; k += LANES) {
-        lanes v = load(at(n.x, row, k), half, n.width - k);
-        if (n.residual.data) v += load(at(n.residual, row, k), half, n.width - k);
-        total += v;
-        store(line + k, 0, LANES, v);
-    }
-    const float mean = n.centered ? sum_of(total) / (float)n.width : 0.0f;
-    const float scale = 1.0f / sqrtf(squares(line, mean, n.width) / (float)n.width + n.eps);
-    for (int64_t k = 0; k < n.width; k += LANES) {
-        const int64_t count = n.width - k;
-        lanes v = (load(line + k, 0, LANES) - mean) * scale * of_group(n.weight, group, k, count);
-        if (n.bias.data) v += of_group(n.bias, group, k, count);
-        store((void *)at(n.y, row, k), half, count, v);
-    }
+static norm_vector own_or(vector own, const float *base, norm_vector other) {
+    const float *found = find(own, base);
+    return found ? (norm_vector){found, 0} : other;
 }
 
 /* The rows of `own`. Returns 0, or 1 without memory. */
-NOINLINE int normalise_share(norm n, const int64_t *starts, int64_t groups, share own) {
-    float *line = new_floats(n.width + LANES);
+NOINLINE int normalise_share(const norm_call *c, share own) {
+    float *line = new_floats(c->norm.width + LANES);
     if (!line) return 1;
-    for (int64_t group = 0; group < groups; group++) {
-        const share rows = common(own, starts[group], starts[group + 1]);
-        for (int64_t row = rows.first; row < rows.last; row++)
-            if (n.y.half) normalise(n, row, group, 1, line);
-            else normalise(n, row, group, 0, line);
+    if (!c->table.groups) normalise_rows(&c->norm, own, c->weight, c->bias, line);
+    for (const group *g = c->table.groups; g < c->table.groups + c->table.count; g++) {
+        const share rows = common(own, c->table.starts[g->first], c->table.starts[g->last]);
+        const norm_weights none = {{NULL, -1}, {NULL, -1}};
+        const norm_weights w = g->program ? g->program->norms[c->index] : none;
+        normalise_rows(
+            &c->norm, rows, own_or(w.weight, g->base, c->weight), own_or(w.bias, g->base, c->bias), line);
     }
     free(line);
     return 0;
 }
 
-/* All rows; y, x and the residual are of `half`'s kind. Returns 0, or 1 without memory. */
+/* Norm number `index` of all `tokens`; `weight` and `bias` are the backbone's, for groups that have none of their own, and
+ * for all where there are no groups. y, x and the residual are of `half`'s kind. Returns 0, or 1 without memory. */
 EXPORT int peltier_norm(
     void *y, const void *x, const void *residual, int64_t y_stride, int64_t x_stride, int64_t residual_stride, int half,
-    const void *weight, int64_t weight_group, const void *bias, int64_t bias_group, int weights_half,
-    const int64_t *starts, int64_t groups, int64_t width, float eps, int centered) {
-    const norm n = {
-        .y = {y, y_stride, half}, .x = {x, x_stride, half}, .residual = {residual, residual_stride, half},
-        .weight = {weight, weight_group, weights_half}, .bias = {bias, bias_group, weights_half},
-        .width = width, .eps = eps, .centered = centered};
+    const void *weight, const void *bias, int weights_half, int64_t tokens, int64_t width, float eps, int centered,
+    const group *groups, int64_t count, const int64_t *starts, int64_t index) {
+    const norm_call c = {
+        .norm = {{y, y_stride, half}, {x, x_stride, half}, {residual, residual_stride, half}, width, eps, centered},
+        .weight = {weight, weights_half}, .bias = {bias, weights_half}, .table = {groups, count, starts}, .index = index};
     int failed = 0;
-#pragma omp parallel if (starts[groups] * width >= ELEMENTS_WORTH_THREADS) reduction(| : failed)
-    failed |= normalise_share(n, starts, groups, own_share(starts[groups]));
+#pragma omp parallel if (tokens * width >= ELEMENTS_WORTH_THREADS) reduction(| : failed)
+    failed |= normalise_share(&c, own_share(tokens));
     return failed;
 }

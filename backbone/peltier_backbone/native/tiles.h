@@ -43,7 +43,7 @@ INLINE lanes error_function(lanes x) {
     return (lanes)((ints)(1.0f - p * t * exp_lanes(-size * size)) ^ sign);
 }
 
-/* The numbers of `_ACTIVATIONS` in library.py. */
+/* The numbers of `ACTIVATIONS` in program.py. */
 INLINE lanes activate(lanes x, int activation) {
     const lanes zero = {0};
     switch (activation) {
@@ -51,6 +51,7 @@ INLINE lanes activate(lanes x, int activation) {
         case 2: return x * sigmoid(x);
         case 3: return x * sigmoid(1.5957691216f * (x + 0.044715f * x * x * x)); /* GELU by tanh */
         case 4: return 0.5f * x * (1.0f + error_function(0.70710678f * x));
+        case 5: return 2.0f * sigmoid(2.0f * x) - 1.0f; /* tanh */
         default: return x;
     }
 }
@@ -118,15 +119,6 @@ static void multiply(const product *p, int64_t rows) {
     if (p->outer - column > LANES) stripe_2(p, rows, column), column += 2 * LANES;
 #endif
     for (; column < p->outer; column += LANES) stripe_1(p, rows, column);
-}
-
-/* bfloat16 rows as floats, [rows, inner] without gaps. */
-INLINE void widen_rows(float *to, matrix x, int64_t rows, int64_t inner) {
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t k = 0; k < inner; k += LANES) {
-            const int64_t count = inner - k < LANES ? inner - k : LANES;
-            store(to + row * inner + k, 0, count, load(at(x, row, k), 1, count));
-        }
 }
 
 #endif

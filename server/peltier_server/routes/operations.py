@@ -5,8 +5,8 @@ from importlib.metadata import version as release_of
 
 from fastapi import APIRouter, Request, Response
 from peltier_adapters.graphs.choice import can_capture
-from peltier_adapters.kernels.choice import kernel_name
 from peltier_adapters.manifest import Manifest
+from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import DTYPES, Backbone
 from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
@@ -84,7 +84,7 @@ async def artifact_schema() -> Response:
 def _batch_kernels(service: Service) -> dict[str, str]:
     """What computes batches besides the backbone's own kernels."""
     graphs = {"graphs": "cuda"} if service.settings.cuda_graphs and can_capture(service.backbone) else {}
-    return {"adapters": kernel_name(service.backbone.device)} | graphs
+    return {"adapters": choose_backend(service.backbone.device, service.backbone.dtype).name} | graphs
 
 
 _SCHEMA = json.dumps(Manifest.model_json_schema(), indent=2)

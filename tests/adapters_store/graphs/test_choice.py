@@ -1,7 +1,10 @@
 """Where graphs are made at all."""
 
+from types import SimpleNamespace
+
 import pytest
 from peltier_adapters.graphs import choice
+from peltier_adapters.ops import backend
 from peltier_backbone.load import Backbone
 
 
@@ -12,7 +15,8 @@ def test_an_encoder_with_kernels_is_captured(
     family: str, kernels: bool, expected: bool, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     """T5 decodes step by step, and torch's own products ask the host where groups end."""
-    monkeypatch.setattr(choice, "use_kernels", lambda device: kernels)
+    chosen = SimpleNamespace(name="triton" if kernels else "torch")
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
     assert choice.can_capture(request.getfixturevalue(family)) is expected
 
 

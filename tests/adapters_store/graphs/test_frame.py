@@ -28,10 +28,9 @@ from peltier_adapters.graphs.frame import Frame
 ELSEWHERE = torch.device("meta")
 
 
-@pytest.fixture(scope="module")
-def shape(bert: Backbone, make_artifact: Callable[..., bytes]) -> Shape:
-    """Room for an adapter of every preset."""
-    banks, encoded = Banks(bert), bert.tokenizer.encode("a good film")
+def _shape(elsewhere: Backbone, bert: Backbone, make_artifact: Callable[..., bytes]) -> Shape:
+    """Room for an adapter of every preset, on a backbone that is `elsewhere`."""
+    banks, encoded = Banks(elsewhere), bert.tokenizer.encode("a good film")
     names = [preset.name for preset in presets_for(bert.config)]
     rows = [Row(encoded, banks.add(read_artifact(make_artifact(bert, name), bert))) for name in names]
     found = shape_of(sorted(rows, key=lambda row: row.order))
@@ -63,7 +62,7 @@ class NothingOfTheHost(TorchDispatchMode):
 
 
 def _stack(bank: Bank, groups: int) -> Tensor:
-    return torch.empty(groups, bank.length, device=ELSEWHERE)
+    return torch.empty(groups, bank.layout.length, device=ELSEWHERE)
 
 
 @pytest.mark.parametrize(("dtype", "flash"), [(torch.float32, False), (torch.bfloat16, True)])
@@ -72,13 +71,15 @@ def test_everything_happens_on_the_device(
     dtype: torch.dtype,
     flash: bool,
     bert: Backbone,
-    shape: Shape,
+    make_artifact: Callable[..., bytes],
     sizes: dict[str, torch.Size],
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Nothing lies on the host, and no shape and no branch needs a number of the device."""
+    elsewhere = _elsewhere(bert, sizes, dtype)
+    shape = _shape(elsewhere, bert, make_artifact)
     monkeypatch.setattr(varlen, "fits", lambda device, dtype, head_size: flash)
-    frame = Frame(_elsewhere(bert, sizes, dtype), shape, _stack)
+    frame = Frame(elsewhere, shape, _stack)
     with NothingOfTheHost():
         frame.run()
     assert frame.pooled.keys() == {"first", "mean", "pooler"}

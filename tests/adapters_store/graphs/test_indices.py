@@ -1,12 +1,8 @@
 """Whole numbers on their way to a graph."""
 
-from itertools import accumulate
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from peltier_adapters.graphs.indices import Indices, place_of
+from peltier_adapters.graphs.indices import Indices
 
 CPU = torch.device("cpu")
 
@@ -27,13 +23,3 @@ def test_nothing_is_left_out_or_cut(values: dict[str, list[int]]):
     """It would be another batch's."""
     with pytest.raises(AssertionError):
         Indices({"starts": 4, "groups": 2}, CPU).fill(values)
-
-
-@given(first=st.integers(0, 5), lengths=st.lists(st.integers(0, 4), min_size=1, max_size=6), behind=st.integers(0, 5))
-def test_each_token_finds_its_run(first: int, lengths: list[int], behind: int):
-    """Also beside empty runs; -1 before the first, and as many as there are behind the last."""
-    starts = list(accumulate(lengths, initial=first))
-    expected = [-1] * first + [run for run, length in enumerate(lengths) for _ in range(length)]
-    expected += [len(lengths)] * behind
-    tokens = torch.arange(len(expected), dtype=torch.int32)
-    assert place_of(torch.tensor(starts, dtype=torch.int32), tokens).tolist() == expected

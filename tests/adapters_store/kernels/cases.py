@@ -1,10 +1,11 @@
-"""Ragged runs of tokens, and what the parts make of them: the reference of every kernel."""
+"""Ragged runs of tokens, and what steps make of them: the reference of every kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from peltier_adapters.kernels.runs import Runs, create_runs
-from peltier_adapters.segments import Segments
+from peltier_adapters.ops.op import MatmulStep
+from peltier_adapters.ops.torch import multiply_all
 from torch import Tensor
 
 CPU = torch.device("cpu")
@@ -14,7 +15,6 @@ TOKENS, NUM_SLOTS, WIDTH = sum(LENGTHS), 3, 32
 DTYPES = (torch.float32, torch.bfloat16)
 _OWN = [(length, slot) for length, slot in zip(LENGTHS, SLOTS, strict=True) if length and slot >= 0]
 _LIVE = torch.tensor([slot >= 0 for length, slot in zip(LENGTHS, SLOTS, strict=True) for _ in range(length)])
-SEGMENTS = Segments([length for length, _ in _OWN], range(len(_OWN)), CPU)
 # What one rounding may cost, as a share of what is rounded: the interpreter cuts a float32 down to bfloat16, which a
 # GPU rounds; in float32 a sum of some hundred terms has as many roundings.
 _ROUNDING = {torch.float32: 100 * 2.0**-24, torch.bfloat16: 2.0**-7}
@@ -30,9 +30,10 @@ def draw(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).bfloat16().float()
 
 
-def own(bank: Tensor) -> Tensor:
-    """What the runs that have a slot read, one after the other: the groups of `SEGMENTS`."""
-    return bank[[slot for _, slot in _OWN]]
+def each(x: Tensor, steps_of: Callable[[int], Sequence[MatmulStep]]) -> Tensor:
+    """The tokens of runs that have a slot, each by the steps of its run's slot."""
+    pieces = x.split([length for length, _ in _OWN])
+    return torch.cat([multiply_all(steps_of(slot), piece) for piece, (_, slot) in zip(pieces, _OWN, strict=True)])
 
 
 def changed(y: Tensor, change: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:

@@ -4,66 +4,61 @@ import pytest
 import torch
 from peltier_adapters.kernels.compacter import Maps, compacter, compacter_
 from peltier_adapters.map_spec import LphmMap
+from peltier_adapters.ops.op import MatmulStep
 from peltier_adapters.parts import maps
-from peltier_adapters.parts.maps import ContractingLphm, ExpandingLphm
-from peltier_adapters.segments import ACTIVATIONS
-from peltier_adapters.tensors import Tensors
+from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 from tests.adapters_store.kernels.cases import (
+    CPU,
     DTYPES,
     NUM_SLOTS,
-    SEGMENTS,
     TOKENS,
     WIDTH,
     changed,
     check,
     draw,
+    each,
     live,
-    own,
     runs,
 )
 
 SIZE = 8
-Folded = tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
-def _bank(n: int, rank: int) -> Folded:
-    """Both maps of all slots as `parts/maps.py` folds them, rounded to numbers that a bfloat16 holds."""
-    spec, rule = LphmMap(n=n, rank=rank), draw(NUM_SLOTS, n, n, n) / 16
+def _bank(n: int, rank: int) -> Maps:
+    """Both maps of all slots as `parts/compacter.py` folds them, rounded to numbers that a bfloat16 holds."""
+    spec = LphmMap(n=n, rank=rank)
 
-    def fold(before: int, after: int) -> maps.Map:
+    def fold(slot: int, before: int, after: int) -> list[Tensor]:
         shapes = spec.shapes(before, after) | {"bias": (after,)}
-        tensors = Tensors({name: draw(NUM_SLOTS, 1, 1, *shape) / 2 for name, shape in shapes.items()})
-        return maps.prepare(spec, tensors, rule, SEGMENTS, torch.float32)
+        tensors = {name: draw(NUM_SLOTS, 1, 1, *shape)[slot] / 2 for name, shape in shapes.items()}
+        ((first, second),) = maps.lower(spec, tensors, draw(NUM_SLOTS, n, n, n)[slot] / 16, CPU)
+        return [one for one in (first.weight, first.bias, second.weight, second.bias) if one is not None]
 
-    down, up = fold(WIDTH, SIZE), fold(SIZE, WIDTH)
-    assert isinstance(down, ContractingLphm)
-    assert isinstance(up, ExpandingLphm)
-    first, second = (down.left, down.right, down.bias), (up.left, up.ones, up.right)
-    return tuple(map(_exact, first)), tuple(map(_exact, second))  # type: ignore[return-value]
-
-
-def _exact(tensor: Tensor) -> Tensor:
-    return tensor.bfloat16().float().contiguous()
+    first, rule_down, bias = map(_exact, zip(*(fold(slot, WIDTH, SIZE) for slot in range(NUM_SLOTS)), strict=True))
+    rule_up, ones, second = map(_exact, zip(*(fold(slot, SIZE, WIDTH) for slot in range(NUM_SLOTS)), strict=True))
+    return Maps(first, rule_down, bias, rule_up, ones, second)
 
 
-def _maps(bank: Folded) -> Maps:
-    (first, rule_down, bias), (rule_up, ones, second) = bank
-    return Maps(first[:, 0, 0], rule_down[:, 0, 0], bias[:, 0, 0], rule_up[:, 0, 0], ones, second[:, 0, 0])
+def _exact(tensors: tuple[Tensor, ...]) -> Tensor:
+    return torch.stack(tensors).bfloat16().float()
 
 
-def _plain(bank: Folded, y: Tensor, x: Tensor, scale: Tensor | float, activation: str | None) -> Tensor:
-    """What `parts/bottleneck.py` does with these maps; without an activation over absolute values."""
-    (first, rule_down, bias), (rule_up, ones, second) = (
-        [own(tensor.abs() if activation is None else tensor) for tensor in side] for side in bank
-    )
-    narrow = Tensors({"left": first, "right": rule_down, "bias": bias})
-    inner = ContractingLphm(narrow, SEGMENTS, torch.float32)(x, 0, 0)
-    activated = inner if activation is None else ACTIVATIONS[activation](inner)
+def _plain(bank: Maps, y: Tensor, x: Tensor, scale: Tensor | float, activation: Activation | None) -> Tensor:
+    """The same steps by torch; without an activation over absolute values."""
+    first, rule_down, bias, rule_up, ones, second = (one.abs() if activation is None else one for one in bank)
     n = ones.shape[-1] // second.shape[-2]
-    expanding = ExpandingLphm(Tensors({"left": rule_up, "right": second}), n, SEGMENTS, torch.float32)
-    return y + scale * expanding(activated, 0, 0)
+
+    def steps_of(slot: int) -> tuple[MatmulStep, ...]:
+        return (
+            MatmulStep(first[slot], fold=n),
+            MatmulStep(rule_down[slot], bias[slot], activation=activation or "none"),
+            MatmulStep(rule_up[slot], ones[slot]),
+            MatmulStep(second[slot], fold=n),
+        )
+
+    return y + scale * each(x, steps_of)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -75,12 +70,12 @@ def test_each_run_goes_through_its_own_compacter(dtype: torch.dtype, n: int, ran
     rows = live(scale)
     expected = changed(y, lambda y, x: _plain(bank, y, x, rows, "gelu_new"), x)
     amplitude = changed(y.abs(), lambda y, x: _plain(bank, y, x, rows, None), x.abs())
-    compacter(y, x, _maps(bank), "gelu_new", runs(), scale)
+    compacter(y, x, bank, "gelu_new", runs(), scale)
     check(y, expected, amplitude, roundings=4)
 
 
 def test_the_operator_keeps_its_schema():
     """Fake tensors, mutation and dispatch are as declared, so that torch.compile and graphs may hold it."""
     own_runs = runs()
-    arguments = (draw(TOKENS, WIDTH), draw(TOKENS, WIDTH), *_maps(_bank(4, 1)), "relu", None)
+    arguments = (draw(TOKENS, WIDTH), draw(TOKENS, WIDTH), *_bank(4, 1), "relu", None)
     torch.library.opcheck(compacter_, (*arguments, own_runs.starts, own_runs.slots, own_runs.longest))

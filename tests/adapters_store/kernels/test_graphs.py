@@ -12,6 +12,8 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.graphs.graphs import Graphs
 from peltier_adapters.inputs import encode_input
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets import PRESETS
 from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
@@ -20,6 +22,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 MakeArtifact = Callable[..., bytes]
 WORDS = ["a", "good", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull", "bad"]
 ENCODERS = tuple(name for name in PRESETS if not name.startswith("prompt"))
+
+
+@pytest.fixture(autouse=True)
+def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads, and batches without a graph, are computed as on a card too."""
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TritonBackend(device))
 
 
 def _graphs(backbone: Backbone, capture_after: int = 1) -> Graphs:

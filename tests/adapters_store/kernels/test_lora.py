@@ -3,19 +3,19 @@
 import pytest
 import torch
 from peltier_adapters.kernels.lora import lora, lora_
+from peltier_adapters.ops.op import MatmulStep
 from torch import Tensor
 
 from tests.adapters_store.kernels.cases import (
     DTYPES,
     NUM_SLOTS,
-    SEGMENTS,
     TOKENS,
     WIDTH,
     changed,
     check,
     draw,
+    each,
     live,
-    own,
     runs,
 )
 
@@ -24,9 +24,9 @@ DOWN, UP = draw(NUM_SLOTS, 2, WIDTH, RANK)[:, 1], draw(NUM_SLOTS, 2, RANK, OUT)[
 
 
 def _plain(y: Tensor, x: Tensor, scale: Tensor | float, *, absolute: bool = False) -> Tensor:
-    """What `parts/lora.py` does with one target."""
-    down, up = (own(tensor.abs() if absolute else tensor) for tensor in (DOWN, UP))
-    return y + SEGMENTS.linear(scale * SEGMENTS.linear(x, down), up)
+    """The same steps by torch."""
+    down, up = (tensor.abs() if absolute else tensor for tensor in (DOWN, UP))
+    return y + scale * each(x, lambda slot: (MatmulStep(down[slot]), MatmulStep(up[slot])))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

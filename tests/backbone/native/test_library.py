@@ -6,15 +6,26 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.native import library
-from peltier_backbone.native.chain import Chain, Product
-from peltier_backbone.native.library import Activation, Library, Runs, load_library
-from peltier_backbone.native.scattered import Scattered
+from peltier_backbone.native.library import Library, Runs, load_library
+from peltier_backbone.native.program import (
+    Activation,
+    Gate,
+    NativeProgram,
+    NormWeights,
+    PlacedOp,
+    Table,
+    TableGroup,
+    place_op,
+    step,
+    vector,
+)
 from peltier_backbone.norm import LayerNorm, RMSNorm
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,6 +38,7 @@ ACTIVATIONS = {
     "swish": F.silu,
     "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
     "gelu": F.gelu,
+    "tanh": torch.tanh,
 }
 _RUNS_HERE = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
 
@@ -42,6 +54,23 @@ def _draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
+def _adapt(
+    native: Library, y: Tensor, x: Tensor, lengths: list[int], op_of: Callable[[int], PlacedOp]
+) -> Tensor:  # fmt: skip
+    """Adds each row's own op to y, in place; returns the gates."""
+    programs = [NativeProgram([op_of(row)], 1, {}, 0, None) for row in range(len(lengths))]
+    table, gates = Table(lengths, [TableGroup(1, program) for program in programs]), torch.empty(1, len(lengths))
+    native.adapt(y, x, None, table, 0, gates)
+    return gates[0]
+
+
+def _product(native: Library, x: Tensor, weight: Tensor, lengths: list[int], **options: Any) -> Tensor:
+    """Each row by its group's matrix, [rows, in] and [groups, in, out] to [rows, out]."""
+    y = torch.zeros(len(x), weight.shape[-1])
+    _adapt(native, y, x, lengths, lambda group: place_op(0, [step(weight[group], None, **options)]))
+    return y
+
+
 def _groups(lengths: list[int]) -> Tensor:
     return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
 
@@ -55,34 +84,33 @@ def _close(found: Tensor, exact: Tensor, inner: int = 1) -> None:
 
 @given(
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=5).filter(any),
-    fold=st.sampled_from((1, 3)),
     inner=st.sampled_from((1, 7, 16, 70)),
     outer=st.sampled_from((1, 2, 15, 16, 17, 33, 48, 100)),
     dtypes=st.tuples(st.sampled_from(DTYPES), st.sampled_from(DTYPES)),
     activation=st.sampled_from([*ACTIVATIONS]),
-    options=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    biased=st.booleans(),
+    gain=st.sampled_from((1.0, 0.75)),
 )
 def test_each_row_meets_its_groups_matrix(
-    native: Library, lengths: list[int], fold: int, inner: int, outer: int, dtypes: tuple[torch.dtype, torch.dtype],
-    activation: Activation, options: tuple[bool, bool, bool],
+    native: Library, lengths: list[int], inner: int, outer: int, dtypes: tuple[torch.dtype, torch.dtype],
+    activation: Activation, biased: bool, gain: float,
 ) -> None:  # fmt: skip
-    """act(x W + b) * scale, written or added, of windows of wider tensors, for groups of any size."""
-    biased, scaled, added = options
-    rows, groups = sum(lengths) * fold, len(lengths)
+    """y + gain * act(x W + b), of windows of wider tensors, for groups of any size."""
+    rows, groups = sum(lengths), len(lengths)
     x = _draw(rows, inner + 3, seed=1).to(dtypes[0])[:, 2 : inner + 2]
     weight = _draw(groups, inner + 1, outer + 2, seed=2)[:, 1:, 1 : outer + 1]
-    bias = _draw(groups, outer, seed=3) if biased else None
-    scale = _draw(rows, 1, seed=4) if scaled else None
+    bias = _draw(groups, outer, seed=3)
     whole = _draw(rows, outer + 5, seed=5).to(dtypes[1])
-    y = whole.clone()
-    own = _groups([length * fold for length in lengths])
+    y, own = whole.clone(), _groups(lengths)
     exact = torch.einsum("ri,rio->ro", x.double(), weight.double()[own])
-    exact = exact if bias is None else exact + bias.double()[own]
-    exact = ACTIVATIONS[activation](exact)
-    exact = exact if scale is None else exact * scale.double()
-    exact = exact + whole[:, 3:-2].double() if added else exact
-    native.linear(y[:, 3:-2], x, weight, bias, Runs(lengths), fold=fold, scale=scale, activation=activation, add=added)
-    _close(y[:, 3:-2], exact, inner)
+    exact = gain * ACTIVATIONS[activation](exact + bias.double()[own] if biased else exact)
+
+    def op_of(group: int) -> PlacedOp:
+        one = step(weight[group], bias[group] if biased else None, activation=activation)
+        return place_op(0, [one], column=3, gain=gain)
+
+    _adapt(native, y, x, lengths, op_of)
+    _close(y[:, 3:-2], exact + whole[:, 3:-2].double(), inner)
     assert torch.equal(y[:, :3], whole[:, :3])
     assert torch.equal(y[:, -2:], whole[:, -2:])
 
@@ -92,15 +120,10 @@ def test_each_row_meets_its_groups_matrix(
 def test_a_row_never_feels_its_neighbours(native: Library, outer: int, dtype: torch.dtype) -> None:
     """A row's product is the same to the last bit alone, in the middle of any tile, and in any group."""
     x, weight = _draw(23, 130).to(dtype), _draw(1, 130, outer, seed=1)
-    together = torch.empty(23, outer)
-    native.linear(together, x, weight, None, Runs((23,)))
+    together = _product(native, x, weight, [23])
     for first, last in ((0, 1), (5, 7), (3, 16), (8, 23)):
-        found = torch.empty(last - first, outer)
-        native.linear(found, x[first:last], weight, None, Runs((last - first,)))
-        assert torch.equal(found, together[first:last])
-    apart = torch.empty(23, outer)
-    native.linear(apart, x, weight.expand(3, -1, -1), None, Runs((6, 1, 16)))
-    assert torch.equal(apart, together)
+        assert torch.equal(_product(native, x[first:last], weight, [last - first]), together[first:last])
+    assert torch.equal(_product(native, x, weight.expand(3, -1, -1), [6, 1, 16]), together)
 
 
 @pytest.fixture
@@ -114,20 +137,20 @@ def threads() -> Iterator[Callable[[int], None]]:
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @torch.inference_mode()
 def test_threads_change_no_bit(native: Library, threads: Callable[[int], None], dtype: torch.dtype) -> None:
-    """Whoever computes a row, of sizes that are worth several threads, in groups that they do not divide evenly."""
+    """Whoever computes a row, of sizes that are worth several threads, in groups that they do not divide evenly; also
+    where a gate reads what the same call changes."""
     lengths, width, heads = [700, 1, 403], 256, 8
     x, qkv = _draw(1104, width).to(dtype), _draw(1104, 3 * width, seed=1).to(dtype)
-    down, up, bias = _draw(3, 2, width, 9, seed=2), _draw(3, 2, 9, width, seed=3), _draw(3, width, seed=4)
-    runs, seen = Runs(lengths), torch.tensor(lengths)
-    chain = Chain(native, [Product(Scattered.of(down), activation="relu"), Product(Scattered.of(up))], runs)
-    wide = _draw(3, width, 64, seed=5)
+    down, up, bias = _draw(width, 9, seed=2), _draw(9, width, seed=3), _draw(width, seed=4)
+    weight, shift = _draw(width, seed=5) / 16, _draw(1, seed=6)
+    gate, seen = Gate(vector(weight), vector(shift), 1, 0), torch.tensor(lengths)
+    steps = step(down, None, activation="relu"), step(up, bias)
 
     def compute() -> list[Tensor]:
-        product, changed = torch.empty(1104, 64), x.clone()
-        native.linear(product, x, wide, None, runs)
-        chain.add(changed, x, 1)
-        norm = native.norm(x, None, bias, None, runs, LayerNorm(bias[0], bias[1], 1e-5))
-        return [product, changed, norm, native.attend(qkv, runs, seen, heads, None)]
+        changed = x.clone()
+        gates = _adapt(native, changed, changed, lengths, lambda _: place_op(0, steps, gate=gate))
+        norm = native.norm(x, None, bias, None, LayerNorm(bias, bias, 1e-5))
+        return [changed, gates, norm, native.attend(qkv, Runs(lengths), seen, heads, None)]
 
     threads(1)
     alone = compute()
@@ -147,12 +170,13 @@ def test_threads_are_those_of_torch(native: Library) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_biases_are_added_in_place(native: Library, dtype: torch.dtype) -> None:
-    """Into a window of columns, each row its group's."""
-    lengths, bias = [2, 0, 5], _draw(3, 37)
+    """Into a window of columns, each row its group's, in the place of what was added before."""
+    lengths, bias, replaced = [2, 0, 5], _draw(3, 37), _draw(37, seed=2)
     whole = _draw(7, 50, seed=1).to(dtype)
     y = whole.clone()
-    native.add(y[:, 10:47], bias, Runs(lengths))
-    _close(y[:, 10:47], whole[:, 10:47].double() + bias.double()[_groups(lengths)])
+    fields = {"column": 10, "width": 37, "replaced": vector(replaced)}
+    _adapt(native, y, y, lengths, lambda group: place_op(0, added=vector(bias[group]), **fields))
+    _close(y[:, 10:47], whole[:, 10:47].double() + bias.double()[_groups(lengths)] - replaced.double())
     assert torch.equal(y[:, 47:], whole[:, 47:])
 
 
@@ -162,30 +186,62 @@ def test_biases_are_added_in_place(native: Library, dtype: torch.dtype) -> None:
 def test_norms_have_their_groups_weights(
     native: Library, kind: type[LayerNorm | RMSNorm], width: int, dtype: torch.dtype
 ) -> None:
-    """Layer norm and RMS norm of a sum, with and without a bias, rounded once."""
+    """Layer norm and RMS norm of a sum, with and without a bias, rounded once; without own weights by the shared ones,
+    which are of either dtype."""
     lengths = [3, 1, 4]
     x, residual = (_draw(8, width, seed=seed).to(dtype) + 3 for seed in (1, 2))
     weight, bias = _draw(3, width, seed=3), _draw(3, width, seed=4)
+    shared = weight[1].to(dtype)
     base = SimpleNamespace(eps=1e-5, centered=kind.centered)
+    exact_weight = torch.stack((weight[0].double(), shared.double(), weight[2].double()))
     for more, shift in ((None, None), (residual, bias)):
+        norms = [NormWeights(vector(weight[k]), vector(shift if shift is None else shift[k])) for k in range(3)]
+        programs = [NativeProgram([], 0, {} if k == 1 else {0: norms[k]}, 1, None) for k in range(3)]
+        table = Table(lengths, [TableGroup(1, program) for program in programs])
         summed = x.double() if more is None else x.double() + more.double()
         plain = F.layer_norm(summed, (width,), eps=1e-5) if kind.centered else F.rms_norm(summed, (width,), eps=1e-5)
-        found = native.norm(x, more, weight, shift, Runs(lengths), base)
+        common = None if shift is None else shift[1].to(dtype)
+        found = native.norm(x, more, shared, common, base, table)
         assert (found is x) == (more is not None)
-        exact = plain * weight.double()[_groups(lengths)]
-        _close(found, exact if shift is None else exact + shift.double()[_groups(lengths)], 16)
+        exact = plain * exact_weight[_groups(lengths)]
+        if shift is not None and common is not None:
+            exact = exact + torch.stack((shift[0].double(), common.double(), shift[2].double()))[_groups(lengths)]
+        _close(found, exact, 16)
         assert found.dtype == dtype
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_gates_are_means_over_rows(native: Library, dtype: torch.dtype) -> None:
-    """Of sigmoids of scores, each row with its group's weights."""
-    lengths, groups = [2, 1, 6, 3], torch.tensor([0, 0, 1, 2])
-    x, weight, bias = _draw(12, 70).to(dtype), _draw(3, 70, seed=1) / 8, _draw(3, seed=2)
-    own = groups[_groups(lengths)]
-    tokens = ((x.double() * weight.double()[own]).sum(-1) + bias.double()[own]).sigmoid()
-    exact = torch.stack([piece.mean() for piece in tokens.split(lengths)])[:, None]
-    _close(native.gate(x, weight, bias, Runs(lengths), groups), exact, 70)
+@pytest.mark.parametrize("reads", [0, 1, 2], ids=["x", "sum", "norm"])
+def test_gates_are_means_over_rows(native: Library, reads: int, dtype: torch.dtype) -> None:
+    """Of sigmoids of scores, each row with its group's weights, of what the op reads."""
+    lengths = [2, 1, 600, 3]
+    x, residual = _draw(606, 70).to(dtype), _draw(606, 70, seed=3).to(dtype)
+    weight, bias, norm = _draw(4, 70, seed=1) / 8, _draw(4, seed=2), _draw(70, seed=4)
+    read = x.double() if reads == 0 else x.double() + residual.double()
+    read = F.layer_norm(read, (70,), eps=1e-5) * norm.double() if reads == 2 else read
+    own = _groups(lengths)
+    tokens = ((read * weight.double()[own]).sum(-1) + bias.double()[own]).sigmoid()
+    exact = torch.stack([piece.mean() for piece in tokens.split(lengths)])
+    gates = [Gate(vector(weight[k]), vector(bias[k]), 1, 0) for k in range(4)]
+    programs = [
+        NativeProgram(
+            [place_op(0, gate=gate, reads=reads, norm_weight=vector(norm), eps=1e-5, centered=1)], 1, {}, 0, None
+        )
+        for gate in gates
+    ]
+    found = torch.empty(1, 4)
+    native.adapt(x, x, residual, Table(lengths, [TableGroup(1, one) for one in programs]), 0, found)
+    _close(found[0], exact, 70)
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_central_gate_is_a_share(native: Library, column: int) -> None:
+    """The softmax over the means of what of two scores is above zero."""
+    lengths, x, weight, bias = [4, 1], _draw(5, 20), _draw(20, 2, seed=1), _draw(2, seed=2)
+    means = torch.stack([piece.mean(0) for piece in (x @ weight + bias).relu().split(lengths)])
+    gate, y = Gate(vector(weight), vector(bias), 2, column), x.clone()
+    _close(_adapt(native, y, x, lengths, lambda _: place_op(0, gate=gate)), means.softmax(-1)[:, column].double(), 20)
+    assert torch.equal(x, y)
 
 
 @given(
@@ -227,20 +283,19 @@ def test_what_is_not_a_number_stays_in_its_row(native: Library) -> None:
 @pytest.mark.parametrize("activation", [*ACTIVATIONS])
 def test_activations_are_those_of_torch(native: Library, activation: Activation) -> None:
     """From where they vanish to where they are the identity; infinities and what is not a number come through."""
-    x = torch.cat((torch.linspace(-120, 120, 4001), torch.linspace(-6, 6, 4001)))[:, None]
-    found, one = torch.empty_like(x), torch.ones(1, 1, 1)
-    native.linear(found, x, one, None, Runs((len(x),)), activation=activation)
+    x, one = torch.cat((torch.linspace(-120, 120, 4001), torch.linspace(-6, 6, 4001)))[:, None], torch.ones(1, 1, 1)
+    found = _product(native, x, one, [len(x)], activation=activation)
     torch.testing.assert_close(found.double(), ACTIVATIONS[activation](x.double()), atol=1e-6, rtol=1e-6)
-    odd, y = torch.tensor([[math.nan], [math.inf]]), torch.empty(2, 1)
-    native.linear(y, odd, one, None, Runs((2,)), activation=activation)
-    assert y[0].isnan()
-    assert y[1] == math.inf
+    odd = _product(native, torch.tensor([[math.nan], [math.inf]]), one, [2], activation=activation)
+    assert odd[0].isnan()
+    assert odd[1] == (1 if activation == "tanh" else math.inf)
 
 
 def test_what_is_not_a_number_stays_so_in_bfloat16(native: Library) -> None:
     """A broken adapter is recognised by it."""
-    x, y = torch.full((1, 4), math.nan, dtype=torch.bfloat16), torch.empty(1, 3, dtype=torch.bfloat16)
-    native.linear(y, x, torch.ones(1, 4, 3), None, Runs((1,)))
+    x, y = torch.full((1, 4), math.nan, dtype=torch.bfloat16), torch.zeros(1, 3, dtype=torch.bfloat16)
+    weight = torch.ones(4, 3)
+    _adapt(native, y, x, [1], lambda _: place_op(0, [step(weight, None)]))
     assert bool(y.isnan().all())
 
 
@@ -255,9 +310,23 @@ def test_a_library_of_other_sources_is_refused(tmp_path: Path, monkeypatch: pyte
     assert load_library.__wrapped__() is None
 
 
-def test_a_library_that_computes_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is compared with torch before it serves."""
-    monkeypatch.setattr(Library, "linear", lambda self, y, *rest, **options: y.zero_())
+def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
+    """Leaves y as it is."""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "broken"),
+    [
+        ("adapt", _unchanged),
+        ("norm", lambda self, x, *rest: x),
+        ("attend", lambda self, qkv, *rest: qkv[:, : qkv.shape[1] // 3]),
+    ],
+)
+def test_a_library_that_computes_wrongly_is_refused(
+    kernel: str, broken: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each kernel is compared with torch before it serves."""
+    monkeypatch.setattr(Library, kernel, broken)
     assert load_library.__wrapped__() is None
 
 

@@ -138,14 +138,14 @@ def test_samples_are_routed_apart(bert: Backbone, preset: str):
     rows = encode(bert)
     model = create_model(bert, preset, routing="sample", experts="8")
     model._dropout = 0.0
-    drawn = model._grouped(len(rows))
-    assert not torch.equal(*(next(iter(drawn.values()))[row] for row in (0, 1)))
+    drawn = model._drawn(len(rows))
+    assert not torch.equal(*(next(iter(own.values())) for own in drawn[:2]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "_grouped", lambda num: drawn)
+        patch.setattr(model, "_drawn", lambda num: drawn)
         together = model(bert.pack(rows))
     model.eval()
     for row, one in enumerate(rows):
-        model.served = lambda row=row: {name: tensor[row] for name, tensor in drawn.items()}  # type: ignore[method-assign]
+        model.served = lambda row=row: drawn[row]  # type: ignore[method-assign]
         torch.testing.assert_close(together[row], model(bert.pack([one]))[0], atol=2e-6, rtol=1e-5)
 
 
@@ -162,11 +162,12 @@ def test_gradients_of_samples_reach_their_copies(bert: Backbone):
 
 
 def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
-    """LoRA and BitFit begin exactly at the backbone, Compacter within 1e-5 of it (docs/methods.md#initialisation)."""
+    """LoRA begins exactly at the backbone, BitFit but for the rounding of its norms, Compacter within 1e-5
+    (docs/methods.md#initialisation)."""
     packed = bert.pack(encode(bert))
     with torch.inference_mode():
         bare = bert.bert(packed)[packed.first_tokens]
-    for preset, allowed in (("lora", 0.0), ("bitfit", 0.0), ("compacter", 1e-5)):
+    for preset, allowed in (("lora", 0.0), ("bitfit", 1e-6), ("compacter", 1e-5)):
         settings = find_preset(preset).settings({"pooling": "first", "head_hidden": "false"}, bert.config)
         parts = find_preset(preset).compose(settings, bert.config, outputs=2)
         model = HeadedAdapter(bert, parts, settings, dropout=0.0, seed=0).eval()

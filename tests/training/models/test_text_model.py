@@ -200,8 +200,9 @@ def test_gradients_are_those_of_float64(backbone: Backbone, preset: str, exact: 
 
 
 def test_a_fresh_adapter_starts_at_the_backbone(t5: Backbone):
-    """LoRA and BitFit begin exactly at the backbone, Compacter within 1e-5 of its largest logit (vector 8)."""
-    for preset, allowed in (("lora", 0.0), ("bitfit", 0.0), ("compacter", 1e-5)):
+    """LoRA begins exactly at the backbone, BitFit but for the rounding of its norms, Compacter within 1e-5 of its
+    largest logit (vector 8)."""
+    for preset, allowed in (("lora", 0.0), ("bitfit", 5e-6), ("compacter", 1e-5)):
         settings = find_preset(preset).settings(SMALL.get(preset, {}), t5.config)
         parts = find_preset(preset).compose(settings, t5.config, outputs=0)
         model = TextAdapter(t5, parts, settings, dropout=0.0, seed=0).eval()
@@ -226,13 +227,13 @@ def test_samples_are_routed_apart(t5: Backbone):
     """With `routing=sample` a row is encoded and written by the copies drawn for it alone, as if it stood alone."""
     model = create_model(t5, "adamix", routing="sample", experts="8")
     model._dropout = 0.0
-    drawn = model._grouped(len(TEXTS))
+    drawn = model._drawn(len(TEXTS))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "_grouped", lambda num: drawn)
+        patch.setattr(model, "_drawn", lambda num: drawn)
         together = log_likelihoods(model, t5, 1)
     model.eval()
     for row in range(len(TEXTS)):
-        model.served = lambda row=row: {name: tensor[row] for name, tensor in drawn.items()}  # type: ignore[method-assign]
+        model.served = lambda row=row: drawn[row]  # type: ignore[method-assign]
         torch.testing.assert_close(together[row], log_likelihoods(model, t5, 1)[row], atol=1e-5, rtol=1e-5)
 
 

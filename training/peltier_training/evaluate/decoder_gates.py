@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
-from peltier_adapters.mixture import Mixture, Slice
-from peltier_adapters.row import Row, create_slices
-from peltier_adapters.scoring import SingleTokens, plant
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.row import Row, adapt, adapt_tokens
+from peltier_adapters.scoring import plant
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import Backbone
 from torch import Tensor
@@ -23,23 +23,21 @@ def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> Gates:
     found: dict[tuple[str, int], list[Tensor]] = defaultdict(list)
     for first in range(0, len(rows), BATCH_ROWS):
         for one in _decoded(backbone, rows[first : first + BATCH_ROWS]):
-            for part, layers in (one.context.gates or {}).items():
+            for part, layers in (one.gates or {}).items():
                 for layer, gates in layers.items():
                     found[part, layer].append(gates)
     return _by_stack(backbone.t5.config, {place: float(torch.cat(gates).mean()) for place, gates in found.items()})
 
 
-def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[Slice]:
-    """The slices of one scoring pass, with their gates: those of the rows, and those of the decoder's tokens."""
+def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[AdapterGroup]:
+    """The groups of one scoring pass, with their gates: those of the rows, and those of the decoder's tokens."""
     model, packed = backbone.t5, backbone.pack([row.prompted for row in rows])
-    inputs = list(create_slices(backbone, packed, rows, record_gates=True))
-    reading = Mixture(backbone, inputs)
+    reading = adapt(backbone, rows, packed.lengths, record_gates=True)
     memory = model.remember(packed, model.encode(packed, reading), reading)
     trees = [tree for row in rows if (tree := row.scored) is not None]
-    tokens = [row for row, tree in zip(rows, trees, strict=True) for _ in tree.ids]
-    outputs = list(create_slices(backbone, SingleTokens(len(tokens)), tokens, record_gates=True))
-    model.decode(plant(trees, backbone.device), memory, Mixture(backbone, outputs))
-    yield from (*inputs, *outputs)
+    writing = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees], record_gates=True)
+    model.decode(plant(trees, backbone.device), memory, writing)
+    yield from (*reading.groups, *writing.groups)
 
 
 def _by_stack(config: T5Config, means: Mapping[tuple[str, int], float]) -> Gates:

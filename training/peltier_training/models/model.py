@@ -1,17 +1,21 @@
-"""The trainable form of an adapter: parameters that become served tensors, applied by the server's own parts.
+"""The trainable form of an adapter: parameters that become served tensors, lowered to the server's own ops.
 
 Its state dict holds the adapter alone: the backbone is not a module.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch
+from peltier_adapters.adaptation import BatchAdaptation
 from peltier_adapters.batch import Pooled
 from peltier_adapters.composition import Settings
-from peltier_adapters.mixture import Layout, Mixture, Slice, create_slice
-from peltier_adapters.parts import head
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.op import Program
+from peltier_adapters.ops.torch import TORCH, multiply_all
+from peltier_adapters.parts import head, lower
+from peltier_adapters.parts.part import under
 from peltier_adapters.spec import HeadSpec, Parts
-from peltier_adapters.tensors import Tensors
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
 from torch import Tensor, nn
@@ -48,17 +52,23 @@ class TrainableAdapter(nn.Module):
     def _routes_samples(self) -> bool:
         return self.training and self.settings.get("routing") == "sample"
 
-    def _grouped(self, num_samples: int) -> Tensors:
-        """`served` with a leading group dimension: one group, or each sample's own draw."""
+    def _drawn(self, num_samples: int) -> list[dict[str, Tensor]]:
+        """`served` for all samples, or for each its own draw."""
         if not self._routes_samples:
-            return Tensors({name: tensor[None] for name, tensor in self.served().items()})
-        drawn = [_draw(source, num_samples) for source in self.sources]
-        return Tensors({name: tensor for own in drawn for name, tensor in own.items()})
+            return [self.served()]
+        drawn = {name: own.unbind() for source in self.sources for name, own in _draw(source, num_samples).items()}
+        return [{name: own[sample] for name, own in drawn.items()} for sample in range(num_samples)]
 
-    def _slice(self, layout: Layout, tensors: Tensors, samples: Sequence[int]) -> Slice:
-        """The one slice of a pass; `samples` says whose each row of the layout is."""
-        groups = samples if self._routes_samples else [0] * len(samples)
-        return create_slice(self.backbone, layout, 0, groups, self.parts, tensors)
+    def _lower(self, drawn: Sequence[dict[str, Tensor]]) -> list[Program]:
+        return [lower(self.parts, tensors, self.backbone) for tensors in drawn]
+
+    def _adapt(self, programs: Sequence[Program], lengths: Sequence[int], samples: Sequence[int]) -> BatchAdaptation:
+        """The adaptation of a pass by the program of all samples, or by each one's own; `samples` says whose each row
+        is."""
+        groups = [AdapterGroup(len(lengths), programs[0])]
+        if len(programs) > 1:
+            groups = [AdapterGroup(len(list(own)), programs[sample]) for sample, own in groupby(samples)]
+        return BatchAdaptation(self.backbone, groups, lengths, TORCH)
 
 
 def _draw(source: nn.Module, num: int) -> dict[str, Tensor]:
@@ -85,9 +95,9 @@ class HeadedAdapter(TrainableAdapter):
 
     def forward(self, packed: Packed) -> Tensor:
         samples = range(len(packed.lengths))
-        tensors = self._grouped(len(samples))
-        rows = self._slice(packed, tensors, samples)
-        hidden = self.backbone.bert(packed, Mixture(self.backbone, [rows]))
-        pooled = Pooled(self.backbone, packed, [rows], hidden)(self.head_spec.pooling)
-        own = {name.removeprefix("head."): t[0] for name, t in tensors.items() if name.startswith("head.")}
-        return head.apply(self.head_spec, own, F.dropout(pooled, self._dropout, self.training))
+        drawn = self._drawn(len(samples))
+        adaptation = self._adapt(self._lower(drawn), packed.lengths, samples)
+        hidden = self.backbone.bert(packed, adaptation)
+        pooled = Pooled(self.backbone, packed, adaptation, hidden)(self.head_spec.pooling)
+        steps = head.steps(self.head_spec, under("head.", drawn[0]))
+        return multiply_all(steps, F.dropout(pooled, self._dropout, self.training).float())

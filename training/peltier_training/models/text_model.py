@@ -1,7 +1,5 @@
 """The trainable form of a T5's adapter. As when it is served, each decoder token is a row of its own."""
 
-from peltier_adapters.mixture import Mixture
-from peltier_adapters.scoring import SingleTokens
 from peltier_backbone.packing import Packed
 from peltier_backbone.targets import Targets
 from torch import Tensor
@@ -16,10 +14,10 @@ class TextAdapter(TrainableAdapter):
 
     def forward(self, packed: Packed, targets: Targets) -> Tensor:
         samples, model = range(len(packed.lengths)), self.backbone.t5
-        tensors = self._grouped(len(samples))
-        encoder = Mixture(self.backbone, [self._slice(packed, tensors, samples)])
+        programs = self._lower(self._drawn(len(samples)))
+        encoder = self._adapt(programs, packed.lengths, samples)
         memory = model.remember(packed, model.encode(packed, encoder), encoder)
         writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
-        decoder = Mixture(self.backbone, [self._slice(SingleTokens(len(targets.ids)), tensors, writers)])
+        decoder = self._adapt(programs, [1] * len(writers), writers)
         hidden = model.decode(targets, memory, decoder)
         return model.logits(F.dropout(hidden, self._dropout, self.training), decoder)

@@ -5,6 +5,7 @@ from copy import deepcopy
 from typing import Any
 
 import torch
+from peltier_adapters.ops.torch import multiply_all
 from peltier_adapters.parts import head
 from peltier_adapters.spec import HeadSpec
 from peltier_backbone.load import Backbone
@@ -96,7 +97,7 @@ class TunedEncoder(nn.Module):
             case "mean":
                 pooled = (hidden * mask).sum(1) / mask.sum(1)
         tensors = {name.replace("dense_", "dense."): tensor for name, tensor in self.head.items()}
-        return head.apply(self._spec, tensors, F.dropout(pooled, self._dropout, self.training))
+        return multiply_all(head.steps(self._spec, tensors), F.dropout(pooled, self._dropout, self.training).float())
 
 
 class TunedT5(nn.Module):

@@ -1,4 +1,4 @@
-"""One bank's tokens among others', against the same operations on those tokens alone."""
+"""The tokens of one program's adapters among others, against the same operations on those tokens alone."""
 
 from itertools import accumulate
 from typing import NamedTuple
@@ -7,13 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.segments import Segments
 from peltier_backbone.norm import LayerNorm
 from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
 
-from peltier_adapters.graphs.window import Window
+from peltier_adapters.ops.window import Window, place_of
 
 WIDTH = 6
 BASE = LayerNorm(torch.ones(WIDTH), torch.zeros(WIDTH), 1e-5)
@@ -28,8 +27,9 @@ class Case(NamedTuple):
     behind: int
 
     @property
-    def segments(self) -> Segments:
-        return Segments(self.lengths, self.groups, torch.device("cpu"))
+    def owners(self) -> list[int]:
+        """The group of each token."""
+        return [group for length, group in zip(self.lengths, self.groups, strict=True) for _ in range(length)]
 
     @property
     def window(self) -> Window:
@@ -39,7 +39,7 @@ class Case(NamedTuple):
         starts = [rows[row] for row in firsts] + rows[-1:] * 3
         tensors = (starts, rows + rows[-1:] * 2, [*self.groups, 0, 0])
         total = rows[-1] + self.behind
-        return Window(*(torch.tensor(own, dtype=torch.int32) for own in tensors), total, torch.float32)
+        return Window(*(torch.tensor(own, dtype=torch.int32) for own in tensors), total)
 
     def among(self, x: Tensor) -> Tensor:
         """The tokens x with others around them, which are not even numbers."""
@@ -69,21 +69,19 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(case=cases())
-def test_biases_are_added_to_own_tokens(case: Case):
-    """The others stay as they are."""
-    x, (bias, more) = case.draw_tokens(), case.draw_weights()
-    y = case.among(x)
-    case.window.add(y, more)
-    case.segments.add(x, bias)
-    torch.testing.assert_close(y, case.among(x), equal_nan=True)
+def test_vectors_of_groups_reach_own_tokens(case: Case):
+    """The others get 0."""
+    vectors, more = case.draw_weights()
+    expected = torch.nn.functional.pad(vectors[case.owners], (0, 0, case.before, case.behind))
+    assert torch.equal(case.window.of_tokens(more), expected)
 
 
 @given(case=cases())
 def test_norms_are_each_groups_own(case: Case):
     """For the tokens of the window; nobody reads the others."""
     x, (weight, more) = case.draw_tokens(), case.draw_weights()
-    found = case.window.norm(case.among(x), more, more, BASE)
-    torch.testing.assert_close(case.own(found), case.segments.norm(x, weight, weight, BASE))
+    found, own = case.window.norm(case.among(x), more, more, BASE), weight[case.owners]
+    torch.testing.assert_close(case.own(found), torch.nn.functional.layer_norm(x, (WIDTH,), eps=1e-5) * own + own)
 
 
 @given(case=cases())
@@ -91,19 +89,29 @@ def test_means_of_rows_are_spread_to_own_tokens(case: Case):
     """A row that is not there has the mean 0, and tokens that are not the window's get 0."""
     x, rows = case.draw_tokens(), len(case.lengths)
     means = case.window.row_mean(case.among(x))
-    torch.testing.assert_close(means[:rows], case.segments.row_mean(x))
+    torch.testing.assert_close(means[:rows], torch.stack([piece.mean(0) for piece in x.split(case.lengths)]))
     assert not means[rows:].any()
     spread = case.window.spread(means)
-    torch.testing.assert_close(case.own(spread), case.segments.spread(means[:rows]))
+    assert torch.equal(case.own(spread), torch.repeat_interleave(means[:rows], torch.tensor(case.lengths), 0))
     assert float(spread.abs().sum()) == pytest.approx(float(case.own(spread).abs().sum()))
 
 
 @given(case=cases())
 def test_kernels_are_given_every_token_once(case: Case):
     """Runs cover all tokens: those before and behind have no slot, and groups that are not there are empty."""
-    runs = case.window.launcher.runs
+    runs = case.window.runs
     lengths = (runs.starts[1:] - runs.starts[:-1]).tolist()
     groups = [sum(n for n, one in zip(case.lengths, case.groups, strict=True) if one == g) for g in set(case.groups)]
     assert lengths == [case.before, *groups, 0, 0, case.behind]
     assert runs.slots.tolist() == [-1, *range(len(groups) + 2), -1]
     assert runs.longest == sum(lengths)
+
+
+@given(first=st.integers(0, 5), lengths=st.lists(st.integers(0, 4), min_size=1, max_size=6), behind=st.integers(0, 5))
+def test_each_token_finds_its_run(first: int, lengths: list[int], behind: int):
+    """Also beside empty runs; -1 before the first, and as many as there are behind the last."""
+    starts = list(accumulate(lengths, initial=first))
+    expected = [-1] * first + [run for run, length in enumerate(lengths) for _ in range(length)]
+    expected += [len(lengths)] * behind
+    tokens = torch.arange(len(expected), dtype=torch.int32)
+    assert place_of(torch.tensor(starts, dtype=torch.int32), tokens).tolist() == expected

@@ -1,0 +1,131 @@
+"""The adaptation of one batch: groups of neighbouring rows, each with an adapter, whose ops a backend runs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, groupby
+
+import torch
+from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
+from peltier_backbone.attention import Prefix
+from peltier_backbone.load import Backbone
+from peltier_backbone.norm import Norm
+from torch import Tensor
+
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
+from peltier_adapters.ops.op import PrefixKeys, Program, at
+
+
+class SiteAdaptation(NoAdaptation):
+    """What ops do at projections, sub-layers and norms, where somebody else sees to the attention."""
+
+    def __init__(self, ops: GroupedOps, programs: Iterable[Program]) -> None:
+        self._ops = ops
+        self.projections = frozenset(site for program in programs for site, _ in program.placed)
+
+    def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
+        return self._ops.act(site, number, y, x) if site in self.projections else y
+
+    def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
+        return self._ops.act(site, block, y, y, residual) if site in self.projections else y
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        return self._ops.norm(index, x, base, residual)
+
+
+class BatchAdaptation(SiteAdaptation):
+    """An `Adaptation` of groups that cover all rows of `lengths` tokens in order."""
+
+    def __init__(
+        self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], backend: Backend
+    ) -> None:
+        self.groups = tuple(groups)
+        self._backbone, self._backend, self._lengths = backbone, backend, tuple(lengths)
+        programs = {group.program for group in groups if group.program}
+        super().__init__(backend.group(self.groups, self._lengths), programs)
+        self._spans = list(_spans(self.groups, self._lengths, backbone, backend))
+
+    def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
+        return [span.rows for span in self._spans]
+
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
+        return self._spans[span].prefix(attention, x)
+
+    def embed(self, x: Tensor) -> Tensor:
+        starts, places, pieces, row = [0, *accumulate(self._lengths)], list[int](), list[Tensor](), 0
+        for group in self.groups:
+            prompt = group.program and group.program.prompt
+            if prompt:
+                weight = at(prompt.weight, group.flat).to(x.dtype)
+                for start in starts[row : row + group.rows]:
+                    places += range(start, start + len(weight))
+                    pieces.append(weight)
+            row += group.rows
+        if pieces:
+            x[torch.tensor(places, device=x.device)] = torch.cat(pieces)
+        return x
+
+    def pool(self, scores: Tensor) -> Tensor:
+        """The scores [rows, hidden] of the pooler with what each row's task adds to its bias; may be in place."""
+        if "pooler" not in self.projections:
+            return scores
+        rows = self._backend.group(self.groups, [1] * len(self._lengths))
+        return rows.act("pooler", 0, scores, scores)
+
+
+class _Span:
+    """Neighbouring groups whose rows attend together: those without a prefix, or those with equally long ones."""
+
+    def __init__(
+        self, groups: Sequence[AdapterGroup], first: int, lengths: Sequence[int], backbone: Backbone, backend: Backend
+    ) -> None:
+        self.rows, self._backbone, self._groups = (first, first + len(lengths)), backbone, groups
+        self._prefixed = prefix_length(groups[0]) > 0
+        if self._prefixed:
+            self._ops = backend.group(groups, lengths)
+            numbers = [number for number, group in enumerate(groups) for _ in range(group.rows)]
+            self._numbers = torch.tensor(numbers, device=backbone.device)
+            self._known: dict[int, Prefix] = {}
+
+    def prefix(self, attention: int, x: Tensor) -> Prefix | None:
+        """Keys and values of each row, [rows, heads, prefix, head size], times their gates."""
+        if not self._prefixed:
+            return None
+        if attention not in self._known:
+            self._known[attention] = self._gather(attention)
+        keys, values = (one.index_select(0, self._numbers) for one in self._known[attention])
+        gates = self._ops.prefix_gates(attention, x)
+        if gates is not None:
+            scale = gates[:, :, None, None].to(keys.dtype)
+            keys, values = keys * scale, values * scale
+        return Prefix(keys, values)
+
+    def _gather(self, attention: int) -> Prefix:
+        """Those of each group; a text that is written step by step reads them again and again."""
+        own = [(prefix_of(group, attention), group.flat) for group in self._groups]
+        keys, values = ([at(one, flat) for one, flat in pairs] for pairs in (
+            [(one.keys, flat) for one, flat in own], [(one.values, flat) for one, flat in own],
+        ))  # fmt: skip
+        return Prefix(*(torch.stack(one).to(self._backbone.dtype) for one in (keys, values)))
+
+
+def prefix_of(group: AdapterGroup, attention: int) -> PrefixKeys:
+    """The prefix of a group that has one."""
+    assert group.program is not None, "it has a prefix"
+    return group.program.prefixes[attention]
+
+
+def prefix_length(group: AdapterGroup) -> int:
+    """How many keys a group's rows have in front; 0 without a prefix."""
+    if group.program is None or not group.program.prefixes:
+        return 0
+    return prefix_of(group, 0).keys.shape[1]
+
+
+def _spans(
+    groups: Sequence[AdapterGroup], lengths: Sequence[int], backbone: Backbone, backend: Backend
+) -> Iterator[_Span]:
+    first = 0
+    for _, run in groupby(groups, key=prefix_length):
+        members = list(run)
+        last = first + sum(group.rows for group in members)
+        yield _Span(members, first, lengths[first:last], backbone, backend)
+        first = last

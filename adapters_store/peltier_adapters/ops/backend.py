@@ -1,0 +1,71 @@
+"""What runs ops, chosen once for a device."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Protocol
+
+import torch
+from peltier_backbone.native import library
+from peltier_backbone.norm import Norm
+from torch import Tensor
+
+from peltier_adapters.ops.op import Program
+
+RecordedGates = dict[str, dict[int, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class AdapterGroup:
+    """The next `rows` rows of a batch, which share an adapter: its program and its weights (None where the ops of the
+    program have theirs), or none. `gates` collects [rows] by label and layer where it is not None."""
+
+    rows: int
+    program: Program | None = None
+    flat: Tensor | None = None
+    gates: RecordedGates | None = None
+
+    def record(self, label: str, number: int, gates: Tensor) -> None:
+        """Keep the gates [rows] of a layer, if anybody asks for them."""
+        if self.gates is not None:
+            self.gates.setdefault(label, {})[number] = gates
+
+
+class GroupedOps(Protocol):
+    """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back."""
+
+    def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """y with everything that the groups add at a site of a layer; y may be changed in place, and may be x."""
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        """Norm `index` of x, or of x + residual, in whose place it may be; `base` where a group has no own weights."""
+
+    def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
+        """The gates [rows, 1] of the prefixes of attention `number`, whose queries are made of x; None without any."""
+
+
+class Backend(Protocol):
+    """A way to run ops."""
+
+    name: str
+
+    def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> GroupedOps:
+        """The ops of the groups of a batch, whose rows have `lengths` tokens."""
+
+
+@cache
+def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
+    """What serves a backbone that computes in `dtype` on `device`."""
+    if device.type == "cuda" and find_spec("triton") is not None:
+        from peltier_adapters.ops.triton import TritonBackend  # needs Triton
+
+        return TritonBackend(device)
+    kernels = library.load_library() if device.type == "cpu" and library.knows(dtype) else None
+    if kernels is not None:
+        from peltier_adapters.ops.native import NativeBackend
+
+        return NativeBackend(kernels)
+    from peltier_adapters.ops.torch import TORCH
+
+    return TORCH

@@ -1,0 +1,158 @@
+"""Ops by the native kernels of the CPU: one call for everything that acts at a site, whatever the shapes of its ops.
+
+A program is laid out for the kernels once (`compile_program`). A batch is a table of which rows have which program and
+where their weights lie; they are read there.
+"""
+
+from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
+
+import torch
+from peltier_backbone.native import program as layout
+from peltier_backbone.native.library import Library
+from peltier_backbone.native.program import NativeProgram, PlacedOp, Table, TableGroup, place_op, step, vector
+from peltier_backbone.norm import Norm
+from torch import Tensor
+
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Program
+
+_READS = {"x": 0, "sum": 1}
+_READS_NORM = 2
+
+
+def compile_program(program: Program) -> NativeProgram:
+    """The program as the kernels read it."""
+    kept: list[Tensor] = []
+    ops = [
+        _compile_op(program, op, _place(site, number, program.depth), kept)
+        for (site, number), own in program.placed.items()
+        for op in own
+    ]
+    ops += [
+        place_op(_place("prefix", number, program.depth), gate=_compile_gate(prefix.gate))
+        for number, prefix in program.prefixes.items()
+        if prefix.gate is not None
+    ]
+    norms = {index: layout.NormWeights(vector(own.weight), vector(own.bias)) for index, own in program.norms.items()}
+    return NativeProgram(ops, len(SITES) * program.depth, norms, _num_norms(program.depth), kept)
+
+
+def _place(site: str, number: int, depth: int) -> int:
+    return SITES.index(site) * depth + number
+
+
+def _num_norms(depth: int) -> int:
+    """Above all numbers of norms: an attention has one, as a feed-forward layer has, and there are two more."""
+    return 2 * depth + 2
+
+
+def _compile_op(program: Program, op: FusedMatmul | AddedBias, place: int, kept: list[Tensor]) -> PlacedOp:
+    if isinstance(op, AddedBias):
+        added, replaced = vector(op.bias), vector(op.replaced)
+        return place_op(place, column=op.column, width=len(op.bias), added=added, replaced=replaced)
+    own = {} if op.gate is None else {"gate": _compile_gate(op.gate)}
+    reads = _compile_norm(program, op.reads, kept) if isinstance(op.reads, Normed) else {"reads": _READS[op.reads]}
+    return place_op(place, list(map(_compile_step, op.steps)), column=op.column, gain=op.gain, **own, **reads)
+
+
+def _compile_step(own: MatmulStep) -> layout.Step:
+    return step(own.weight, own.bias, fold=own.fold, activation=own.activation)
+
+
+def _compile_gate(gate: Gate) -> layout.Gate:
+    outputs = 1 if gate.column is None else 2
+    return layout.Gate(vector(gate.weight), vector(gate.bias), outputs, gate.column or 0)
+
+
+def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[str, object]:
+    """The adapter's own weights, or the backbone's in float32."""
+    own, base = program.norms.get(normed.index), normed.base
+    weight = base.weight.float() if own is None or own.weight is None else own.weight
+    bias = own.bias if own is not None and own.bias is not None else base.bias
+    bias = bias if bias is None else bias.float()
+    kept += [one for one in (weight, bias) if one is not None]
+    return {
+        "reads": _READS_NORM, "norm_weight": vector(weight), "norm_bias": vector(bias), "eps": base.eps,
+        "centered": base.centered,
+    }  # fmt: skip
+
+
+class NativeOps:
+    """`GroupedOps` from one table."""
+
+    def __init__(
+        self, library: Library, groups: Sequence[AdapterGroup], programs: Sequence[NativeProgram | None],
+        lengths: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._library, self._groups = library, groups
+        own = [one.program for one in groups if one.program is not None]
+        self._acting = frozenset(place for program in set(own) for place in program.placed)
+        self._gated = frozenset(
+            number for program in set(own) for number, one in program.prefixes.items() if one.gate is not None
+        )
+        self._norms = frozenset(index for program in set(own) for index in program.norms)
+        self._depth = max((program.depth for program in own), default=0)
+        pairs = zip(groups, programs, strict=True)
+        self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
+        # One row for each op of a place at most.
+        self._gates = torch.empty(self._table.max_ops, self._table.num_rows)
+
+    def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        if (site, number) in self._acting:
+            self._library.adapt(y, x, residual, self._table, _place(site, number, self._depth), self._gates)
+            self._record(site, number)
+        return y
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        if index not in self._norms:
+            return base(x, residual)
+        return self._library.norm(x, residual, base.weight, base.bias, base, self._table, index)
+
+    def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
+        if number not in self._gated:
+            return None
+        self._gates[0].fill_(1)  # of those that have none
+        self._library.adapt(x, x, None, self._table, _place("prefix", number, self._depth), self._gates)
+        found = self._gates[0].clone()[:, None]
+        for group, rows in self._rows():
+            gate = group.program.prefixes[number].gate if group.program else None
+            if gate is not None:
+                group.record(gate.label, gate.number, found[rows, 0])
+        return found
+
+    def _record(self, site: str, number: int) -> None:
+        for group, rows in self._rows():
+            ops = group.program.placed.get((site, number), ()) if group.program and group.gates is not None else ()
+            for op, gates in zip(ops, self._gates, strict=False):
+                if isinstance(op, FusedMatmul) and op.gate is not None:
+                    group.record(op.gate.label, op.gate.number, gates[rows].clone())
+
+    def _rows(self) -> Iterator[tuple[AdapterGroup, slice]]:
+        first = 0
+        for group in self._groups:
+            yield group, slice(first, first + group.rows)
+            first += group.rows
+
+
+def _address(group: AdapterGroup) -> int:
+    return 0 if group.flat is None else group.flat.data_ptr()
+
+
+class NativeBackend:
+    """See `Backend`."""
+
+    def __init__(self, library: Library) -> None:
+        self._library, self.name = library, f"native-{library.name}"
+        self._programs: WeakKeyDictionary[Program, NativeProgram] = WeakKeyDictionary()
+
+    def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> NativeOps:
+        return NativeOps(self._library, groups, [self._compiled(group.program) for group in groups], lengths)
+
+    def _compiled(self, program: Program | None) -> NativeProgram | None:
+        if program is None:
+            return None
+        found = self._programs.get(program)
+        if found is None:
+            found = self._programs[program] = compile_program(program)
+        return found

@@ -1,0 +1,181 @@
+"""Ops by torch, group by group: the reference of the other backends, and what training differentiates."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate, groupby
+
+import torch
+from peltier_backbone.native.program import Activation
+from peltier_backbone.norm import Norm
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, at
+
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "swish": F.silu,
+    "tanh": torch.tanh,
+}
+
+
+def multiply(step: MatmulStep, x: Tensor, flat: Tensor | None = None) -> Tensor:
+    """act(x W + b), [rows, fold * in] -> [rows, fold * out]."""
+    weight = at(step.weight, flat).to(x.dtype)
+    blocks = x.reshape(-1, weight.shape[0])
+    y = blocks @ weight if step.bias is None else torch.addmm(at(step.bias, flat).to(x.dtype), blocks, weight)
+    return ACTIVATIONS[step.activation](y).view(len(x), -1)
+
+
+def multiply_all(steps: Sequence[MatmulStep], x: Tensor) -> Tensor:
+    """One after the other."""
+    for step in steps:
+        x = multiply(step, x)
+    return x
+
+
+def weigh(norm: NormWeights | None, base: Norm, x: Tensor, flat: Tensor | None) -> Tensor:
+    """The norm of x with a group's own weights."""
+    if norm is None:
+        return base(x)
+    weight = base.weight if norm.weight is None else at(norm.weight, flat).to(x.dtype)
+    bias = base.bias if norm.bias is None else at(norm.bias, flat).to(x.dtype)
+    return base.with_weights(x, weight, bias)
+
+
+class _Group:
+    """One group and its tokens."""
+
+    def __init__(self, group: AdapterGroup, lengths: Sequence[int], tokens: slice) -> None:
+        self.group, self.program, self.tokens, self._lengths = group, group.program, tokens, lengths
+
+    def act(self, op: FusedMatmul | AddedBias, y: Tensor, x: Tensor, residual: Tensor | None) -> None:
+        """Add what the op does to y, [tokens of the group, width]."""
+        if isinstance(op, AddedBias):
+            bias = at(op.bias, self.group.flat)
+            change = bias if op.replaced is None else bias - op.replaced
+            y[:, op.column : op.column + len(bias)].add_(change.to(y.dtype))
+            return
+        given = self._input(op, x, residual)
+        scale = None if op.gate is None else self._spread(self.gate(op.gate, given)).to(y.dtype)
+        *steps, last = op.steps
+        inner = given
+        for step in steps:
+            inner = multiply(step, inner, self.group.flat)
+        width = last.fold * last.weight.shape[1]
+        own = y if width == y.shape[1] else y[:, op.column : op.column + width]
+        self._add(last, own, inner if op.gain == 1 else inner * op.gain, scale)
+
+    def _input(self, op: FusedMatmul, x: Tensor, residual: Tensor | None) -> Tensor:
+        if op.reads == "x":
+            return x
+        assert residual is not None, "only sub-layers have sums to read"
+        if isinstance(op.reads, Normed):
+            assert self.program is not None, "it has this op"
+            return weigh(self.program.norms.get(op.reads.index), op.reads.base, x + residual, self.group.flat)
+        return x + residual
+
+    def _add(self, step: MatmulStep, y: Tensor, x: Tensor, scale: Tensor | None) -> None:
+        """y += (x W + b) * scale, in place."""
+        assert step.activation == "none", "an op ends with what it adds"
+        if scale is not None and step.bias is not None:
+            y.addcmul_(multiply(step, x, self.group.flat), scale)
+            return
+        weight = at(step.weight, self.group.flat).to(x.dtype)
+        blocks = (x if scale is None else x * scale).reshape(-1, weight.shape[0])
+        (y.view(-1, weight.shape[1]) if step.fold > 1 else y).addmm_(blocks, weight)
+        if step.bias is not None:
+            y.add_(at(step.bias, self.group.flat).to(y.dtype))
+
+    def gate(self, gate: Gate, x: Tensor) -> Tensor:
+        """[rows, 1] in float32."""
+        weight, bias = (at(one, self.group.flat).to(x.dtype) for one in (gate.weight, gate.bias))
+        if gate.column is None:
+            found = self._mean((x @ weight[:, None] + bias).float().sigmoid())
+        else:
+            shares = self._mean((x @ weight + bias).float().relu()).softmax(-1)
+            found = shares[:, gate.column : gate.column + 1]
+        self.group.record(gate.label, gate.number, found[:, 0])
+        return found
+
+    def _mean(self, x: Tensor) -> Tensor:
+        """Over each row's tokens, [tokens, width] -> [rows, width]."""
+        return torch.segment_reduce(x, "mean", lengths=self._sizes(x.device), axis=0, unsafe=True)
+
+    def _sizes(self, device: torch.device) -> Tensor:
+        return torch.tensor(self._lengths, device=device)
+
+    def _spread(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [tokens, width]."""
+        return torch.repeat_interleave(x, self._sizes(x.device), 0, output_size=sum(self._lengths))
+
+
+class TorchOps:
+    """`GroupedOps` in a loop over groups. One that is alone gets whole tensors, which keeps autograd free of views."""
+
+    def __init__(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> None:
+        starts = [0, *accumulate(lengths)]
+        ends = list(accumulate(group.rows for group in groups))
+        self._groups = [
+            _Group(group, lengths[end - group.rows : end], slice(starts[end - group.rows], starts[end]))
+            for group, end in zip(groups, ends, strict=True)
+        ]
+
+    def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        acting = [(one, ops) for one in self._groups if one.program and (ops := one.program.placed.get((site, number)))]
+        if acting and x is y and torch.is_grad_enabled():
+            y = y.clone()  # the first step keeps its input for the backward pass
+        for one, ops in acting:
+            for op in ops:
+                one.act(op, self._of(one, y), self._of(one, x), None if residual is None else self._of(one, residual))
+        return y
+
+    def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
+        if not self._has_norms:
+            return base(x, residual)
+        x = x if residual is None else x + residual
+        return _join([weigh(own, base, x[tokens], flat) for tokens, own, flat in self._norms(index)])
+
+    @cached_property
+    def _has_norms(self) -> bool:
+        return any(one.program and one.program.norms for one in self._groups)
+
+    def _norms(self, index: int) -> Iterator[tuple[slice, NormWeights | None, Tensor | None]]:
+        """Runs of tokens with their weights; neighbours without own ones are one run."""
+        for own, run in groupby(self._groups, lambda one: one.program.norms.get(index) if one.program else None):
+            members = list(run)
+            if own is None:
+                yield slice(members[0].tokens.start, members[-1].tokens.stop), None, None
+            else:
+                yield from ((one.tokens, own, one.group.flat) for one in members)
+
+    def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
+        found = []
+        for one in self._groups:
+            assert one.program is not None, "all rows of these groups have prefixes"
+            gate = one.program.prefixes[number].gate
+            found.append(x.new_ones(one.group.rows, 1) if gate is None else one.gate(gate, self._of(one, x)))
+        return _join(found)
+
+    def _of(self, one: _Group, tensor: Tensor) -> Tensor:
+        return tensor if len(self._groups) == 1 else tensor[one.tokens]
+
+
+def _join(pieces: Sequence[Tensor]) -> Tensor:
+    return pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
+
+
+class TorchBackend:
+    """See `Backend`."""
+
+    name = "torch"
+
+    def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> TorchOps:
+        return TorchOps(groups, lengths)
+
+
+TORCH = TorchBackend()

@@ -1,0 +1,62 @@
+"""The tokens of one program's adapters, wherever they stand among those of a batch."""
+
+import torch
+from peltier_backbone.norm import Norm
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_adapters.kernels.runs import Runs
+
+
+class Window:
+    """Groups and rows among `num_tokens` tokens. Group g is the tokens `starts[g]..starts[g + 1]`, row r
+    `row_starts[r]..row_starts[r + 1]` of group `row_groups[r]`; groups and rows may be empty at the end. All int32 on
+    the device, which alone needs to know them: no group is longer than `longest`.
+
+    What tokens outside are given is 0, whatever they hold: another row's number that is not finite stays its own.
+    """
+
+    def __init__(
+        self, starts: Tensor, row_starts: Tensor, row_groups: Tensor, num_tokens: int, longest: int | None = None
+    ) -> None:
+        self.row_groups, self.num_groups, self.num_tokens = row_groups, len(starts) - 1, num_tokens
+        self._row_starts = row_starts
+        tokens = torch.arange(num_tokens, dtype=torch.int32, device=starts.device)
+        own, rows = place_of(starts, tokens), place_of(row_starts, tokens)
+        inside = (own >= 0) & (own < self.num_groups)
+        self.inside = inside[:, None]
+        self._own = own.clamp(0, self.num_groups - 1)
+        self._rows = rows.masked_fill(~inside, len(row_groups))
+        self.runs = _runs(starts, num_tokens, num_tokens if longest is None else longest)
+
+    def of_tokens(self, stack: Tensor) -> Tensor:
+        """Each token's of [groups, width], [tokens, width]; outside 0."""
+        return stack.index_select(0, self._own).masked_fill_(~self.inside, 0)
+
+    def norm(self, x: Tensor, weight: Tensor, bias: Tensor | None, base: Norm) -> Tensor:
+        """`base` of x [tokens, width] with the weights [groups, width] of each token's group, outside of some one's: as
+        much more to read as a card has bandwidth for, in one launch."""
+        own = weight.index_select(0, self._own)[:, None]
+        many = None if bias is None else bias.index_select(0, self._own)[:, None]
+        return base.with_many_weights(x[:, None], own, many).flatten(0, 1)
+
+    def row_mean(self, x: Tensor) -> Tensor:
+        """Mean over each row's tokens, [tokens, width] -> [rows, width]; 0 for an empty row."""
+        return torch.segment_reduce(x, "mean", offsets=self._row_starts, axis=0, unsafe=True, initial=0)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """[rows, width] -> [tokens, width]; 0 outside."""
+        return torch.cat((x, x.new_zeros(1, x.shape[1]))).index_select(0, self._rows)
+
+
+def place_of(starts: Tensor, tokens: Tensor) -> Tensor:
+    """Which of the runs that begin at `starts` (the last ends there) each of `tokens` is in: -1 before the first, as
+    many as there are runs behind the last. Runs may be empty. All int32."""
+    return torch.searchsorted(starts, tokens, right=True, out_int32=True) - 1
+
+
+def _runs(starts: Tensor, num_tokens: int, longest: int) -> Runs:
+    """The groups between the tokens before them and those behind, which have no slot."""
+    slots = torch.arange(len(starts) - 1, dtype=torch.int32, device=starts.device)
+    bounds = F.pad(F.pad(starts, (1, 0)), (0, 1), value=num_tokens)
+    return Runs(bounds, F.pad(slots, (1, 1), value=-1), longest)

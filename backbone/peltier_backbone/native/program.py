@@ -1,0 +1,146 @@
+"""Programs and tables as the kernels read them (`program.h`)."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from ctypes import Structure, addressof, c_double, c_int64, c_void_p
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+Activation = Literal["none", "relu", "swish", "gelu_new", "gelu", "tanh"]
+ACTIVATIONS: dict[Activation, int] = {"none": 0, "relu": 1, "swish": 2, "gelu_new": 3, "gelu": 4, "tanh": 5}
+
+
+class Vector(Structure):
+    """`vector` in program.h."""
+
+    _fields_ = (("fixed", c_void_p), ("place", c_int64))
+
+
+class Step(Structure):
+    """`step` in program.h."""
+
+    _fields_ = (
+        ("weight", Vector),
+        ("bias", Vector),
+        *((name, c_int64) for name in ("stride", "fold", "inner", "outer", "activation")),
+    )
+
+
+class Gate(Structure):
+    """`gate` in program.h."""
+
+    _fields_ = (("weight", Vector), ("bias", Vector), ("outputs", c_int64), ("column", c_int64))
+
+
+class Op(Structure):
+    """`op` in program.h."""
+
+    _fields_ = (
+        ("steps", c_void_p),
+        *((name, c_int64) for name in ("count", "column", "width", "reads")),
+        ("gain", c_double),
+        ("gate", Gate),
+        *((name, Vector) for name in ("added", "replaced", "norm_weight", "norm_bias")),
+        ("eps", c_double),
+        ("centered", c_int64),
+    )
+
+
+class NormWeights(Structure):
+    """`norm_weights` in program.h."""
+
+    _fields_ = (("weight", Vector), ("bias", Vector))
+
+
+class _Program(Structure):
+    _fields_ = (("ops", c_void_p), ("places", c_void_p), ("norms", c_void_p))
+
+
+NOTHING = Vector(None, -1)
+
+
+def vector(tensor: Tensor | None) -> Vector:
+    """Where the kernels find a tensor. One on the meta device stands for the part of each adapter's weights that begins
+    at its storage offset; any other one is for all adapters, and has to outlive the program."""
+    if tensor is None:
+        return NOTHING
+    assert tensor.dtype == torch.float32, "kernels read weights in float32"
+    if tensor.is_meta:
+        return Vector(None, tensor.storage_offset())
+    return Vector(tensor.data_ptr(), -1)
+
+
+def step(weight: Tensor, bias: Tensor | None, *, fold: int = 1, activation: Activation = "none") -> Step:
+    """act(x W + b) with `weight` [in, out] and `bias` [out]; a row of x counts as `fold` rows [in]."""
+    stride, column = weight.stride()
+    assert column == 1 or weight.shape[1] == 1, "a row of a weight is contiguous"
+    return Step(vector(weight), vector(bias), stride, fold, *weight.shape, ACTIVATIONS[activation])
+
+
+@dataclass(frozen=True)
+class PlacedOp:
+    """An op, the steps that it points to, and the number of the place where it acts."""
+
+    place: int
+    op: Op
+    steps: Any
+
+
+def place_op(place: int, steps: Sequence[Step] = (), **fields: Any) -> PlacedOp:
+    """An op of `steps`; `fields` are those of `Op`, which say nothing where they are missing."""
+    own = (Step * len(steps))(*steps)
+    given = dict.fromkeys(("added", "replaced", "norm_weight", "norm_bias"), NOTHING) | {"gain": 1.0} | fields
+    return PlacedOp(place, Op(steps=addressof(own), count=len(steps), **given), own)
+
+
+class NativeProgram:
+    """What adapters of one kind do at places 0 to `num_places`, and their weights of norms by number."""
+
+    def __init__(
+        self, ops: Sequence[PlacedOp], num_places: int, norms: Mapping[int, NormWeights], num_norms: int, kept: object
+    ) -> None:
+        """`kept` are the tensors that are for all adapters."""
+        placed = sorted(ops, key=lambda one: one.place)
+        counts = [0] * num_places
+        for one in placed:
+            counts[one.place] += 1
+        none = NormWeights(NOTHING, NOTHING)
+        self.max_ops = max(counts, default=0)
+        self._ops = (Op * len(placed))(*(one.op for one in placed))
+        self._places = (c_int64 * (num_places + 1))(*accumulate(counts, initial=0))
+        self._norms = (NormWeights * num_norms)(*(norms.get(index, none) for index in range(num_norms)))
+        self._program = _Program(addressof(self._ops), addressof(self._places), addressof(self._norms))
+        self._kept = (kept, [one.steps for one in placed])
+        self.address = addressof(self._program)
+
+
+@dataclass(frozen=True)
+class TableGroup:
+    """The next `rows` rows have the weights that begin at `base` (an address), and what `program` does with them."""
+
+    rows: int
+    program: NativeProgram | None = None
+    base: int = 0
+
+
+class Table:
+    """All rows of a batch, of `lengths` tokens each, in groups."""
+
+    def __init__(self, lengths: Sequence[int], groups: Sequence[TableGroup]) -> None:
+        assert sum(group.rows for group in groups) == len(lengths), "every row is of one group"
+        entries: list[int] = []
+        first = 0
+        for group in groups:
+            program = 0 if group.program is None else group.program.address
+            entries += (program, group.base, first, first + group.rows)
+            first += group.rows
+        self._starts = (c_int64 * (len(lengths) + 1))(*accumulate(lengths, initial=0))
+        self._entries = (c_int64 * len(entries))(*entries)
+        self.num_rows = len(lengths)
+        self.max_ops = max((group.program.max_ops for group in groups if group.program), default=0)
+        self.arguments = ctypes.addressof(self._entries), len(groups), ctypes.addressof(self._starts)
+        self._kept = groups

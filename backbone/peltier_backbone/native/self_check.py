@@ -1,0 +1,88 @@
+"""Everything that the native kernels serve, compared with torch before it is served."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.native.program import (
+    Gate,
+    NativeProgram,
+    NormWeights,
+    Table,
+    TableGroup,
+    place_op,
+    step,
+    vector,
+)
+
+if TYPE_CHECKING:
+    from peltier_backbone.native.library import Library
+
+_LENGTHS, _WIDTH, _CHANGED = [5, 3, 1], 36, 8
+
+
+@dataclass(frozen=True)
+class _Kind:
+    eps: float = 1e-5
+    centered: bool = True
+
+
+@torch.inference_mode()
+def check(library: "Library") -> None:
+    """Folded and gated steps, biases, norms and attention at odd sizes; a `RuntimeError` names what is wrong. Of three
+    rows the first two have an adapter."""
+    _check_steps(library)
+    _check_bias_and_norm(library)
+    _check_attention(library)
+
+
+def _draw(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def _compare(library: "Library", what: str, found: Tensor, expected: Tensor) -> None:
+    if not torch.allclose(found, expected, atol=1e-3):
+        raise RuntimeError(f"{library.name} gives wrong {what} on this machine")
+
+
+def _table(program: NativeProgram) -> Table:
+    return Table(_LENGTHS, [TableGroup(2, program), TableGroup(1)])
+
+
+def _check_steps(library: "Library") -> None:
+    x, narrow, wide, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(18, 5), _draw(10, _WIDTH), _draw(_WIDTH)
+    weight, shift = _draw(_WIDTH) / 6, _draw(1)
+    steps, gate = (step(narrow, None, fold=2), step(wide, bias)), Gate(vector(weight), vector(shift), 1, 0)
+    program = NativeProgram([place_op(0, steps, gate=gate, gain=0.5)], 1, {}, 0, None)
+    y, gates = x.clone(), torch.empty(1, len(_LENGTHS))
+    library.adapt(y, y, None, _table(program), 0, gates)
+    scores = torch.split((x @ weight + shift).sigmoid(), _LENGTHS)
+    passed = torch.cat([piece.mean().expand(len(piece), 1) for piece in scores])
+    change = 0.5 * passed * ((x.view(-1, 18) @ narrow).view(len(x), 10) @ wide + bias)
+    _compare(library, "products", y, x + torch.cat((change[:_CHANGED], torch.zeros(1, _WIDTH))))
+
+
+def _check_bias_and_norm(library: "Library") -> None:
+    x, weight, own, bias = _draw(sum(_LENGTHS), _WIDTH), _draw(_WIDTH), _draw(_WIDTH) + 1, _draw(_WIDTH)
+    norms = {0: NormWeights(vector(own), vector(bias))}
+    table = _table(NativeProgram([place_op(0, width=_WIDTH, added=vector(bias))], 1, norms, 1, None))
+    y = x.clone()
+    library.adapt(y, y, None, table, 0, torch.empty(1, len(_LENGTHS)))
+    _compare(library, "sums", y, torch.cat((x[:_CHANGED] + bias, x[_CHANGED:])))
+    normed = F.layer_norm(x, (_WIDTH,), eps=_Kind.eps)
+    expected = torch.cat((normed[:_CHANGED] * own + bias, normed[_CHANGED:] * weight))
+    _compare(library, "norms", library.norm(x, None, weight, None, _Kind(), table), expected)
+
+
+def _check_attention(library: "Library") -> None:
+    from peltier_backbone.native.library import Runs
+
+    qkv, expected = _draw(sum(_LENGTHS), 3 * _WIDTH), []
+    for piece in torch.split(qkv, _LENGTHS):
+        query, key, value = piece.view(len(piece), 3, 2, -1).permute(1, 2, 0, 3)
+        expected.append(F.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1))
+    found = library.attend(qkv, Runs(_LENGTHS), torch.tensor(_LENGTHS), 2, None)
+    _compare(library, "attention", found, torch.cat(expected))
