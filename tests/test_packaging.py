@@ -115,6 +115,7 @@ def test_a_wheel_without_a_compiler_is_pure(wheel: Path, tmp_path: Path) -> None
     assert kernels_of(unpack(wheel, tmp_path)) == "torch"
 
 
+@pytest.mark.slow  # tests/backbone/native stays, with the kernels that an install builds by the same hook
 @pytest.mark.skipif(shutil.which("cc") is None, reason="this machine has no C compiler")
 def test_a_wheel_with_a_compiler_carries_native_kernels(tmp_path: Path) -> None:
     """It is for machines of this kind, and serves by the kernels that it carries."""

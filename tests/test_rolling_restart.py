@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed")
 
 
+@pytest.mark.slow  # test_process.py stays, with a signal under load that loses nothing, and test_deploy.py
 def test_a_rolling_restart_fails_no_request(
     bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:

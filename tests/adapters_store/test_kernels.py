@@ -20,9 +20,11 @@ def _run(*command: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_kernels_compute_what_the_parts_do():
+@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_kernels_compute_what_the_parts_do(marked: str):
     """Every test of `kernels/` passes in the interpreter, in a process that nobody else shares."""
-    _run("-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "tests/adapters_store/kernels", TRITON_INTERPRET="1")
+    options = ("-q", "-n0", "-p", "no:cacheprovider", "-m", marked)
+    _run("-m", "pytest", *options, "tests/adapters_store/kernels", TRITON_INTERPRET="1")
 
 
 def test_kernels_compile_to_machine_code(tmp_path: Path):

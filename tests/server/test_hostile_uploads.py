@@ -58,6 +58,7 @@ async def _check_refusal(running: Running, case: Case) -> None:
     assert (await running.predict("hostile", "bad")).status_code == 404
 
 
+@pytest.mark.slow  # test_corpus.py stays, where the reader and golden examples meet the same files
 async def test_a_flipped_bit_is_refused_or_answers_as_it_was_proved(running: Running, valid: bytes) -> None:
     """What survives changes nothing that is computed with, or so little that the golden examples still hold."""
     assert (await running.upload(valid)).status_code == 201

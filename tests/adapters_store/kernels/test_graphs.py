@@ -50,7 +50,13 @@ def _assert_equal(found: Sequence[RowOutput], expected: Sequence[RowOutput]) -> 
         torch.testing.assert_close(one.logits, other.logits, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("preset", ENCODERS)
+# Of each kind of part and of map.
+KEPT = ("houlsby", "lowrank", "compacter", "lora", "bitfit", "unipelt-apl-central")
+
+
+@pytest.mark.parametrize(
+    "preset", [pytest.param(name, marks=[] if name in KEPT else [pytest.mark.slow]) for name in ENCODERS]
+)
 def test_every_preset_answers_as_without_graphs(preset: str, bert: Backbone, make_artifact: MakeArtifact):
     """Two adapters beside rows of none, in as many groups as fit and in fewer: runs that are empty change nothing."""
     residents, graphs, draw = _residents(bert, make_artifact, [preset]), _graphs(bert), random.Random(preset)

@@ -24,6 +24,7 @@ def arguments(text: Path, tmp_path: Path) -> list[str]:
     return ["pretrain", "t5", *(f"--{name}={value}" for name, value in flags.items())]
 
 
+@pytest.mark.slow  # test_pretrain.py stays, and the other commands as processes
 def test_pretrain_as_a_process(arguments: list[str], tmp_path: Path):
     """Two calls: the first stops at its own end, the second finishes; standard output is one JSON document."""
     program = str(Path(sys.executable).with_name("peltier"))
