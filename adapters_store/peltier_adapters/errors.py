@@ -25,8 +25,13 @@ class ArtifactError(AdapterError):
         self.reasons = [_readable(reason) for reason in reasons[:_MAX_REASONS]]
         if len(reasons) > _MAX_REASONS:
             self.reasons.append(f"and {len(reasons) - _MAX_REASONS} more reasons")
-        more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
-        super().__init__(f"{self.reasons[0]}{more}")
+        super().__init__(first_of(self.reasons[0], len(reasons), "reasons"))
+
+
+def first_of(reason: str, count: int, things: str = "") -> str:
+    """The first of `count` reasons, and how many more there are."""
+    more = f"{count - 1} more {things}".rstrip()
+    return f"{reason} (and {more})" if count > 1 else reason
 
 
 def _readable(reason: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from peltier_adapters.errors import AdapterError, ArtifactError, InputError
+from peltier_adapters.errors import AdapterError, ArtifactError, InputError, first_of
 from peltier_adapters.registry import (
     AdapterUnknown,
     BlobBusy,
@@ -44,6 +44,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from peltier_server import retry_hints
 from peltier_server.texts.openai_protocol import OpenAIErrorBody, openai_error, openai_status, speaks_openai
 
 logger = logging.getLogger(__name__)
@@ -51,12 +52,7 @@ logger = logging.getLogger(__name__)
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
-_RETRY_AFTER_SECONDS = 1.0
-# Room comes when somebody deletes something.
-_RETRY_AFTER_FULL_SECONDS = 60.0
 _FULL = (BlobStoreFull, RegistryFull)
-# An operator has to bring the store back; the log says once that it is gone.
-_RETRY_AFTER_GONE_SECONDS = 10.0
 _GONE = (BlobStoreGone, RegistryGone)
 # Children before their parents.
 _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
@@ -186,23 +182,23 @@ def _method_not_allowed(request: Request) -> Response:
 def _from_store(error: AdapterError) -> PeltierError:
     kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
     if kind is not None:
-        pauses = {Unavailable: _RETRY_AFTER_SECONDS, StorageFull: _RETRY_AFTER_FULL_SECONDS}
+        pauses = {Unavailable: retry_hints.SOON, StorageFull: retry_hints.STORE_FULL}
         return kind(str(error), retry_after=pauses.get(kind))
     if isinstance(error, _FULL):
         return StorageFull(
             "the server's store has no room left; what is published keeps answering",
-            retry_after=_RETRY_AFTER_FULL_SECONDS,
+            retry_after=retry_hints.STORE_FULL,
         )
     if isinstance(error, _GONE):
         return Unavailable(
             "the server's store is gone, so it takes no changes; what is loaded keeps answering",
-            retry_after=_RETRY_AFTER_GONE_SECONDS,
+            retry_after=retry_hints.STORE_GONE,
         )
     if isinstance(error, RegistryError | BlobError):
         # What exactly fails is the operator's business, and may name what callers have no right to see.
         return Unavailable(
             "the server's store fails just now; its log has the reason under this request's x-request-id",
-            retry_after=_RETRY_AFTER_SECONDS,
+            retry_after=retry_hints.SOON,
         )
     return _failure()
 
@@ -229,8 +225,7 @@ def _from_validation(error: RequestValidationError) -> PeltierError:
     if problems[0]["loc"] == ("body",) and isinstance(problems[0].get("input"), bytes):
         return BadRequest("the body is not declared as JSON; send it with content-type: application/json")
     reasons = [_reason(problem) for problem in problems[:_MAX_SHOWN_REASONS]]
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return InvalidInput(f"{reasons[0]}{more}", reasons)
+    return InvalidInput(first_of(reasons[0], len(problems)), reasons)
 
 
 def _reason(problem: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ from weakref import WeakValueDictionary
 
 from peltier_client.errors import QueueFull
 
+from peltier_server import retry_hints
+
 # An upload that is being received lies in a temporary file, so this many times max_artifact_bytes of disk is enough.
 MAX_RECEIVED_AT_ONCE = 32
 # Of one tenant: a body may take an hour to arrive, and must not keep the others out for so long.
@@ -43,7 +45,7 @@ class Intake:
                     f"{MAX_RECEIVED_AT_ONCE} uploads, or {MAX_RECEIVED_OF_ONE} of tenant {tenant!r}, "
                     "are being received; send this one again later"
                 )
-                raise QueueFull(sentence, retry_after=1.0) from None
+                raise QueueFull(sentence, retry_after=retry_hints.SOON) from None
             yield
 
     @asynccontextmanager

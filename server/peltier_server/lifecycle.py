@@ -6,9 +6,8 @@ from contextlib import contextmanager
 
 from peltier_client.errors import Draining, NotReady
 
+from peltier_server import retry_hints
 from peltier_server.service import Service
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class Lifecycle:
@@ -71,7 +70,7 @@ class Lifecycle:
     def require_ready(self) -> None:
         """Raises `Draining` or `NotReady` with the reason where requests had better go elsewhere."""
         if self.leaving:
-            raise Draining("the server is about to stop", retry_after=_RETRY_AFTER_SECONDS)
+            raise Draining("the server is about to stop", retry_after=retry_hints.SOON)
         service = self.service()
         service.watchdog.require_well()
         service.store_watch.require_well()
@@ -81,11 +80,11 @@ class Lifecycle:
         that were `admitted` before."""
         if self.draining and not admitted:
             self.num_refused += 1
-            raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
+            raise Draining("the server is stopping and takes nothing new", retry_after=retry_hints.SOON)
         if self.failure is not None:
             raise NotReady(f"the server has failed: {self.failure}")
         if self._service is None:
-            raise NotReady("the server is still loading its backbone", retry_after=_RETRY_AFTER_SECONDS)
+            raise NotReady("the server is still loading its backbone", retry_after=retry_hints.SOON)
         return self._service
 
     @contextmanager

@@ -10,6 +10,7 @@ from peltier_client.errors import Draining, PeltierError, ServerError, TooLarge
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from peltier_server import retry_hints
 from peltier_server.access.caller import Caller
 from peltier_server.access_log import log_access
 from peltier_server.errors import ClientGone, error_response
@@ -57,7 +58,7 @@ class Observer:
             # Requests are cancelled from outside only where a draining server's time is up.
             if answer.started:
                 logger.warning("the server stopped in the middle of the answer to request %s", answer.request_id)
-            await answer.fail(Draining("the server stopped before the answer was ready", retry_after=1.0))
+            await answer.fail(Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON))
         except Exception:
             request_id = scope["state"]["request_id"]
             logger.exception("request %s failed", request_id)

@@ -29,6 +29,7 @@ from peltier_client.protocol import (
     TaskReference,
 )
 
+from peltier_server import retry_hints
 from peltier_server.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
 from peltier_server.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
 from peltier_server.metrics import Metrics
@@ -50,7 +51,6 @@ from peltier_server.versions.entry import Entry
 
 logger = logging.getLogger(__name__)
 
-_RETRY_AFTER_SECONDS = 1.0
 # Below this, handing the work to a thread costs more than the work.
 _ANSWERS_ON_THE_LOOP = 64
 
@@ -285,10 +285,10 @@ def _not_loaded(target: Target, error: AdapterError) -> PeltierError:
         return InferenceFailed(f"{what}: {error}")
     if isinstance(error, BlobStoreGone):
         # The log says once that it is gone.
-        return Unavailable(f"{what}, as the server's store is gone", retry_after=_RETRY_AFTER_SECONDS)
+        return Unavailable(f"{what}, as the server's store is gone", retry_after=retry_hints.SOON)
     # Where the store is and how it fails is the operator's business; callers of a public adapter are other tenants.
     logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
     reason = "the server's log has the reason under this request's x-request-id"
     if isinstance(error, BlobNotFound | BlobDamaged):
         return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
-    return Unavailable(f"{what} just now; {reason}", retry_after=_RETRY_AFTER_SECONDS)
+    return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 
 from peltier_client.errors import QueueFull, TooLarge
 
+from peltier_server import retry_hints
 from peltier_server.fair_share import TIMES_THE_REST, is_fair, max_alone
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class SharedBound:
@@ -62,14 +61,14 @@ class SharedBound:
         if rest < 0:
             raise QueueFull(
                 f"{self.total} {self._what} are in progress of at most {self._limit}; {amount} more do not fit",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.SOON,
             )
         if not is_fair(self._of_tenant[tenant] + amount, rest):
             raise QueueFull(
                 f"{self._of_tenant[tenant]} {self._what} of tenant {tenant!r} are in progress; {amount} more would "
                 f"leave {rest} of {self._limit} to others, and one tenant may have at most {TIMES_THE_REST} times "
                 "what it leaves",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.SOON,
             )
 
 

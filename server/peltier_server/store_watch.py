@@ -8,12 +8,13 @@ from peltier_adapters.registry import Registry, RegistryGone
 from peltier_adapters.store.blobs import Blobs, BlobStoreGone
 from peltier_client.errors import NotReady
 
+from peltier_server import retry_hints
+
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0
 # Each look at a bucket is a request that somebody pays for.
 _REMOTE_PAUSE_SECONDS = 10.0
-_RETRY_AFTER_SECONDS = 10.0
 GONE = (RegistryGone, BlobStoreGone)
 
 
@@ -45,7 +46,7 @@ class StoreWatch:
         if self._is_gone:
             raise NotReady(
                 "the server's store is gone, so it takes no changes; its log has the reason",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.STORE_GONE,
             )
 
     async def require_present(self) -> None:

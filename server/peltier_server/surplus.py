@@ -4,10 +4,9 @@ from peltier_client.errors import QueueFull
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from peltier_server import retry_hints
 from peltier_server.access.auth import OPEN_PATHS
 from peltier_server.errors import error_response
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class Surplus:
@@ -34,4 +33,4 @@ class Surplus:
 
     def _refusal(self, path: str) -> ASGIApp:
         sentence = f"{self._max_connections} connections are open, and this server holds no more"
-        return error_response(QueueFull(sentence, retry_after=_RETRY_AFTER_SECONDS), path)
+        return error_response(QueueFull(sentence, retry_after=retry_hints.SOON), path)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from peltier_adapters.errors import InputError
+from peltier_adapters.errors import InputError, first_of
 from peltier_adapters.inputs import encode_input
 from peltier_adapters.task_spec import TaskSpec
 from peltier_backbone.load import Backbone
@@ -82,5 +82,4 @@ def _refusal(found: Sequence[Encoded | InputError]) -> InvalidInput:
         for number, one in enumerate(found)
         if isinstance(one, InputError)
     ]
-    more = f" (and {len(reasons) - 1} more inputs)" if len(reasons) > 1 else ""
-    return InvalidInput(f"{reasons[0]}{more}", reasons)
+    return InvalidInput(first_of(reasons[0], len(reasons), "inputs"), reasons)

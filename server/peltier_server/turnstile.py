@@ -13,9 +13,8 @@ from peltier_client.errors import QuotaExceeded, TooLarge, Unavailable
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
+from peltier_server import retry_hints
 from peltier_server.rates import Rate, Rates, Taken, Unit
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class Turnstile:
@@ -93,7 +92,7 @@ class Visit:
             raise QuotaExceeded(
                 f"{in_flight[self._tenant]} requests of tenant {self._tenant!r} are being answered; "
                 f"it may have {self._max_in_flight} at a time",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.SOON,
             )
         in_flight[self._tenant] += 1
         try:

@@ -8,13 +8,12 @@ from peltier_adapters.registry import Snapshot
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
 from starlette.datastructures import Headers
 
+from peltier_server import retry_hints
 from peltier_server.access.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.access.credentials import prefix_of
 from peltier_server.access.keyring import Keyring
 from peltier_server.access.neighbours import check_host, check_origin
 from peltier_server.settings import Settings, SettingsError
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class TokenReader(Protocol):
@@ -73,7 +72,7 @@ class Door:
         if not is_open and not self._may_be_right(text):
             raise _refusal(scheme, text)
         if not self.keyring.is_known:
-            raise NotReady("the server is still loading", retry_after=_RETRY_AFTER_SECONDS)
+            raise NotReady("the server is still loading", retry_after=retry_hints.SOON)
         if is_open:
             check_origin(headers)
             if not self._any_host:

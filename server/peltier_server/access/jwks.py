@@ -8,6 +8,8 @@ from http.client import HTTPException
 from jwt import PyJWK, PyJWKClient, PyJWKClientError, PyJWKError, PyJWKSetError
 from peltier_client.errors import Unavailable
 
+from peltier_server import retry_hints
+
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 300.0
@@ -44,7 +46,9 @@ class KeySet:
         known_missing = self._tried_at == self._fetched_at
         if self._age < STALE_SECONDS and (kid in self._keys or known_missing):
             return self._keys.get(kid)
-        raise Unavailable("the identity provider does not answer, so the token cannot be checked", retry_after=1.0)
+        raise Unavailable(
+            "the identity provider does not answer, so the token cannot be checked", retry_after=retry_hints.SOON
+        )
 
     @property
     def _age(self) -> float:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from peltier_client.errors import QueueFull, TooLarge
 
+from peltier_server import retry_hints
 from peltier_server.fair_share import TIMES_THE_REST, is_fair, max_alone
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,11 @@ class Admission:
         if rest < 0:
             raise QueueFull(
                 f"{waiting} tokens wait of at most {self.max_tokens}; {tokens} more do not fit",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.SOON,
             )
         if not is_fair(of_tenant + tokens, rest):
             raise QueueFull(
                 f"{of_tenant} tokens of tenant {tenant!r} wait; {tokens} more would leave {rest} of {self.max_tokens} "
                 f"to others, and one tenant may have at most {TIMES_THE_REST} times what it leaves",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.SOON,
             )

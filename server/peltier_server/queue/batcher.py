@@ -12,6 +12,7 @@ from peltier_adapters.row import Row, RowOutput
 from peltier_adapters.search import Decoding
 from peltier_client.errors import DeadlinePassed, Draining, PeltierError
 
+from peltier_server import retry_hints
 from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
@@ -22,7 +23,6 @@ from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
 
 logger = logging.getLogger(__name__)
 
-_RETRY_AFTER_SECONDS = 1.0
 _ANY_TIME = Terms()
 
 
@@ -80,21 +80,7 @@ class Batcher:
 
         Raises the first error, and only once every row has come to an end, because the leases must outlive them all.
         """
-        loop = asyncio.get_running_loop()
-        return await self._outcomes(
-            [
-                Ticket(
-                    row,
-                    loop.create_future(),
-                    terms.deadline,
-                    record_gates=record_gates,
-                    tenant=terms.tenant,
-                    priority=terms.priority,
-                    price=self._price(row),
-                )
-                for row in rows
-            ]
-        )
+        return await self._outcomes([self._ticket(row, terms, record_gates=record_gates) for row in rows])
 
     async def write(
         self,
@@ -105,21 +91,9 @@ class Batcher:
         listener: Listener | None = None,
     ) -> list[Outcome[Draft]]:
         """`compute` for texts: one draft a row; `listener` hears of the new tokens of a single one."""
-        loop = asyncio.get_running_loop()
+        pairs = zip(rows, decodings, strict=True)
         return await self._outcomes(
-            [
-                Ticket(
-                    row,
-                    loop.create_future(),
-                    terms.deadline,
-                    decoding=decoding,
-                    listener=listener,
-                    tenant=terms.tenant,
-                    priority=terms.priority,
-                    price=self._price(row, drafted=True),
-                )
-                for row, decoding in zip(rows, decodings, strict=True)
-            ]
+            [self._ticket(row, terms, decoding=decoding, listener=listener) for row, decoding in pairs]
         )
 
     def put(self, tickets: Sequence[Ticket]) -> None:
@@ -196,6 +170,28 @@ class Batcher:
     def _waits(self) -> bool:
         return bool(self._rows or self._drafts)
 
+    def _ticket(
+        self,
+        row: Row,
+        terms: Terms,
+        *,
+        record_gates: bool = False,
+        decoding: Decoding | None = None,
+        listener: Listener | None = None,
+    ) -> Ticket:
+        """One row of a request on these terms, in the running event loop."""
+        return Ticket(
+            row,
+            asyncio.get_running_loop().create_future(),
+            terms.deadline,
+            record_gates=record_gates,
+            decoding=decoding,
+            listener=listener,
+            tenant=terms.tenant,
+            priority=terms.priority,
+            price=self._price(row, drafted=decoding is not None),
+        )
+
     def _price(self, row: Row, *, drafted: bool = False) -> Price | None:
         return None if self._prices is None else self._prices.price(row, drafted=drafted)
 
@@ -204,7 +200,7 @@ class Batcher:
 
     def _admit(self, tickets: Sequence[Ticket]) -> None:
         if self._closed:
-            raise Draining("the server is stopping and takes nothing new", retry_after=_RETRY_AFTER_SECONDS)
+            raise Draining("the server is stopping and takes nothing new", retry_after=retry_hints.SOON)
         tenant = tickets[0].tenant
         of_tenant = self._rows.tokens_by_tenant[tenant] + self._drafts.tokens_by_tenant[tenant]
         tokens = sum(ticket.tokens for ticket in tickets)

@@ -7,6 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from peltier_client.errors import Unavailable
 
+from peltier_server import retry_hints
 from peltier_server.queue.scheduler import WeightOf
 from peltier_server.residency.line import Line, Verdict
 from peltier_server.residency.shares import Shares
@@ -16,7 +17,6 @@ logger = logging.getLogger(__name__)
 # A store that answers slowly is asked for this many adapters at once; one that hangs holds nobody up for longer.
 _MAX_FETCHES = 16
 _FETCH_SECONDS = 30.0
-_RETRY_AFTER_SECONDS = 1.0
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
@@ -108,7 +108,7 @@ class Fetches(Generic[K, A]):
             if not clock.expired():
                 raise
             logger.error("the store has not answered within %g s", _FETCH_SECONDS)
-            raise Unavailable("the store does not answer just now", retry_after=_RETRY_AFTER_SECONDS) from None
+            raise Unavailable("the store does not answer just now", retry_after=retry_hints.SOON) from None
         # It is not the task's result, which would keep it in memory as long as anybody names the task.
         fetch.take(artifact)
 

@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from peltier_client.errors import TooLarge, Unavailable
 
+from peltier_server import retry_hints
 from peltier_server.metrics import Metrics
 from peltier_server.queue.scheduler import WeightOf
 from peltier_server.residency.fetches import Fetch, Fetches, succeeded
@@ -29,8 +30,6 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A", bound=Sized)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class Loader(Protocol[K_contra, A, R_co]):
@@ -388,7 +387,7 @@ class Slots(Generic[K, A, R]):
             if not clock.expired():
                 raise
             self._metrics.adapter_refusals.labels(wanted).inc()
-            raise Unavailable(reason(), retry_after=_RETRY_AFTER_SECONDS) from None
+            raise Unavailable(reason(), retry_after=retry_hints.SOON) from None
         finally:
             self._metrics.adapter_wait_seconds.labels(wanted).observe(time.monotonic() - started)
 

@@ -13,6 +13,7 @@ from peltier_backbone.heap import give_back_freed_memory
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
+from peltier_server import retry_hints
 from peltier_server.runner.shift import Relieved, Shift
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_RETRY_AFTER_SECONDS = 1.0
 # What torch's allocators and libraries say where they raise nothing more particular than a RuntimeError.
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 # oneDNN says this, and no word more, where it has no memory for the code that it writes for each new size of a batch. A
@@ -78,7 +78,7 @@ def blame(failure: BaseException) -> PeltierError:
     is the memory that is short just now, here. Any other failure is the input's or its adapter's.
     """
     if _is_out_of_memory(failure):
-        return Unavailable("the server has too little memory for this input just now", retry_after=_RETRY_AFTER_SECONDS)
+        return Unavailable("the server has too little memory for this input just now", retry_after=retry_hints.SOON)
     return InferenceFailed(f"the model failed on this input with {type(failure).__name__}")
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from peltier_client.errors import NotReady
 
+from peltier_server import retry_hints
 from peltier_server.metrics import Metrics
 from peltier_server.runner.runner import Runner
 
 logger = logging.getLogger(__name__)
 
-_RETRY_AFTER_SECONDS = 1.0
 _LOOKS_PER_BOUND = 20
 _MAX_PAUSE_SECONDS = 1.0
 
@@ -57,7 +57,7 @@ class Watchdog:
             raise NotReady(
                 "the runner is stuck: a batch failed or did not end, or the queue failed, and the thread that computes "
                 "now has come no further since",
-                retry_after=_RETRY_AFTER_SECONDS,
+                retry_after=retry_hints.SOON,
             )
 
     async def _watch(self, give_up: Callable[[Exception], None]) -> None:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 
+from peltier_adapters.errors import first_of
 from peltier_adapters.search import Decoding
 from peltier_adapters.task_spec import DecodingSpec, TaskSpec
 from peltier_client.errors import InvalidInput
@@ -86,5 +87,4 @@ def _strangers(parameters: Parameters, *names: str, why: str) -> list[str]:
 
 def _refuse(reasons: list[str]) -> None:
     if reasons:
-        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        raise InvalidInput(f"{reasons[0]}{more}", reasons)
+        raise InvalidInput(first_of(reasons[0], len(reasons)), reasons)

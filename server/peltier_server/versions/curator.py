@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
+from peltier_adapters.errors import first_of
 from peltier_adapters.registry import Alias, InvalidRecord, VersionUnknown
 from peltier_client.errors import InvalidInput
 
@@ -81,5 +82,4 @@ class Curator:
             elif number not in published.entries:
                 faults.append(f"adapter {name!r} has no version {number}; its newest is {published.newest.number}")
         if faults:
-            more = f" (and {len(faults) - 1} more reasons)" if len(faults) > 1 else ""
-            raise InvalidInput(f"{faults[0]}{more}", faults)
+            raise InvalidInput(first_of(faults[0], len(faults), "reasons"), faults)
