@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from adapters import make_bytes
-from callers import ask_for, predict_bytes, run
+from common.adapters import make_bytes
+from common.callers import ask_for, predict_bytes, run
+from common.sentences import load_sentences
+from common.serving import Server, serving
+from common.stock import stock, variant
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
 from peltier_backbone.load import Backbone, load_backbone
-from sentences import load_sentences
-from serving import Server, serving
-from stock import stock, variant
 
 PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")
 NUM_TASKS, NUM_SENTENCES = 32, 2000

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from callers import Line, lines, request_bytes, run
+from common.callers import Line, lines, request_bytes, run
 
 Sender = Callable[["Attacker"], Coroutine[Any, Any, None]]
 NUM_COSTLY, NUM_HOGS, NUM_LISTED = 32, 64, 100

@@ -123,7 +123,7 @@ def serve(backbone_name: str, preset: str, dtype: str) -> None:
 
     wait_passively()
     import torch
-    from adapters import make_artifact
+    from common.adapters import make_artifact
     from peltier_adapters.bank import Banks
     from peltier_adapters.batch import forward
     from peltier_adapters.row import Row

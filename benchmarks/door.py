@@ -8,10 +8,14 @@ answer. Tokens of an identity provider are signed with RS256.
 
 import argparse
 import asyncio
+import json
 import statistics
+import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -42,13 +46,29 @@ def make_keyring(num_keys: int) -> tuple[Keyring, str]:
     return keyring, issued[num_keys // 2].text
 
 
-def make_tokens() -> tuple[Tokens, str]:
-    """A provider whose keys have been fetched, and one of its tokens."""
+@contextmanager
+def serving_keys(keys: bytes) -> Iterator[str]:
+    """An identity provider's address of its public keys, while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(keys)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing else is printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as provider:
+        threading.Thread(target=provider.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{provider.server_port}/keys"
+        provider.shutdown()
+
+
+def make_token() -> tuple[bytes, str]:
+    """A provider's public keys, and one of its tokens."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    tokens = Tokens(Provider("issuer", "peltier", "http://127.0.0.1:9/keys"))
-    key = jwt.PyJWK({**jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"})
-    tokens._keys._keys["k"] = key
-    tokens._keys._fetched_at = time.monotonic()
+    key = {**jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"}
     claims = {
         "iss": "issuer",
         "aud": "peltier",
@@ -57,7 +77,7 @@ def make_tokens() -> tuple[Tokens, str]:
         "tenant": "a",
         "scope": "predict",
     }
-    return tokens, jwt.encode(claims, private, "RS256", headers={"kid": "k"})
+    return json.dumps({"keys": [key]}).encode(), jwt.encode(claims, private, "RS256", headers={"kid": "k"})
 
 
 async def measure(name: str, call: Callable[[], Awaitable[object]]) -> None:
@@ -92,11 +112,13 @@ def visit(turnstile: Turnstile) -> Callable[[], Awaitable[None]]:
 async def main(redis: str | None, num_keys: int) -> None:
     """Each part alone."""
     keyring, key = make_keyring(num_keys)
-    tokens, token = make_tokens()
-    door = Door(keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False)
-    for name, text in (("admin key", "the operator's"), (f"key, one of {num_keys}", key), ("token, RS256", token)):
-        headers = Headers({"authorization": f"Bearer {text}"})
-        await measure(name, lambda headers=headers: door.caller(headers))
+    keys, token = make_token()
+    with serving_keys(keys) as url:  # they are fetched once, by the first token
+        tokens = Tokens(Provider("issuer", "peltier", url))
+        door = Door(keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False)
+        for name, text in (("admin key", "the operator's"), (f"key, one of {num_keys}", key), ("token, RS256", token)):
+            headers = Headers({"authorization": f"Bearer {text}"})
+            await measure(name, lambda headers=headers: door.caller(headers))
     await measure("turnstile, tenant without quotas", visit(Turnstile(Rates(), lambda _: Quotas())))
     await measure("turnstile, at a time only", visit(Turnstile(Rates(), lambda _: Quotas(max_concurrent_requests=9))))
     await measure("turnstile, requests and tokens, memory", visit(Turnstile(Rates(), lambda _: _LIMITED)))

@@ -23,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-from adapters import make_bytes
+from common.adapters import make_bytes
+from common.sentences import load_sentences
+from common.serving import serving
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
 from peltier_server.queue.scheduler import Scheduler
-from sentences import load_sentences
-from serving import serving
 
 OPERATOR = "plt_operator-of-the-benchmark"
 LITTLE, FLOODS = ("one", "two"), {"flood": 1.0, "three": 3.0}

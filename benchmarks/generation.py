@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from adapters import make_artifact
+from common.adapters import make_artifact
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.row import Row

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from common.sampling import Sampler
 from peltier_adapters.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.cli import main
 from peltier_server.runner import bisection
-from sampling import Sampler
 
 _OUTPUT = RowOutput(torch.tensor([0.25, 0.75]))
 

@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx2
-from adapters import make_bytes
+from common.adapters import make_bytes
+from common.serving import serving
+from common.stock import Stocked, manifest_text, register
 from peltier_adapters.registry import Registry
 from peltier_adapters.registry.database import create_engine, database_url
 from peltier_adapters.registry.tables import AliasRow
@@ -27,9 +29,7 @@ from peltier_client.protocol import TaskReference
 from peltier_server.access.caller import LOCAL, TENANT
 from peltier_server.origin import Origin
 from peltier_server.versions.catalog import Catalog
-from serving import serving
 from sqlalchemy import insert
-from stock import Stocked, manifest_text, register
 
 PAGE = 100
 

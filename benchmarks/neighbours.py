@@ -23,12 +23,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapters import INPUTS, make_bytes
 from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED
-from callers import lines, request_bytes, run
+from common.adapters import INPUTS, make_bytes
+from common.callers import lines, request_bytes, run
+from common.serving import Server, serving
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_client import AsyncClient, PeltierError
-from serving import Server, serving
 
 OPERATOR = "plt_operator-of-the-benchmark"
 DEVICE_MIB, HOST_MIB = 192, 64

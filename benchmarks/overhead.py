@@ -20,12 +20,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from adapters import make_bytes
-from callers import ask_all, predict_bytes, run
+from common.adapters import make_bytes
+from common.callers import ask_all, predict_bytes, run
+from common.sentences import load_sentences
+from common.serving import Server, serving, started
+from common.stock import stock
 from peltier_backbone.load import load_backbone
-from sentences import load_sentences
-from serving import Server, serving, started
-from stock import stock
 
 INSTANT = (sys.executable, str(Path(__file__).with_name("instant.py")))
 BARE = (sys.executable, str(Path(__file__).with_name("bare.py")))

@@ -14,8 +14,9 @@ import time
 from collections.abc import Awaitable, Callable
 
 from peltier_adapters.registry import Registry
+from peltier_adapters.registry.database import database_url
 from peltier_adapters.registry.tables import AdapterRow, VersionRow
-from peltier_adapters.registry.transactions import Writing
+from peltier_adapters.registry.transactions import Transactions, Writing
 from sqlalchemy import insert
 
 MANIFEST = "x" * 4096
@@ -24,7 +25,7 @@ _CHUNK = 500
 Call = Callable[[int], Awaitable[object]]
 
 
-async def fill(registry: Registry, num_adapters: int) -> None:
+async def fill(url: str, num_adapters: int) -> None:
     """`num_adapters` of one version each, without going through `publish`."""
 
     async def work(writing: Writing) -> None:
@@ -43,7 +44,9 @@ async def fill(registry: Registry, num_adapters: int) -> None:
             await writing.connection.execute(insert(AdapterRow), adapters)
             await writing.connection.execute(insert(VersionRow), versions)
 
-    await registry._transactions.write("benchmark", work)
+    transactions = Transactions(database_url(url))
+    await transactions.write("benchmark", work)
+    await transactions.close()
 
 
 async def measure(name: str, call: Call, num_calls: int) -> None:
@@ -61,7 +64,7 @@ async def measure(name: str, call: Call, num_calls: int) -> None:
 async def run(url: str, num_adapters: int, num_calls: int) -> None:
     """Every call in turn."""
     registry = await Registry.open(url)
-    await fill(registry, num_adapters)
+    await fill(url, num_adapters)
 
     async def publish(number: int) -> None:
         reservation = await registry.reserve(f"sha256:{10**9 + number:064x}")

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from adapters import make_bytes
+from common.adapters import make_bytes
+from common.stock import variant
 from peltier_adapters.artifact import Artifact, digest_of
 from peltier_adapters.bank import Resident
 from peltier_adapters.manifest import read_header
@@ -42,7 +43,6 @@ from peltier_server.metrics import Metrics
 from peltier_server.owned import Owned
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
-from stock import variant
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200

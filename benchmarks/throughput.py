@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from adapters import make_artifact
+from common.adapters import make_artifact
+from common.sentences import load_sentences
 from peltier_adapters.bank import Banks, Resident
 from peltier_adapters.batch import forward
 from peltier_adapters.row import Row
@@ -26,7 +27,6 @@ from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import DTYPES, Backbone, load_backbone
 from peltier_backbone.packing import Encoded
-from sentences import load_sentences
 from transformers import BertModel
 
 BATCH = 32

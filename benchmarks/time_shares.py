@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from adapters import make_bytes
+from common.adapters import make_bytes
+from common.sentences import load_sentences
+from common.serving import Server, serving
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
-from sentences import load_sentences
-from serving import Server, serving
 
 OPERATOR = "plt_operator-of-the-benchmark"
 TENANTS = ("one", "two")

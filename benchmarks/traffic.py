@@ -30,12 +30,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from adapters import make_bytes
-from callers import ask_all, ask_at, ask_for, poisson, predict_bytes, run
+from common.adapters import make_bytes
+from common.callers import ask_all, ask_at, ask_for, poisson, predict_bytes, run
+from common.sentences import load_sentences
+from common.serving import Server, serving
+from common.stock import stock
 from peltier_backbone.load import load_backbone
-from sentences import load_sentences
-from serving import Server, serving
-from stock import stock
 
 SMALL: dict[str, dict[str, int]] = {
     "compacter": {},

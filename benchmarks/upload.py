@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 
 import torch
-from adapters import INPUTS, make_bytes
+from common.adapters import INPUTS, make_bytes
+from common.serving import serving
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks
 from peltier_adapters.batch import forward
@@ -25,7 +26,6 @@ from peltier_adapters.golden import golden_rows
 from peltier_adapters.store.blobs import Blobs
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_client import AsyncClient, Client
-from serving import serving
 
 
 def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, float]]:

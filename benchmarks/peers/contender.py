@@ -6,11 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-# The folders of the libraries are those that the tests of the importers fill from PyPI.
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.adapters_store.importers.libraries import installed  # noqa: E402 - after the path
+from common.libraries import installed
 
 
 class Contender:

@@ -11,7 +11,7 @@ from peltier_adapters.bank import Banks, Resident
 from peltier_backbone.load import load_backbone
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from adapters import make_bytes
+from common.adapters import make_bytes
 
 METHOD, CHECKPOINT = sys.argv[1], sys.argv[2]
 

@@ -16,8 +16,8 @@ from peltier_backbone.packing import Encoded
 from transformers import BertModel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from adapters import make_bytes
-from stock import variant
+from common.adapters import make_bytes
+from common.stock import variant
 
 DTYPE, CHECKPOINT = sys.argv[1], sys.argv[2]
 PRESETS = {"bottleneck": "pfeiffer", "unipelt": "unipelt-apl"}

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from sentences import load_sentences
+from common.sentences import load_sentences
 
 ROWS, MAX_TOKENS = 512, 64
 EPOCH = "epoch"

@@ -10,7 +10,7 @@ import random
 from pathlib import Path
 
 _DECILES = (2, 8, 11, 14, 16, 19, 21, 24, 27, 32, 47)
-_SAMPLE = Path(__file__).parent.parent / "examples/data/clinc150/validation.jsonl.gz"
+_SAMPLE = Path(__file__).parents[2] / "examples/data/clinc150/validation.jsonl.gz"
 
 
 def load_sentences(path: Path | None, count: int, seed: int = 0) -> list[str]:

@@ -1,0 +1,34 @@
+"""The benchmarks as a whole: the list of them is complete, and they use public names only."""
+
+import ast
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+FILES = sorted(FOLDER.rglob("*.py"))
+
+
+def test_the_readme_names_every_benchmark() -> None:
+    """By file, and nothing that is gone."""
+    text = (FOLDER / "README.md").read_text()
+    named = set(re.findall(r"`((?:peers/)?[a-z0-9_*]+\.py)`", text))
+    programs = {path for path in FOLDER.glob("*.py") if not path.name.startswith("gpu_")}
+    assert {path.name for path in programs} <= named
+    assert all(list(FOLDER.glob(name)) for name in named)
+
+
+def test_nothing_is_taken_from_the_tests() -> None:
+    """A benchmark runs where only the sources are."""
+    assert not [path.name for path in FILES if re.search(r"^\s*(from|import) tests\b", path.read_text(), re.MULTILINE)]
+
+
+def test_no_private_attribute_of_another_object_is_read() -> None:
+    """Its own (`self._x`, or `moved._x` of the same class) are not another's."""
+    found = []
+    for path in FILES:
+        text = path.read_text()
+        own = set(re.findall(r"\bself\.(_[a-z]\w*)", text))
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr) and node.attr not in own:
+                found.append(f"{path.name}:{node.lineno} {node.attr}")
+    assert [one for one in found if not one.endswith(" _asdict")] == []
