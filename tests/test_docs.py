@@ -78,11 +78,6 @@ def test_every_page_can_be_reached_from_the_readme():
 SOURCES = ("*.py", "*.c", "*.h", "*.js", "*.sh", "*.toml", "*.cfg", "*.yml", "Makefile", "Dockerfile", ".ci/*")
 # Numbers of statements in documents that are not here.
 STRANGE = re.compile(r"\bQ-[A-Z]\d+|(?<![\w./-])[\w-]+\.md (?:\d|section)")
-# To be gone when these are rewritten.
-EXCEPTED = re.compile(
-    "adapters_store/peltier_adapters/(parts|kernels|graphs)/|"
-    "adapters_store/peltier_adapters/(mixture|segments|weights|bank|heads)"
-)
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -97,7 +92,7 @@ def test_code_cites_only_what_is_in_the_repository():
     wrong = []
     for file in tracked(*SOURCES):
         name, text = str(file.relative_to(ROOT)), file.read_text()
-        if name == "tests/test_docs.py" or EXCEPTED.match(name):
+        if name == "tests/test_docs.py":
             continue
         cited = re.findall(r"(?<![\w./-])((?:docs/)[\w/-]+\.md(?:#[\w-]+)?)", text)
         wrong += [f"{name}: {target}" for target in cited if not is_there(ROOT / "README.md", target)]

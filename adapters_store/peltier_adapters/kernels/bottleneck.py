@@ -1,4 +1,4 @@
-"""y += scale (act(x D + d) U + u) with the maps of each run's own slot, in one launch (methods.md 1.2, 1.3, 1.15)."""
+"""y += scale (act(x D + d) U + u) with the maps of each run's own slot, in one launch (docs/methods.md#bottleneck)."""
 
 from typing import NamedTuple
 

@@ -1,6 +1,6 @@
-"""A Compacter bottleneck in factored form, in one launch: neither map is ever built (methods.md 1.7).
+"""A Compacter bottleneck in factored form, in one launch: neither map is ever built (docs/methods.md#eq-factored).
 
-W = sum_i A_i (x) (s_i t_i), folded as `parts/maps.py` folds it: the rule is part of the smaller factor. Towards the
+W = sum_i A_i (x) (s_i t_i), folded as in `parts/compacter.py`: the rule is part of the smaller factor. Towards the
 bottleneck, h = sum_a (x_a S) R_a with x_a the n blocks of x; away from it, block c of the output is ((h L)_c + e_c) T,
 where the last n rows of T are the bias and e_c chooses its own.
 """

@@ -1,4 +1,4 @@
-"""y += scale (x A) B with the factors of each run's own slot, in one launch (methods.md 1.13, 1.14)."""
+"""y += scale (x A) B with the factors of each run's own slot, in one launch (docs/methods.md#lora)."""
 
 import torch
 import triton
