@@ -1,6 +1,7 @@
 """One pretraining run: text, tokenizer, tokens, Trainer, checkpoint directory."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from peltier_training.pretraining.trainer import fit, num_examples
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
 _TOKENIZER_CHARACTERS = 16_000_000  # are enough for a vocabulary of thousands
-_TEXT, _RUN = "text.json", "run.json"
+_TEXT, _RUN, _TOKENIZER = "text.json", "run.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -45,22 +46,23 @@ def pretrain(run: Pretraining) -> Outcome:
     checkpoint = _resume(run) if run.resume else None
     if checkpoint is None:
         _prepare(run)
-    tokenizer = Tokenizer.from_file(str(run.directory / "tokenizer.json"))
-    streams = read_tokens(run.directory / TRAIN), read_tokens(run.directory / HELD_OUT)
+    train, held_out = read_tokens(run.directory / TRAIN), read_tokens(run.directory / HELD_OUT)
     corruption = fit_length(run.optimization.input_length, run.shape.vocab_size - 1)
     seed = run.optimization.seed
-    train = TrainingText(streams[0], corruption, seed=seed, size=num_examples(run))
-    held_out = HeldOutText(streams[1], corruption)
+    texts = TrainingText(train, corruption, seed=seed, size=num_examples(run)), HeldOutText(held_out, corruption)
     model = create_model(run.shape, seed)
     if checkpoint is None and run.optimization.word_vectors:
-        begin_with_word_vectors(model.shared.weight, streams[0], seed)
-    state = fit(run, model, (train, held_out), pacing, checkpoint)
+        begin_with_word_vectors(model.shared.weight, train, seed)
+    state = fit(run, model, texts, pacing, checkpoint)
     points = curve(state.log_history)
     if pacing.finished:
-        sizes = len(streams[0]), len(streams[1])
-        export(model, tokenizer, write_card(run, corruption, model.num_parameters(), sizes, points), points, run.output)
-    losses = [point["held_out_loss"] for point in points if "held_out_loss" in point]
-    return Outcome(pacing.finished, state.global_step, losses[-1] if losses else None)
+        card = write_card(run, corruption, model.num_parameters(), (len(train), len(held_out)), points)
+        export(model, Tokenizer.from_file(str(run.directory / _TOKENIZER)), card, points, run.output)
+    return Outcome(pacing.finished, state.global_step, _last_held_out_loss(points))
+
+
+def _last_held_out_loss(points: Sequence[Mapping[str, float]]) -> float | None:
+    return next((point["held_out_loss"] for point in reversed(points) if "held_out_loss" in point), None)
 
 
 def _prepare(run: Pretraining) -> None:
@@ -70,7 +72,7 @@ def _prepare(run: Pretraining) -> None:
     if _read(run.directory / _TEXT) != run.text_identity():
         (run.directory / _TEXT).unlink(missing_ok=True)
         tokenizer = train_tokenizer(_sample(run), run.shape.vocab_size)
-        tokenizer.save(str(run.directory / "tokenizer.json"))
+        tokenizer.save(str(run.directory / _TOKENIZER))
         write_tokens(documents(run.texts), tokenizer, run.directory)
         _write(run.directory / _TEXT, run.text_identity())
     _write(run.directory / _RUN, run.identity())
