@@ -101,10 +101,9 @@ class _Span:
     def _gather(self, attention: int) -> Prefix:
         """Those of each group; a text that is written step by step reads them again and again."""
         own = [(prefix_of(group, attention), group.flat) for group in self._groups]
-        keys, values = ([at(one, flat) for one, flat in pairs] for pairs in (
-            [(one.keys, flat) for one, flat in own], [(one.values, flat) for one, flat in own],
-        ))  # fmt: skip
-        return Prefix(*(torch.stack(one).to(self._backbone.dtype) for one in (keys, values)))
+        keys = torch.stack([at(one.keys, flat) for one, flat in own])
+        values = torch.stack([at(one.values, flat) for one, flat in own])
+        return Prefix(keys.to(self._backbone.dtype), values.to(self._backbone.dtype))
 
 
 def prefix_of(group: AdapterGroup, attention: int) -> PrefixKeys:

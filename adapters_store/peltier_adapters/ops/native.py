@@ -95,13 +95,15 @@ class NativeOps:
         self._depth = max((program.depth for program in own), default=0)
         pairs = zip(groups, programs, strict=True)
         self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
+        self._recorded = any(one.gates is not None for one in groups)
         # One row for each op of a place at most.
         self._gates = torch.empty(self._table.max_ops, self._table.num_rows)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         if (site, number) in self._acting:
             self._library.adapt(y, x, residual, self._table, _place(site, number, self._depth), self._gates)
-            self._record(site, number)
+            if self._recorded:
+                self._record(site, number)
         return y
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
@@ -115,7 +117,7 @@ class NativeOps:
         self._gates[0].fill_(1)  # of those that have none
         self._library.adapt(x, x, None, self._table, _place("prefix", number, self._depth), self._gates)
         found = self._gates[0].clone()[:, None]
-        for group, rows in self._rows():
+        for group, rows in self._rows() if self._recorded else ():
             gate = group.program.prefixes[number].gate if group.program else None
             if gate is not None:
                 group.record(gate.label, gate.number, found[rows, 0])
@@ -123,7 +125,7 @@ class NativeOps:
 
     def _record(self, site: str, number: int) -> None:
         for group, rows in self._rows():
-            ops = group.program.placed.get((site, number), ()) if group.program and group.gates is not None else ()
+            ops = group.program.placed.get((site, number), ()) if group.program else ()
             for op, gates in zip(ops, self._gates, strict=False):
                 if isinstance(op, FusedMatmul) and op.gate is not None:
                     group.record(op.gate.label, op.gate.number, gates[rows].clone())

@@ -136,7 +136,7 @@ def at(tensor: Tensor, flat: Tensor | None) -> Tensor:
     elements] with that leading dimension."""
     if flat is None or not tensor.is_meta:
         return tensor
-    leading = tuple(zip(flat.shape[:-1], flat.stride()[:-1], strict=True))
-    shape, stride = (tuple(one[k] for one in leading) for k in range(2))
     start = flat.storage_offset() + tensor.storage_offset()
-    return flat.as_strided(shape + tuple(tensor.shape), stride + tensor.stride(), start)
+    if flat.dim() == 1:
+        return flat.as_strided(tensor.shape, tensor.stride(), start)
+    return flat.as_strided((len(flat), *tensor.shape), (flat.stride(0), *tensor.stride()), start)
