@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 from gpu_bench import Bench
-from peltier_adapters.transfer import Sent, create_transfer
+from peltier_adapters.transfer import DeviceCopy, create_transfer
 from peltier_adapters.weights import Layout, Weights
 
 _COUNT = 20
@@ -36,7 +36,7 @@ def compare_loads(bench: Bench, nbytes: int) -> None:
     bench.record("load", bytes=own.nbytes, us=us)
 
 
-def _arrived(sent: Sent) -> Sent:
+def _arrived(sent: DeviceCopy) -> DeviceCopy:
     if sent.arrival is not None:
         sent.arrival.wait()
     return sent
@@ -54,7 +54,7 @@ def _median_us(call: Callable[[], object], *, wait: bool = True) -> float:
     return round(statistics.median(taken) * 1e6, 1)
 
 
-def _beside_work(bench: Bench, send: Callable[[], Sent]) -> dict[str, float]:
+def _beside_work(bench: Bench, send: Callable[[], DeviceCopy]) -> dict[str, float]:
     """A copy that begins behind queued products ends long before them, if its stream is its own."""
     left, beside = torch.randn(_MATRIX, _MATRIX, device=bench.device), torch.cuda.Stream()
     torch.cuda.synchronize()

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from peltier_adapters.artifact import Artifact
 from peltier_adapters.cost import AdapterCost
-from peltier_adapters.label_tree import LabelTree, grow_tree
+from peltier_adapters.label_tree import LabelTree, build_label_tree
 from peltier_adapters.parts import lower
 from peltier_adapters.served import build_served
 from peltier_adapters.served_spec import served_parts
 from peltier_adapters.spec import HeadSpec, Parts, position_offset, prompt_length
 from peltier_adapters.task_spec import TaskSpec
-from peltier_adapters.transfer import Arrival, Sent, create_transfer
+from peltier_adapters.transfer import DeviceCopy, PendingCopy, create_transfer
 from peltier_adapters.weights import Weights, layout_of
 
 
@@ -43,7 +43,7 @@ class Bank:
         self.program = lower(parts, self.layout.views(template), backbone)
         self._numbers = count()
 
-    def slot(self, sent: Sent, start: int) -> "Slot":
+    def slot(self, sent: DeviceCopy, start: int) -> "Slot":
         """The part of `sent` from element `start` on that is this bank's, under a number that no other one ever has."""
         return Slot(next(self._numbers), sent.flat[start : start + self.layout.length], sent.arrival)
 
@@ -54,7 +54,7 @@ class Slot:
 
     number: int
     flat: Tensor
-    arrival: Arrival | None = None
+    arrival: PendingCopy | None = None
 
     def read(self) -> Tensor:
         """The tensors, for whatever this thread gives the device from now on."""
@@ -115,7 +115,7 @@ class Banks:
             body_slot=body.slot(sent, 0),
             head=head,
             head_slot=head.slot(sent, body.layout.length),
-            tree=grow_tree(artifact.manifest.task, self._backbone),
+            tree=build_label_tree(artifact.manifest.task, self._backbone),
         )
 
     def _bank(self, parts: Parts) -> Bank:

@@ -82,7 +82,7 @@ def target_problems(task: TaskSpec, backbone: Backbone) -> list[str]:
     return problems
 
 
-def grow_tree(task: TaskSpec, backbone: Backbone) -> LabelTree | None:
+def build_label_tree(task: TaskSpec, backbone: Backbone) -> LabelTree | None:
     """The tree of a closed task's label strings; None for other tasks."""
     if not task.targets:
         return None

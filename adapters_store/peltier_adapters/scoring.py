@@ -20,7 +20,7 @@ def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: B
     states = model.encode(packed, adaptation)
     memory = model.remember(packed, states, adaptation)
     trees = [_tree(row) for row in rows]
-    targets = plant(trees, backbone.device)
+    targets = pack_targets(trees, backbone.device)
     decoder = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees])
     hidden = model.decode(targets, memory, decoder)
     logits = model.logits(hidden, decoder)
@@ -28,7 +28,7 @@ def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: B
     return [tree.score(logits[start : start + len(tree.ids)]).cpu() for tree, start in zip(trees, starts, strict=False)]
 
 
-def plant(trees: Sequence[LabelTree], device: torch.device) -> Targets:
+def pack_targets(trees: Sequence[LabelTree], device: torch.device) -> Targets:
     """One tree a row as decoder inputs."""
     return Targets.create([tree.ids for tree in trees], [tree.parents for tree in trees], device)
 

@@ -10,7 +10,7 @@ from peltier_adapters.page_lock import PageLocks
 from peltier_adapters.weights import Weights
 
 
-class Arrival:
+class PendingCopy:
     """A copy to a GPU that may still be under way."""
 
     def __init__(self, flat: Tensor, copied: torch.cuda.Event) -> None:
@@ -27,25 +27,25 @@ class Arrival:
             self._streams.add(stream)
 
 
-class Sent(NamedTuple):
+class DeviceCopy(NamedTuple):
     """An adapter's flat tensor on the device, and what a reader waits for where it may not be there yet."""
 
     flat: Tensor
-    arrival: Arrival | None
+    arrival: PendingCopy | None
 
 
 # From any thread.
-Transfer = Callable[[Weights], Sent]
+Transfer = Callable[[Weights], DeviceCopy]
 
 
 def create_transfer(device: torch.device) -> Transfer:
     """How adapters come to `device`."""
-    return CopyStream(device) if device.type == "cuda" else adopt
+    return CopyStream(device) if device.type == "cuda" else share_host
 
 
-def adopt(weights: Weights) -> Sent:
+def share_host(weights: Weights) -> DeviceCopy:
     """On the CPU the host's copy and the device's are one."""
-    return Sent(weights.flat, None)
+    return DeviceCopy(weights.flat, None)
 
 
 class CopyStream:
@@ -60,7 +60,7 @@ class CopyStream:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._locks = PageLocks()
 
-    def __call__(self, weights: Weights) -> Sent:
+    def __call__(self, weights: Weights) -> DeviceCopy:
         pages = self._locks.lock(weights)
         with torch.cuda.stream(self._stream):
             flat = torch.empty_like(weights.flat, device=self._device)
@@ -69,4 +69,4 @@ class CopyStream:
             copied.record(self._stream)
         if pages is not None:
             pages.copied = copied
-        return Sent(flat, Arrival(flat, copied))
+        return DeviceCopy(flat, PendingCopy(flat, copied))

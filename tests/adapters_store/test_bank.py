@@ -14,7 +14,7 @@ from peltier_adapters.ops.op import FusedMatmul, at
 from peltier_adapters.presets import find_preset
 from peltier_adapters.row import Row
 from peltier_adapters.spec import Parts
-from peltier_adapters.transfer import Sent
+from peltier_adapters.transfer import DeviceCopy
 from peltier_backbone.load import Backbone
 
 MakeArtifact = Callable[..., bytes]
@@ -36,7 +36,7 @@ def bank(bert: Backbone, parts: Parts) -> Bank:
 
 def test_a_slot_is_the_banks_part_of_what_was_sent(bank: Bank):
     """From its first element on, by names and shapes of the bank's parts."""
-    sent = Sent(torch.arange(bank.layout.length + 32.0), None)
+    sent = DeviceCopy(torch.arange(bank.layout.length + 32.0), None)
     slot = bank.slot(sent, 16)
     tensors = bank.layout.views(slot.read())
     assert {name: tensor.shape for name, tensor in tensors.items()} == SHAPES

@@ -19,7 +19,7 @@ from peltier_adapters.parts import head
 from peltier_adapters.preset import Preset
 from peltier_adapters.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.row import Row, adapt, adapt_tokens
-from peltier_adapters.scoring import plant
+from peltier_adapters.scoring import pack_targets
 from peltier_adapters.spec import HeadSpec, Parts
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.config import BackboneConfig
@@ -83,7 +83,7 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
         if backbone.config.generates:
             model, tree = backbone.t5, create_tree(0, 1, [(5,) * (NUM_TOKENS - 1)])
             memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
-            model.decode(plant([tree], backbone.device), memory, adapt_tokens(backbone, [row], [NUM_TOKENS]))
+            model.decode(pack_targets([tree], backbone.device), memory, adapt_tokens(backbone, [row], [NUM_TOKENS]))
         else:
             backbone.bert(packed, adaptation)
     return counted.macs

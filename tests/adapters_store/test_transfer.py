@@ -6,7 +6,7 @@ import pytest
 import torch
 from peltier_adapters.artifact import read_artifact
 from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.transfer import CopyStream, adopt, create_transfer
+from peltier_adapters.transfer import CopyStream, create_transfer, share_host
 from peltier_adapters.weights import Layout, Weights
 from peltier_backbone.load import Backbone
 
@@ -38,7 +38,7 @@ def _weights() -> Weights:
 
 def test_a_gpu_has_a_stream_for_copies(card: Card):
     """On the CPU nothing is copied at all."""
-    assert create_transfer(CPU) is adopt
+    assert create_transfer(CPU) is share_host
     assert isinstance(create_transfer(torch.device("cuda")), CopyStream)
 
 

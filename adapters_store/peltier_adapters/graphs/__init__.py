@@ -9,9 +9,9 @@ So one graph serves every batch of a `Shape`:
 3. A bank's adapters may stand anywhere in the batch. Its `Window` covers all tokens: the kernels get its groups as runs
    between one run of the tokens before them and one of those behind, both of slot -1, which reads no weight and changes
    nothing. The number of groups is rounded up, and the runs of those too many are empty.
-4. Weights are not read where adapters lie, as that changes: they are gathered before a replay, as always, but into
-   stacks that stay where they are. Graphs with as many groups of one bank share its stack. What parts make of their
-   tensors once a batch, such as norms in the backbone's dtype, is part of the graph.
+4. Weights are not read where adapters lie, as that changes: they are copied before a replay, as in any batch on a GPU,
+   but into stacks that stay where they are. Graphs with as many groups of one bank share its stack. What ops make of
+   their weights, such as norms in the backbone's dtype, is part of the graph.
 5. Attention (`attention.py`) is one call for all rows without a prefix, and one more for each bank whose rows have one,
    over as many rows as the shape allows.
 6. Outputs are copied to tensors of their own. So nothing in the graphs' memory outlives a replay, and all of them share

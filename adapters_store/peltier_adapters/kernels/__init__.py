@@ -1,4 +1,4 @@
 """Kernels in Triton for adapters on a GPU: one launch for all groups of a batch, weights read where they lie.
 
-Nothing here is imported where Triton is absent; `choice.py` says where it is used and imports none of it.
+`ops/triton.py` calls them; nothing here is imported where Triton is absent.
 """

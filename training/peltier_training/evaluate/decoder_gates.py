@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.row import Row, adapt, adapt_tokens
-from peltier_adapters.scoring import plant
+from peltier_adapters.scoring import pack_targets
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import Backbone
 from torch import Tensor
@@ -36,7 +36,7 @@ def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[AdapterGroup]:
     memory = model.remember(packed, model.encode(packed, reading), reading)
     trees = [tree for row in rows if (tree := row.scored) is not None]
     writing = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees], record_gates=True)
-    model.decode(plant(trees, backbone.device), memory, writing)
+    model.decode(pack_targets(trees, backbone.device), memory, writing)
     yield from (*reading.groups, *writing.groups)
 
 

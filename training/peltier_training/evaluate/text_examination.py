@@ -9,7 +9,7 @@ from peltier_adapters.answers import TextAnswer, text_answer
 from peltier_adapters.bank import Resident
 from peltier_adapters.generation import create_draft, generate
 from peltier_adapters.inputs import encode_input
-from peltier_adapters.label_tree import LabelTree, create_tree, grow_tree
+from peltier_adapters.label_tree import LabelTree, build_label_tree, create_tree
 from peltier_adapters.manifest import Input
 from peltier_adapters.row import Row, RowOutput
 from peltier_adapters.search import Decoding
@@ -64,7 +64,7 @@ def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextA
 def _read_closed(
     backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], record_gates: bool
 ) -> Evaluation:
-    tree = grow_tree(task, backbone)
+    tree = build_label_tree(task, backbone)
     assert tree is not None, "a closed task has targets"
     rows = [Row(encode_input(backbone, task, example.input), resident, tree=tree) for example in examples]
     outputs = run_rows(backbone, rows, record_gates=record_gates)
