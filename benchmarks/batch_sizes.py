@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/batch_sizes.py [--dtype float32 bfloat16] [--rounds 5] [--soak 10000]
 
 oneDNN and torch prepare code for each number of tokens and keep it (`peltier_backbone.kernel_cache`). Two processes
-compute the same batches by turns: one with Peltier's bounds, one with the libraries' own. The sizes of batches are
+compute the same batches by turns: one with Peltier's bounds and its rounding of sizes (`peltier_adapters.filler`), one
+with the libraries' own bounds and exact sizes. The sizes of batches are
 fixed, those of single short texts, of up to 32 texts, or any number up to `--max-tokens`. Seconds are CPU time, each
 the least of its round's passes. `--soak` computes so many batches of random sizes with the bounds alone, after one
 batch of the largest size, and says how far memory grew.
@@ -38,9 +39,10 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=2048)
     parser.add_argument("--soak", type=int, default=0, help="batches of random sizes, in place of the comparison")
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--exact", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        serve(given.backbone, given.preset, given.child)
+        serve(given.backbone, given.preset, given.child, exact=given.exact)
         return
     for dtype in given.dtype:
         if given.soak:
@@ -100,6 +102,7 @@ def kinds(max_tokens: int) -> dict[str, list[int]]:
 def child(given: argparse.Namespace, dtype: str, environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
     """A process that computes what it is asked for."""
     command = [sys.executable, __file__, "--backbone", given.backbone, "--preset", given.preset, "--child", dtype]
+    command += ["--exact"] * bool(environment)
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **environment}) as process:
         yield process
@@ -117,20 +120,23 @@ def ask(process: "subprocess.Popen[str]", sizes: Sequence[int]) -> dict[str, Any
     return answer
 
 
-def serve(backbone_name: str, preset: str, dtype: str) -> None:
-    """The child: a line of sizes in, a line of figures out, with the settings of `peltier serve`."""
+def serve(backbone_name: str, preset: str, dtype: str, *, exact: bool) -> None:
+    """The child: a line of sizes in, a line of figures out, with the settings of `peltier serve`; with `exact` no batch
+    is rounded up."""
     from peltier_backbone.cores import wait_passively
 
     wait_passively()
     import torch
     from common.adapters import make_artifact
+    from peltier_adapters import batch
     from peltier_adapters.bank import Banks
-    from peltier_adapters.batch import forward
     from peltier_adapters.row import Row
     from peltier_backbone.heap import keep_freed_memory
     from peltier_backbone.load import load_backbone
     from peltier_backbone.packing import Encoded
 
+    if exact:
+        batch.create_fillers = lambda *_: []
     keep_freed_memory()
     torch.set_num_threads(1)
     backbone = load_backbone(backbone_name, dtype=dtype)
@@ -143,7 +149,7 @@ def serve(backbone_name: str, preset: str, dtype: str) -> None:
     for line in sys.stdin:
         started = time.process_time()
         for tokens in json.loads(line):
-            forward(backbone, rows(tokens))
+            batch.forward(backbone, rows(tokens))
         print(json.dumps({"seconds": time.process_time() - started, "mib": resident_mib()}), flush=True)
 
 

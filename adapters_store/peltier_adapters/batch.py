@@ -10,6 +10,7 @@ from torch import Tensor
 
 from peltier_adapters import scoring
 from peltier_adapters.adaptation import BatchAdaptation
+from peltier_adapters.filler import create_fillers
 from peltier_adapters.heads import read_heads
 from peltier_adapters.row import Row, RowOutput, adapt, row_gates
 
@@ -29,8 +30,9 @@ def forward(
 
     An encoder gives what the task's head says; T5 the log-likelihood of each of the row's label strings.
     """
-    order = sorted(range(len(rows)), key=lambda index: rows[index].order)
-    sorted_rows = [rows[index] for index in order]
+    computed = [*rows, *create_fillers(backbone, rows)]
+    order = sorted(range(len(computed)), key=lambda index: computed[index].order)
+    sorted_rows = [computed[index] for index in order]
     pooled = None if graphs is None or record_gates else graphs.pooled(sorted_rows)
     if pooled is None:
         sorted_outputs = _compute(backbone, sorted_rows, record_gates=record_gates)
