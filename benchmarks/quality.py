@@ -4,7 +4,7 @@
 
 DIR holds `<task>/{train,validation}.jsonl.gz`. Every run appends one line to the output; the table is made of the last
 line of each task and method there, so runs may be made one at a time. Both sides train in bfloat16 with float32
-parameters and are measured in float32. Full fine-tuning is the preset `full`, in bfloat16 autocast.
+parameters and are measured in float32 (full fine-tuning: bfloat16 autocast).
 """
 
 import argparse
@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from full_finetuning import FullRun, full_finetuning
 from peltier_adapters.spec import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
 from peltier_training.config.run import Hyperparameters, Run
 from peltier_training.data.data import Data
-from peltier_training.data.labels import TaskType
+from peltier_training.data.examples import read_examples
+from peltier_training.data.labels import TaskType, find_labels
 from peltier_training.evaluate.metrics import BEST
 from peltier_training.train import train
 
@@ -66,8 +68,8 @@ TASKS = {
 METHODS = ("full", "compacter", "unipelt-apl", "adamix")
 
 
-def train_method(name: str, task: Task, method: str, data: Data, directory: Path) -> tuple[dict[str, float], int]:
-    """Metrics and trained parameters without the head: of the artifact, or of full fine-tuning, which trains all."""
+def run_adapter(name: str, task: Task, method: str, data: Data, directory: Path) -> tuple[dict[str, float], int]:
+    """Metrics of the artifact and its parameters without the head."""
     run = Run(
         task=name,
         task_type=task.type,
@@ -82,11 +84,17 @@ def train_method(name: str, task: Task, method: str, data: Data, directory: Path
         dtype="bfloat16",
         merge_report=False,
     )
-    result, config = train(run), load_config(find_checkpoint("minilm"))
-    parameters = config.num_parameters
-    if result.manifest is not None:
-        parameters = count_parameters(result.manifest.parts, config)
-    return result.metrics, parameters
+    manifest = train(run).manifest
+    config = load_config(find_checkpoint("minilm"))
+    return dict(manifest.training.metrics), count_parameters(manifest.parts, config)
+
+
+def run_full(task: Task, data: Data, directory: Path) -> tuple[dict[str, float], int]:
+    """Metrics of full fine-tuning, which trains everything."""
+    examples, validation = (read_examples(path, task.columns, "label") for path in (data.train, data.validation))
+    settings = FullRun(task.epochs["full"], task.learning_rates["full"], pooling="mean", bf16=True)
+    metrics = full_finetuning(find_labels(task.type, examples, None), examples, validation, settings, directory)
+    return metrics, load_config(find_checkpoint("minilm")).num_parameters
 
 
 def run(name: str, method: str, root: Path) -> dict[str, Any]:
@@ -95,12 +103,14 @@ def run(name: str, method: str, root: Path) -> dict[str, Any]:
     data = Data(root / name / "train.jsonl.gz", root / name / "validation.jsonl.gz", task.columns, "label")
     start = time.process_time()
     with tempfile.TemporaryDirectory() as scratch:
-        metrics, parameters = train_method(name, task, method, data, Path(scratch))
+        directory = Path(scratch)
+        full = method == "full"
+        found = run_full(task, data, directory) if full else run_adapter(name, task, method, data, directory)
     return {
         "task": name,
         "method": method,
-        "metrics": metrics,
-        "parameters": parameters,
+        "metrics": found[0],
+        "parameters": found[1],
         "epochs": task.epochs[method],
         "learning_rate": task.learning_rates[method],
         "settings": task.settings.get(method, {}),
