@@ -32,16 +32,20 @@ class Room:
         """What the weights of `ticket`'s adapter cost in this pass."""
         return 0 if ticket.row.resident in self.adapters else ticket.weights_cost
 
+    def step_cost(self, ticket: Ticket) -> int:
+        """What `ticket` adds to each step of the texts that are taken."""
+        return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.step_weights_cost)
+
     def admits(self, ticket: Ticket) -> bool:
         """Whether `ticket` goes in; then there is less room for the next."""
-        cost = ticket.pass_cost + self.weights_cost(ticket)
+        cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
         if not (self.first or cost <= self.cost):
             return False
-        fits = ticket.num_rows <= self.rows and ticket.step_cost <= self.steps
+        fits = ticket.num_rows <= self.rows and step_cost <= self.steps
         if not ((self.first and self.alone) or fits):
             return False
         self.cost -= cost
-        self.steps -= ticket.step_cost
+        self.steps -= step_cost
         self.rows -= ticket.num_rows
         self.first = False
         return True
