@@ -51,7 +51,7 @@ def create(  # noqa: PLR0913 - each is a word of the command line
     """Make a tenant; what is not given is not limited."""
     quotas = _read_quotas(locals())
     with connect(url, api_key) as client:
-        _show([client.create_tenant(name, **quotas)], json=json)
+        _show(client.create_tenant(name, **quotas), json=json)
 
 
 @app.command("set")
@@ -72,7 +72,7 @@ def set_quotas(  # noqa: PLR0913 - each is a word of the command line
     with connect(url, api_key) as client:
         kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
         wanted: QuotaOptions = {**kept, **quotas}
-        _show([client.set_tenant(name, **wanted)], json=json)
+        _show(client.set_tenant(name, **wanted), json=json)
 
 
 @app.command("list")
@@ -98,8 +98,8 @@ def _read_quotas(arguments: Mapping[str, Any]) -> QuotaOptions:
     return cast(QuotaOptions, {name: getattr(read, name) for name in texts})
 
 
-def _show(tenants: list[TenantInfo], *, json: bool) -> None:
+def _show(tenant: TenantInfo, *, json: bool) -> None:
     if json:
-        print_json(tenants[0])
+        print_json(tenant)
     else:
-        print_tenants(tenants)
+        print_tenants([tenant])

@@ -15,11 +15,6 @@ def report_paths(artifact: Path) -> tuple[Path, Path]:
     return artifact.with_name(f"{name}.report.json"), artifact.with_name(f"{name}.report.html")
 
 
-def read_report(artifact: Path) -> Report:
-    """The report that was written beside an artifact."""
-    return Report.model_validate_json(report_paths(artifact)[0].read_bytes())
-
-
 def write_report(artifact: Path, report: Report) -> None:
     """Both files of a report; a `TrainingError` if one cannot be written."""
     as_json, as_html = report_paths(artifact)
