@@ -156,7 +156,15 @@ def default_setting(cell: Cell) -> Setting:
     preset, task, size = cell
     columns, task_type = TASKS[task]
     data = Data(Path("train.jsonl"), Path("dev.jsonl"), columns, "label")
-    run = Run(task, task_type, preset, "minilm", data, Path("output"), Path("directory"))
+    run = Run(
+        task=task,
+        task_type=task_type,
+        preset=preset,
+        backbone="minilm",
+        data=data,
+        output=Path("output"),
+        directory=Path("directory"),
+    )
     filled = fill_in(run, load_config(find_checkpoint("minilm")), size)
     return filled.learning_rate, filled.epochs, filled.overrides.get("pooling", "pooler")
 

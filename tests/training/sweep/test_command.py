@@ -124,7 +124,7 @@ def test_ctrl_c_ends_with_a_table(executor: str, start: Start, tmp_path: Path):
     os.killpg(process.pid, signal.SIGINT)
     _, progress = process.communicate()
     assert process.returncode == 130
-    assert progress.splitlines()[-1] == "stopped; the same command goes on from here"
+    assert progress.splitlines()[-1] == "stopped; the same command continues from here"
     assert "Traceback" not in progress
     assert (tmp_path / "out" / "table.md").is_file()
     wait_for(lambda: not members(process.pid))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from peltier_training.errors import TrainingError
-from peltier_training.sweep.flags import Flags, OneTask
+from peltier_training.sweep.flags import Flags
 
 FILE: dict[str, Any] = {
     "seeds": [0, 1, 2],
@@ -48,21 +48,23 @@ def test_lists_of_names_are_layers_without_content():
 
 
 def test_a_task_needs_no_file():
-    """Its paths begin where the command was given."""
-    own = OneTask(Path("t.jsonl"), Path("v.jsonl"), {"text_columns": ["one", "two"], "label_column": None})
-    found = Flags(tasks=["toy"], presets=["lora"], one_task=own).over({})
+    """Its paths are relative to the working directory."""
+    data = {"train": Path("t.jsonl"), "validation": Path("v.jsonl"), "text_columns": ("one", "two")}
+    found = Flags(tasks=["toy"], presets=["lora"], data=data).over({})
     assert found["tasks"]["toy"]["train"] == Path.cwd() / "t.jsonl"
-    assert found["tasks"]["toy"]["text_columns"] == ["one", "two"]
-    assert "label_column" not in found["tasks"]["toy"]
+    assert found["tasks"]["toy"]["text_columns"] == ("one", "two")
 
 
-LONELY = OneTask(Path("t"))
-IDLE = OneTask(details={"label_column": "y", "text_columns": ["x"]})
+IDLE = {"label_column": "y", "text_columns": ("x",)}
 WRONG: dict[str, tuple[Flags, dict[str, Any], str]] = {
     "task": (Flags(tasks=["c"]), FILE, "task 'c' is not one of the sweep, which has a, b"),
     "no file": (Flags(tasks=["c"]), {}, "which has none: give --train and --validation"),
-    "half": (Flags(tasks=["c"], one_task=LONELY), {}, "--train and --validation belong together, and to one --task"),
-    "idle": (Flags(one_task=IDLE), FILE, "to one --task, and --label-column to them, and --text-column to them"),
+    "half": (
+        Flags(tasks=["c"], data={"train": Path("t")}),
+        {},
+        "--train and --validation belong together, and to one --task",
+    ),
+    "idle": (Flags(data=IDLE), FILE, "to one --task, and --label-column to them, and --text-column to them"),
     "pair": (Flags(settings=["rank"]), FILE, "--set takes NAME=VALUE, not 'rank'"),
     "methods": (Flags(), {"methods": 3}, "methods is 3; it must be a list of names or a table of tables"),
     "layer": (Flags(), {"sizes": {"100": 3}}, "sizes is {'100': 3}; it must be"),

@@ -20,6 +20,8 @@ from peltier_training.data.data import Data
 from peltier_training.data.examples import Rows
 from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
 
+_COLUMNS = ("text_columns", "label_column", "label_separator")
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -52,29 +54,22 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         find_template(run.text.template, run.data.inputs)
 
 
-def prepare_evaluation(
-    artifact: Path, path: Path, backbone: str, given: Mapping[str, Any], *, skip_bad_rows: bool
-) -> Rows:
-    """The rows of `path` as the artifact's task reads them; what is not `given` is as it was trained.
+def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> Rows:
+    """The rows of `path` as the artifact's task reads them. `given` are fields of `Data`; columns and separator that
+    are not among them are as in training.
 
-    Refuses an artifact and a backbone that are none, or do not fit each other, and names every bad row.
+    Refuses an artifact or a backbone that cannot be read or do not fit each other, and names every bad row.
     """
     manifest = read_manifest(artifact)
     config = load_config(find_checkpoint(backbone))
     if reasons := misfits(manifest, config, manifest.backbone.fingerprint):
         raise ArtifactError(reasons)
     task, trained = manifest.task, manifest.training.data
-    chosen = {name: trained.get(name) if value is None else value for name, value in given.items()}
-    data = Data(
-        path,
-        path,
-        tuple(chosen["text_columns"] or ["text"]),
-        chosen["label_column"] or "label",
-        task.labels,
-        chosen["label_separator"] or None,
-        skip_bad_rows,
-    )
+    chosen = {**{name: trained[name] for name in _COLUMNS if trained.get(name)}, **given}
+    columns = tuple(chosen.pop("text_columns", ("text",)))
+    separator = chosen.pop("label_separator", None) or None
+    data = Data(path, path, columns, labels=task.labels, label_separator=separator, **chosen)
     data.check(task.type)
     rows = read_file(data, path, task.type, task.labels)
-    refuse(rows.bad if not skip_bad_rows else (), HINT)
+    refuse(rows.bad if not data.skip_bad_rows else (), HINT)
     return rows

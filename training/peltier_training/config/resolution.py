@@ -18,7 +18,7 @@ from peltier_training.errors import TrainingError
 
 @dataclass(frozen=True)
 class Given:
-    """Flags: hyper-parameters and a T5's template, None where a flag is not there, and the preset's settings."""
+    """The flags of a command line: hyper-parameters, settings of the preset, and a T5's template."""
 
     numbers: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -43,8 +43,7 @@ class Choice:
 
     def numbers(self, given: Given) -> dict[str, Any]:
         """Hyper-parameters that are not left to their defaults."""
-        flags = {name: value for name, value in given.numbers.items() if value is not None}
-        return {**self.recipe.hyperparameters, **flags}
+        return {**self.recipe.hyperparameters, **given.numbers}
 
     def settings(self, given: Given) -> dict[str, str]:
         """Settings of the preset that are not left to their defaults."""
@@ -73,8 +72,7 @@ def print_resolved(run: Run, choice: Choice, given: Given) -> None:
     table.add_row("backbone", run.backbone, "recipe" if run.backbone == recipe.backbone else "flag")
     for name, value in {**asdict(run.hyperparameters), "metric": run.metric}.items():
         if value is not None:
-            flagged = given.numbers.get(name) is not None
-            table.add_row(name, f"{value}", _origin(flagged, name in recipe.hyperparameters))
+            table.add_row(name, f"{value}", _origin(name in given.numbers, name in recipe.hyperparameters))
     if config.generates:
         template = run.text.template or find_template(None, run.data.inputs)
         table.add_row("template", template, _origin(given.template is not None, recipe.template is not None))

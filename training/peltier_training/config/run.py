@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from peltier_adapters.baselines import find_method
 from peltier_adapters.manifest import NAME_PATTERN
 from peltier_backbone.config import BackboneConfig
+from typer import Option
 
 from peltier_training.config import metric_names
 from peltier_training.config.text_options import TextOptions
@@ -36,24 +37,38 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The optimisation. `warmup` is a fraction of the steps or, from 1 on, their number, `max_length` is in tokens.
-    `metric` chooses the epoch that is kept (None: the task type's own), measured on `eval_rows` validation inputs
-    (None: all). Training ends after `patience` validations without a better one (None: never). There are
-    `validation_interval` epochs from one validation to the next (None: one). What else is None is filled in by
-    `defaults.fill_in`, from the method, the backbone and the number of training rows; without `epochs` the last three
-    are, too."""
+    """The optimisation. `defaults.fill_in` replaces None by values for the method, the backbone and the number of
+    training rows. There are `validation_interval` epochs from one validation to the next; None is one."""
 
-    epochs: int | None = None
-    learning_rate: float | None = None
-    batch_size: int | None = None
-    seed: int = 0
-    warmup: float = 0.06
-    weight_decay: float = 0.0
-    dropout: float = 0.1
-    max_length: int = 128
-    metric: str | None = None
-    eval_rows: int | None = None
-    patience: int | None = None
+    epochs: Annotated[
+        int | None, Option(help="Passes over the training data. Default: 300 steps, and at least 5 passes.")
+    ] = None
+    learning_rate: Annotated[
+        float | None,
+        Option(help="Highest learning rate. Default: the preset's, raised on narrow encoders."),
+    ] = None
+    batch_size: Annotated[
+        int | None, Option(help="Rows per step. Default: 16 for fewer than 2,000 training rows, else 32.")
+    ] = None
+    seed: Annotated[int, Option(help="Seed of initialisation, order and routing.")] = 0
+    warmup: Annotated[float, Option(help="Warm-up steps; below 1, a fraction of all steps.")] = 0.06
+    weight_decay: Annotated[float, Option(help="AdamW weight decay.")] = 0.0
+    dropout: Annotated[float, Option(help="Dropout before the output layer.")] = 0.1
+    max_length: Annotated[int, Option(help="Maximum length of an input in tokens.")] = 128
+    metric: Annotated[str | None, Option(help="Metric that chooses the best epoch. Default: the task type's own.")] = (
+        None
+    )
+    eval_rows: Annotated[
+        int | None,
+        Option(
+            help="Inputs that choose the best epoch. Default: all with --epochs, else as many as are trained on and at "
+            "least 500. The final metrics are measured on all."
+        ),
+    ] = None
+    patience: Annotated[
+        int | None,
+        Option(help="Stop after this many validations without improvement. Default: never with --epochs, else 8."),
+    ] = None
     validation_interval: int | None = None
 
     def check(self) -> None:
@@ -72,7 +87,7 @@ class Hyperparameters:
             raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
 
@@ -80,8 +95,10 @@ class Run:
     leaves torch's number as it is. With `merge_report` the report compares an AdaMix's merged adapter with routes
     through its experts; None does so wherever there are experts."""
 
-    task: str
-    task_type: TaskType
+    task: Annotated[str, Option(help="Name of the task and of its adapter.")]
+    task_type: Annotated[TaskType, Option(help="classification, multilabel, regression or text2text.")] = (
+        "classification"
+    )
     preset: str
     backbone: str
     data: Data
@@ -90,11 +107,19 @@ class Run:
     hyperparameters: Hyperparameters = Hyperparameters()
     text: TextOptions = field(default_factory=TextOptions)
     overrides: Mapping[str, str] = field(default_factory=dict)
-    device: str = "auto"
-    dtype: str = "float32"
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto"
+    dtype: Annotated[str, Option(help="Precision of the frozen backbone in training: float32 or bfloat16.")] = "float32"
     threads: int | None = None
-    resume: bool = False
-    merge_report: bool | None = None
+    resume: Annotated[
+        bool, Option("--resume", help="Continue from the newest checkpoint; without it, earlier ones are removed.")
+    ] = False
+    merge_report: Annotated[
+        bool | None,
+        Option(
+            "--merge-report/--no-merge-report",
+            help="AdaMix: measure random, fixed and ensembled routes too. Default: if the preset has experts.",
+        ),
+    ] = None
 
     @property
     def epochs(self) -> int:

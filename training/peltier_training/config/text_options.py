@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 from peltier_adapters.task_spec import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE
+from typer import Option
 
 from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
@@ -19,19 +20,38 @@ _CLOSED: tuple[TaskType, ...] = ("classification", "regression")
 
 @dataclass(frozen=True)
 class TextOptions:
-    """None is the default of each: `template` by the number of texts, `task_prefix` by the preset, `targets` digits,
-    `regression_step` 0.2, `answer` "score" for a closed task and "generate" for text2text, `max_new_tokens` the longest
-    target of the training data with its end, `num_beams` 1, `completion_temperature` 1.
-    """
+    """Options of a T5; None is the default that the help names."""
 
-    template: str | None = None
-    task_prefix: bool | None = None
-    targets: str | None = None
-    regression_step: float | None = None
-    answer: Literal["score", "generate"] | None = None
-    max_new_tokens: int | None = None
-    num_beams: int | None = None
-    completion_temperature: float | None = None
+    template: Annotated[
+        str | None,
+        Option(
+            help="A known name (sst2, mrpc, mnli, …) or a text with {text}, {pair}, {third} in it. Default: the texts, "
+            "numbered if there are several."
+        ),
+    ] = None
+    task_prefix: Annotated[
+        bool | None,
+        Option(
+            "--task-prefix/--no-task-prefix",
+            help="Begin each input with the task's name. Default: as the preset does.",
+        ),
+    ] = None
+    targets: Annotated[
+        str | None, Option(help="Texts that stand for the labels: digits (default), words or a,b,c.")
+    ] = None
+    regression_step: Annotated[float | None, Option(help="Answer numbers in steps of this size; default 0.2.")] = None
+    answer: Annotated[
+        Literal["score", "generate"] | None,
+        Option(help="Score the labels (score, the default) or generate a text (generate)."),
+    ] = None
+    max_new_tokens: Annotated[
+        int | None, Option(help="Maximum tokens of an answer; default: the longest target of the training data.")
+    ] = None
+    num_beams: Annotated[int | None, Option(help="Number of beams of a generated answer; default 1.")] = None
+    completion_temperature: Annotated[
+        float | None,
+        Option(help="Temperature of /v1/completions requests that name none; default 1, 0 is greedy."),
+    ] = None
 
     @property
     def given(self) -> list[str]:

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from peltier_adapters.task_spec import Inputs
+from typer import Option
 
 from peltier_training.data.label_cells import check_separator
 from peltier_training.data.labels import TaskType
@@ -21,13 +23,18 @@ class Data:
     are positions in given names alone. `label_separator` is between the labels of one cell of a multi-label task, None
     where they are lists. With `skip_bad_rows` rows that cannot be used are left out."""
 
-    train: Path
-    validation: Path
-    text_columns: tuple[str, ...]
-    label_column: str
+    train: Annotated[Path, Option(help="Training examples, .jsonl, .csv or .tsv (.gz too).")]
+    validation: Annotated[Path, Option(help="Validation examples.")]
+    text_columns: Annotated[
+        tuple[str, ...], Option("--text-column", help="A text column; twice for a pair, three times on a T5.")
+    ] = ("text",)
+    label_column: Annotated[str, Option(help="Column of the label.")] = "label"
     labels: tuple[str, ...] | None = None
-    label_separator: str | None = None
-    skip_bad_rows: bool = False
+    label_separator: Annotated[
+        str | None,
+        Option(help="Separator of the labels in a multi-label cell, such as '|'; empty if cells are JSON lists."),
+    ] = None
+    skip_bad_rows: Annotated[bool, Option("--skip-bad-rows", help="Leave out invalid rows and report them.")] = False
     labels_found: bool = False
 
     @property

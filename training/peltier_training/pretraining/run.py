@@ -4,9 +4,9 @@ import hashlib
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from peltier_backbone.load import resolve_device
+from typer import Option
 
 from peltier_training.errors import TrainingError
 from peltier_training.pretraining.corpus import check_files
@@ -24,36 +24,42 @@ _AT_LEAST = {
 class Shape:
     """The size of the model: `layers` in the encoder and as many in the decoder."""
 
-    vocab_size: int = 8192
-    d_model: int = 256
-    layers: int = 4
-    heads: int = 4
-    d_ff: int = 1024
-    d_kv: int = 64
-    gated: bool = False
+    vocab_size: Annotated[int, Option(help="Size of the vocabulary, with 100 sentinels and 256 bytes.")] = 8192
+    d_model: Annotated[int, Option(help="Width of the model.")] = 256
+    layers: Annotated[int, Option(help="Layers of the encoder, and of the decoder.")] = 4
+    heads: Annotated[int, Option(help="Attention heads.")] = 4
+    d_ff: Annotated[int, Option(help="Width of the feed-forward layers.")] = 1024
+    d_kv: Annotated[int, Option(help="Width of a head.")] = 64
+    gated: Annotated[bool, Option("--gated", help="Use the gated GELU feed-forward of T5 1.1.")] = False
 
 
 @dataclass(frozen=True)
 class Optimization:
-    """How it is trained: `learning_rate` is relative to the size of each parameter, inputs have `input_length` tokens,
-    `warmup` is a fraction of the budget, `word_vectors` begins the embeddings as those of the text."""
+    """How the model is trained."""
 
-    learning_rate: float = 2e-2
-    batch_size: int = 32
-    input_length: int = 128
-    warmup: float = 0.02
-    weight_decay: float = 0.0
-    word_vectors: bool = False
-    seed: int = 0
+    learning_rate: Annotated[
+        float,
+        Option(help="Highest learning rate, relative to each parameter's size; warm-up, then cosine decay to zero."),
+    ] = 2e-2
+    batch_size: Annotated[int, Option(help="Texts per step.")] = 32
+    input_length: Annotated[int, Option(help="Tokens of an input.")] = 128
+    warmup: Annotated[float, Option(help="Fraction of the budget with a rising learning rate.")] = 0.02
+    weight_decay: Annotated[float, Option(help="AdamW weight decay.")] = 0.0
+    word_vectors: Annotated[
+        bool, Option("--word-vectors", help="Initialise the embeddings with word vectors of the text.")
+    ] = False
+    seed: Annotated[int, Option(help="Seed of initialisation, order and spans.")] = 0
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long to train: `steps`, or `minutes` over all calls. `call_minutes` ends this call with a checkpoint."""
+    """How long to train: `steps` or `minutes`."""
 
-    steps: int | None = None
-    minutes: float | None = None
-    call_minutes: float | None = None
+    steps: Annotated[int | None, Option(help="The budget in steps.")] = None
+    minutes: Annotated[float | None, Option(help="The budget in minutes of training, over all calls.")] = None
+    call_minutes: Annotated[
+        float | None, Option(help="Stop with a checkpoint after this time; continue with --resume.")
+    ] = None
 
     def check(self) -> None:
         """Raise a `TrainingError` unless there is exactly one budget above 0."""
@@ -69,18 +75,24 @@ class Pretraining:
     """One run: `output` is the checkpoint to write; `directory` holds the tokenizer, the tokenised text, checkpoints
     and TensorBoard events."""
 
-    texts: tuple[Path, ...]
-    output: Path
+    texts: Annotated[
+        tuple[Path, ...], Option("--text", help="Plain text, .txt (.gz, .xz); blank lines separate documents.")
+    ]
+    output: Annotated[Path, Option(help="The checkpoint directory to write.")]
     directory: Path
     budget: Budget
     shape: Shape = Shape()
     optimization: Optimization = Optimization()
-    device: str = "auto"
-    dtype: str = "float32"
-    resume: bool = False
+    device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto"
+    dtype: Annotated[str, Option(help="Precision of matrix products in training: float32 or bfloat16.")] = "float32"
+    resume: Annotated[
+        bool, Option("--resume", help="Continue from the newest checkpoint; without it, earlier ones are removed.")
+    ] = False
 
     def check(self) -> None:
         """Refuse before any text is read."""
+        from peltier_backbone.load import resolve_device  # imports torch
+
         check_files(self.texts)
         self.budget.check()
         _check_numbers(asdict(self.shape) | asdict(self.optimization))

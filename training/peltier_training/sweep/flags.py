@@ -1,8 +1,7 @@
-"""What the command line says of a sweep, laid over its file."""
+"""The flags of a sweep, which win over its file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from peltier_training.errors import TrainingError
@@ -11,29 +10,12 @@ Tables = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class OneTask:
-    """The data of a task that no file describes. `details` are further keys of it, None where a flag was not given."""
-
-    train: Path | None = None
-    validation: Path | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-    def tables(self, tasks: Sequence[str]) -> Tables:
-        """As the file would have it, empty if no flag was given; its paths begin where the command was given."""
-        details = {name: value for name, value in self.details.items() if value is not None}
-        if self.train is None and self.validation is None and not details:
-            return {}
-        if self.train is None or self.validation is None or len(tasks) != 1:
-            flags = "".join(f", and --{name.removesuffix('s').replace('_', '-')} to them" for name in details)
-            raise TrainingError(f"--train and --validation belong together, and to one --task{flags}")
-        own = {"train": self.train.absolute(), "validation": self.validation.absolute()}
-        return {"tasks": {tasks[0]: {**own, **details}}}
-
-
-@dataclass(frozen=True)
 class Flags:
-    """`plain` replaces keys of the file, `numbers` and `settings` (NAME=VALUE) win over every layer of it; `tasks`,
-    `presets` and `sizes` choose among the file's, and of the latter two may name others."""
+    """`plain` replaces keys of the file, and `numbers` and `settings` (NAME=VALUE) win over each of its layers.
+
+    `tasks`, `presets` and `sizes` choose among those of the file; presets and sizes may also be others. `data` are the
+    fields of one task that no file describes, of those that were given.
+    """
 
     tasks: Sequence[str] = ()
     presets: Sequence[str] = ()
@@ -41,13 +23,13 @@ class Flags:
     plain: Mapping[str, Any] = field(default_factory=dict)
     numbers: Mapping[str, Any] = field(default_factory=dict)
     settings: Sequence[str] = ()
-    one_task: OneTask = OneTask()
+    data: Mapping[str, Any] = field(default_factory=dict)
 
     def over(self, tables: Tables) -> Tables:
         """The tables of a file, or of none, with the flags that were given."""
         tables = {**tables, **{name: value for name, value in self.plain.items() if value}}
-        if own := self.one_task.tables(self.tasks):
-            tables |= own
+        if self.data:
+            tables["tasks"] = self._described_task()
         elif self.tasks:
             tables["tasks"] = _chosen(_picked("tasks", tables, ()), self.tasks)
         if sizes := _picked("sizes", tables, self.sizes):
@@ -56,10 +38,18 @@ class Flags:
         tables["methods"] = {name: self._last(layer) for name, layer in methods.items()}
         return tables
 
+    def _described_task(self) -> Tables:
+        """The one task and its data; the paths are relative to the working directory."""
+        files = {name: path.absolute() for name, path in self.data.items() if name in ("train", "validation")}
+        if len(files) < 2 or len(self.tasks) != 1:
+            others = [name.removesuffix("s").replace("_", "-") for name in self.data if name not in files]
+            flags = "".join(f", and --{name} to them" for name in others)
+            raise TrainingError(f"--train and --validation belong together, and to one --task{flags}")
+        return {self.tasks[0]: {**self.data, **files}}
+
     def _last(self, method: Tables) -> Tables:
-        """The method with the flags' numbers and settings, for its layer wins."""
-        numbers = {name: value for name, value in self.numbers.items() if value}
-        return {**method, **numbers, "settings": {**method.get("settings", {}), **_settings(self.settings)}}
+        """The method with the flags' numbers and settings, because its layer wins."""
+        return {**method, **self.numbers, "settings": {**method.get("settings", {}), **_settings(self.settings)}}
 
 
 def _picked(key: str, tables: Tables, names: Sequence[str]) -> Tables:

@@ -31,7 +31,7 @@ class Source:
             task.text_columns,
             task.label_column,
             task.labels,
-            task.label_separator,
+            task.label_separator or None,
             task.skip_bad_rows,
         )
         data.check(task.task_type)
