@@ -1,4 +1,4 @@
-"""Many rows through one task: in requests of several rows, a bounded number of them at a time, answered in order."""
+"""Predictions for many rows: requests of several rows, a bounded number of them at a time, answered in order."""
 
 import asyncio
 from collections import deque
@@ -20,11 +20,11 @@ from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 from peltier_client.resources.predict import PredictOptions
 
-# What may be the fault of one input. Anything else ends the whole.
-_OF_AN_INPUT = (BadRequest, InvalidInput, TooLarge, InferenceFailed)
-# A request's body stays far below what servers take, whatever its rows are.
+# Errors that one input may cause. Any other error ends the command.
+_INPUT_ERRORS = (BadRequest, InvalidInput, TooLarge, InferenceFailed)
+# Keeps a request's body far below the limits of servers.
 _MAX_REQUEST_CHARS = 256 * 1024
-# The client itself tries for a minute. A busy server is waited for several times as long.
+# The client itself retries for a minute. Long commands wait for a busy server several times as long.
 _NUM_TRIES = 5
 _MAX_PAUSE_SECONDS = 60.0
 
@@ -33,7 +33,7 @@ Sent = tuple[Row, str | TextTuple]
 
 @dataclass(frozen=True)
 class Scored:
-    """A row with its prediction and who gave it, or with the error that it has in their place."""
+    """A row with its prediction and the adapter that gave it, or with an error."""
 
     row: Row
     prediction: Prediction | None = None
@@ -44,36 +44,36 @@ class Scored:
 
 @dataclass(frozen=True)
 class Scorer:
-    """How rows are asked: of which task, from which columns, with so many rows a request and requests at a time."""
+    """Asks `tasks` about rows, with at most `batch_size` rows per request and `concurrency` requests at a time."""
 
     client: AsyncClient
-    task: str
+    tasks: Sequence[str]
     columns: Sequence[str]
     options: PredictOptions
     batch_size: int
     concurrency: int
 
     async def score(self, rows: Iterable[Row]) -> AsyncGenerator[list[Scored], None]:
-        """The answers to `rows` in their order, a batch at a time; of the rows only those that are asked are held.
+        """The answers to `rows` in their order, one batch at a time: for each batch a list from each task in turn.
 
-        A row that cannot be read or answered has an error. Raises what concerns all rows: a missing task, a refused
-        key, a server that is gone.
+        Only the rows of running requests are in memory. A row that cannot be read or answered has an error. Raises
+        errors that concern all rows: a missing task, a refused key, a lost connection.
         """
-        batches = cut_batches(rows, self.batch_size)
+        questions = ((task, batch) for batch in cut_batches(rows, self.batch_size) for task in self.tasks)
         asked: deque[asyncio.Task[list[Scored]]] = deque()
         try:
-            for batch in batches:
-                asked.append(asyncio.create_task(self._answer(batch)))
+            for task, batch in questions:
+                asked.append(asyncio.create_task(self._answer(task, batch)))
                 if len(asked) >= self.concurrency:
                     yield await asked.popleft()
             while asked:
                 yield await asked.popleft()
         finally:
-            for task in asked:
-                task.cancel()
+            for request in asked:
+                request.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    async def _answer(self, rows: Sequence[Row]) -> list[Scored]:
+    async def _answer(self, task: str, rows: Sequence[Row]) -> list[Scored]:
         scored: dict[int, Scored] = {}
         sent: list[Sent] = []
         for row in rows:
@@ -81,31 +81,31 @@ class Scorer:
                 sent.append((row, read_input(row, self.columns)))
             except InvalidInput as error:
                 scored[row.line] = Scored(row, error=error)
-        for one in await self._ask(sent) if sent else ():
-            scored[one.row.line] = one
+        for answer in await self._ask(task, sent) if sent else ():
+            scored[answer.row.line] = answer
         return [scored[row.line] for row in rows]
 
-    async def _ask(self, sent: Sequence[Sent]) -> list[Scored]:
-        """One request; where it fails for an input, its halves, until the row that it fails for is alone."""
+    async def _ask(self, task: str, sent: Sequence[Sent]) -> list[Scored]:
+        """Send one request. If an input makes it fail, send its halves, down to the single row that fails."""
         try:
-            return await self._predict(sent)
-        except _OF_AN_INPUT as error:
+            return await self._predict(task, sent)
+        except _INPUT_ERRORS as error:
             if len(sent) == 1:
                 return [Scored(sent[0][0], error=error)]
             half = len(sent) // 2
-            return [*await self._ask(sent[:half]), *await self._ask(sent[half:])]
+            return [*await self._ask(task, sent[:half]), *await self._ask(task, sent[half:])]
 
-    async def _predict(self, sent: Sequence[Sent]) -> list[Scored]:
+    async def _predict(self, task: str, sent: Sequence[Sent]) -> list[Scored]:
         inputs = [input_ for _, input_ in sent]
         for left in reversed(range(_NUM_TRIES)):
             try:
-                found = await self.client.predict(self.task, inputs, **self.options)  # type: ignore[arg-type]
+                found = await self.client.predict(task, inputs, **self.options)  # type: ignore[arg-type]
                 break
             except (QuotaExceeded, Unavailable) as error:
                 if not left:
                     raise
                 await asyncio.sleep(min(error.retry_after or 1.0, _MAX_PAUSE_SECONDS))
-        # Counted by the request, so the first of its rows has them all.
+        # The server counts truncated inputs per request; the first row carries the count.
         counts = [found.usage.truncated_inputs, *[0] * (len(sent) - 1)]
         return [
             Scored(row, prediction, found.adapter, num_truncated=count)
@@ -114,7 +114,7 @@ class Scorer:
 
 
 def cut_batches(rows: Iterable[Row], batch_size: int) -> Iterator[list[Row]]:
-    """At most so many rows each, and no more text than a server takes in one request."""
+    """Batches of at most `batch_size` rows and `_MAX_REQUEST_CHARS` characters; a longer row is alone."""
     batch: list[Row] = []
     num_chars = 0
     for row in rows:

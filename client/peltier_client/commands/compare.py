@@ -66,10 +66,9 @@ class Questions:
     batch_size: int
     concurrency: int
 
-    def scorer(self, client: AsyncClient, task: str) -> Scorer:
-        """Half of the requests at a time are each version's."""
-        concurrency = max(1, self.concurrency // 2)
-        return Scorer(client, task, self.columns, {}, self.batch_size, concurrency)
+    def scorer(self, client: AsyncClient, tasks: Sequence[str]) -> Scorer:
+        """Asks both versions about each batch of rows."""
+        return Scorer(client, tasks, self.columns, {}, self.batch_size, self.concurrency)
 
 
 def compare(  # noqa: PLR0913 - each is a word of the command line
@@ -103,21 +102,16 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
 
 
 async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers, Answers]) -> list[Case]:
-    """Both versions about every row; the first row that cannot be read or answered ends it, with its line."""
+    """Ask both versions about every row. The first row that cannot be read or answered raises, with its line."""
     cases: list[Case] = []
-    columns = [*questions.columns, questions.label_column]
-    # Each reads the file for itself, in the same batches.
-    with open_rows(questions.data, columns) as rows, open_rows(questions.data, columns) as again:
-        async with (
-            client,
-            aclosing(questions.scorer(client, answers[0].task).score(rows.rows)) as one,
-            aclosing(questions.scorer(client, answers[1].task).score(again.rows)) as other,
-        ):
+    with open_rows(questions.data, [*questions.columns, questions.label_column]) as rows:
+        scorer = questions.scorer(client, [side.task for side in answers])
+        async with client, aclosing(scorer.score(rows.rows)) as scored:
             with progress(rows.size_bytes) as show:
-                async for batch in one:
-                    cases += [_case(questions, scored.row) for scored in batch]
+                async for batch in scored:
+                    cases += [_case(questions, row.row) for row in batch]
                     _take(questions, answers[0], batch)
-                    _take(questions, answers[1], await anext(other))
+                    _take(questions, answers[1], await anext(scored))
                     show(rows.position, len(cases), 0)
             for side in answers:
                 await _name_labels(client, side, cases)

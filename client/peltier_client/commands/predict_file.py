@@ -119,7 +119,7 @@ def _run_here(job: Job, client: AsyncClient, rows: RowFile, part: PartFile) -> _
 async def _run(job: Job, client: AsyncClient, rows: RowFile, part: PartFile, show: Show) -> _Tally:
     tally = _Tally()
     async with client:
-        scorer = Scorer(client, job.task, job.columns, job.options, job.batch_size, job.concurrency)
+        scorer = Scorer(client, (job.task,), job.columns, job.options, job.batch_size, job.concurrency)
         async for batch in scorer.score(_rest(rows, part)):
             if not part.written.num_rows:
                 _refuse_mistake(batch)

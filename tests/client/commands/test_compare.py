@@ -1,6 +1,7 @@
 """`peltier compare`, over a real socket."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,25 @@ def test_two_classifiers(compare: Compare, judge: Judge) -> None:
     assert ["accuracy", "1.0000", "0.5000", "-0.5000"] in lines
     assert ["1", "0", "no", "no", "yes"] in lines
     assert not any(line[:2] == ["3", "2"] for line in lines)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2])
+def test_so_many_requests_are_sent_at_a_time(compare: Compare, server: Any, concurrency: int) -> None:
+    """Of both versions together: as many as `--concurrency` says and no more."""
+    running, most = threading.Semaphore(concurrency), threading.Barrier(concurrency)
+
+    def answer() -> Answer:
+        def before() -> None:
+            assert running.acquire(blocking=False), "too many requests at a time"
+            most.wait(20)
+            running.release()
+
+        return Answer(200, answer_for("sst2", 1), before=before)
+
+    server.planned.extend(answer() for _ in range(4))
+    rows = [{"text": text, "label": "positive"} for text in "ab"]
+    outcome = compare(rows, "--batch-size", "1", "--concurrency", str(concurrency))
+    assert outcome.status == 0, outcome.err
 
 
 def test_equal_versions(compare: Compare, judge: Judge) -> None:
