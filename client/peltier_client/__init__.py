@@ -1,4 +1,4 @@
-"""The Python client of Peltier: typed calls to a server of adapters, synchronous and asynchronous."""
+"""The Python client of Peltier: typed calls to a server, synchronous and asynchronous."""
 
 from peltier_client.asynchronous.client import AsyncClient
 from peltier_client.asynchronous.streams import AsyncTextStream

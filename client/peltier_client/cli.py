@@ -1,6 +1,6 @@
-"""The `peltier` command: where its words come from, and how it ends.
+"""The `peltier` command: its subcommands and its exit status.
 
-Exit status: 0 done, 1 failed with one line on stderr, 2 wrong usage, 130 interrupted.
+Exit status: 0 success, 1 failure with one line on stderr, 2 wrong usage, 130 interrupted.
 """
 
 import sys
@@ -26,11 +26,11 @@ Version = Annotated[bool, typer.Option("--version", help="Print the version.", c
 
 
 def _peltier(version: Version = False) -> None:
-    """One frozen language model, any mix of adapters: train them, publish them, ask them."""
+    """Train, publish and serve adapters of one frozen language model, any mix of them in one batch."""
 
 
 def create_command() -> TyperGroup:
-    """The whole command: the client's own words, and those that other packages announce."""
+    """The whole command: the client's subcommands and those of other packages."""
     app = typer.Typer(callback=_peltier, no_args_is_help=True)
     panel = "Using a server"
     app.command("predict", rich_help_panel=panel)(tasks.predict)
@@ -56,8 +56,8 @@ def create_command() -> TyperGroup:
 
 
 def main() -> None:
-    """Run the command line. Errors that users can mend are one line; anything else is a bug and keeps its traceback."""
-    # Without hooks stamina writes of no retry, with structlog installed or without.
+    """Run the command line. User errors print one line; any other error is a bug and prints its traceback."""
+    # Without hooks stamina logs no retries.
     set_on_retry_hooks([])
     try:
         create_command()(prog_name="peltier")
@@ -71,12 +71,12 @@ def main() -> None:
 
 
 def _is_user_error(error: Exception) -> bool:
-    """Errors that say so themselves, and the operating system's about a file that it names."""
+    """Whether `error` is marked as a user error, or is the operating system's error about a named file."""
     return getattr(error, "is_user_error", False) or (isinstance(error, OSError) and error.filename is not None)
 
 
 def one_line(error: Exception) -> str:
-    """The sentence of `error`, with the details that it does not already hold."""
+    """The message of `error` with those of its details that it does not contain."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     message = str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Every error that crosses the wire, and the three that only a client meets.
+"""Every error of the protocol, and three that only clients raise.
 
 PeltierError
   x BadRequest            400 bad_request
@@ -22,7 +22,7 @@ PeltierError
     - Draining            503 draining
   x DeadlinePassed        504 deadline_passed
   x StorageFull           507 storage_full
-  x ConnectionFailed      no answer: nothing listens, the name is unknown, the connection broke
+  x ConnectionFailed      no answer: nothing listens, the host is unknown, the connection broke
     - TimedOut            no answer in time
   x UnexpectedAnswer      an answer that is not Peltier's: a proxy's page, another service
 """
@@ -33,7 +33,7 @@ from pydantic import BaseModel, Field
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong: a stable code, one sentence, and every reason when there are several."""
+    """A stable code, one sentence, and every reason if there are several."""
 
     code: str
     message: str
@@ -41,16 +41,16 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """The body of every answer of the native routes that is not a success."""
+    """The body of every error on the native routes."""
 
     error: ErrorDetail
 
 
 class PeltierError(Exception):
-    """The root of the tree. `str(error)` is the sentence, `details` every reason.
+    """The base of all errors. `str(error)` is one sentence and `details` has every reason.
 
-    `code` is stable on the wire; `status` is the HTTP status (0: nothing was answered);
-    `retry_after` is in seconds, where the server named a time.
+    `code` is stable on the wire. `status` is the HTTP status, 0 without an answer. `retry_after` is in seconds, None if
+    the server names no time.
     """
 
     code: str = "error"
@@ -65,16 +65,16 @@ class PeltierError(Exception):
         self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exception's own form would call the class without its keywords when the error crosses a process.
+        # Unpickling in another process would otherwise call the class without its keywords.
         return self.__class__, (self.message, self.details), self.__dict__
 
     def body(self) -> ErrorBody:
-        """The error as it is sent."""
+        """The error's body on the wire."""
         return ErrorBody(error=ErrorDetail(code=self.code, message=self.message, details=self.details))
 
 
 class BadRequest(PeltierError):
-    """The request could not be read: broken JSON, a missing part, a wrong encoding."""
+    """The request cannot be read: broken JSON, a missing part, a wrong encoding."""
 
     code = "bad_request"
     status = 400
@@ -88,7 +88,7 @@ class Unauthorized(PeltierError):
 
 
 class Forbidden(PeltierError):
-    """The API key or token is valid and lacks the scope for this."""
+    """The API key or token is valid but lacks the required scope."""
 
     code = "forbidden"
     status = 403
@@ -108,13 +108,13 @@ class AdapterNotFound(NotFound):
 
 
 class VersionNotFound(NotFound):
-    """The adapter exists, this version or alias of it does not."""
+    """The adapter exists, but has no such version or alias."""
 
     code = "version_not_found"
 
 
 class MethodNotAllowed(PeltierError):
-    """The address exists and does not take this HTTP method."""
+    """The address exists but does not accept this HTTP method."""
 
     code = "method_not_allowed"
     status = 405
@@ -142,14 +142,14 @@ class TooLarge(PeltierError):
 
 
 class InvalidInput(PeltierError):
-    """The request was read and breaks a rule; `details` names every rule broken."""
+    """The request breaks a rule; `details` names every broken rule."""
 
     code = "invalid_input"
     status = 422
 
 
 class ArtifactRefused(InvalidInput):
-    """The uploaded artifact is not one this server can serve; `details` lists every reason."""
+    """The server cannot serve the uploaded artifact; `details` lists every reason."""
 
     code = "artifact_refused"
 
@@ -162,21 +162,21 @@ class InferenceFailed(PeltierError):
 
 
 class QuotaExceeded(PeltierError):
-    """The tenant has used up a quota for now."""
+    """The tenant has used up a quota."""
 
     code = "quota_exceeded"
     status = 429
 
 
 class ServerError(PeltierError):
-    """The server failed; the request was not at fault."""
+    """The server failed; the request is valid."""
 
     code = "internal_error"
     status = 500
 
 
 class Unavailable(PeltierError):
-    """The server cannot take the request now; retry later."""
+    """The server cannot accept the request now; retry later."""
 
     code = "unavailable"
     status = 503
@@ -195,7 +195,7 @@ class NotReady(Unavailable):
 
 
 class Draining(Unavailable):
-    """The server is stopping and takes no new requests."""
+    """The server is stopping and accepts no new requests."""
 
     code = "draining"
 
@@ -208,27 +208,27 @@ class DeadlinePassed(PeltierError):
 
 
 class StorageFull(PeltierError):
-    """There is no room for the artifact."""
+    """The storage has no room for the artifact."""
 
     code = "storage_full"
     status = 507
 
 
 class ConnectionFailed(PeltierError):
-    """The server could not be reached, or the connection broke before it answered."""
+    """The server cannot be reached, or the connection broke before the answer."""
 
     code = "connection_failed"
     status = 0
 
 
 class TimedOut(ConnectionFailed):
-    """The server was reached and did not answer in time."""
+    """The server did not answer in time."""
 
     code = "timed_out"
 
 
 class UnexpectedAnswer(PeltierError):
-    """What answered does not speak this protocol; `status` is what it answered."""
+    """The answer does not follow this protocol; `status` is its HTTP status."""
 
     code = "unexpected_answer"
     status = 0
@@ -242,5 +242,5 @@ def error_classes(root: type[PeltierError] = PeltierError) -> Iterator[type[Pelt
 
 
 BY_CODE = {cls.code: cls for cls in error_classes()}
-# A parent stands for its whole family where only the status is known.
+# The base class of a status stands for its subclasses if only the status is known.
 BY_STATUS = {cls.status: cls for cls in reversed(BY_CODE.values()) if cls.status and PeltierError in cls.__bases__}

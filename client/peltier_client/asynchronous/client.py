@@ -40,8 +40,8 @@ from peltier_client.resources.tenants import QuotaOptions
 class AsyncClient:
     """A connection pool to one Peltier server; use it as an asynchronous context manager, from one event loop.
 
-    Every method raises a `PeltierError`, and tries again (`max_attempts` in all) after failed connections, 429 and
-    503, pausing as long as the server asks. `timeout` is in seconds, for each of connecting, sending and the answer.
+    Methods raise a `PeltierError`. They retry, `max_attempts` in all, after failed connections, 429 and 503, with the
+    pause that the server asks for. `timeout` is in seconds, for each of connecting, sending and waiting for the answer.
     `transport` replaces the network, for tests.
 
         async with AsyncClient("http://127.0.0.1:8000", api_key="plt_…") as client:
@@ -63,31 +63,31 @@ class AsyncClient:
     async def predict(
         self, task: str, inputs: str | Iterable[str] | Iterable[TextTuple], **options: Unpack[PredictOptions]
     ) -> Predictions:
-        """Predictions for one text, a list of texts, or a list of tuples of two or three texts, in the order given."""
+        """Predictions for one text, a list of texts, or a list of tuples of two or three texts, in their order."""
         return await self._sender.send(predict.predict(task, inputs, options))
 
     def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> AsyncTextStream:
-        """The text that a task generates from one input, piece by piece as it is written."""
+        """The text that a task generates from one input, piece by piece."""
         return AsyncTextStream(self._sender, predict.stream(task, text, options))
 
     async def predict_many(
         self, items: Iterable[tuple[str, str | TextTuple]], **options: Unpack[PredictOptions]
     ) -> list[Predictions | PeltierError]:
-        """For each (task, input) its predictions, a list of one, or the error that befell it; in the order given."""
+        """For each (task, input) its predictions, a list of one, or its error, in the order of the items."""
         return await self._sender.send(predict.predict_mixed(items, options))
 
     async def upload(
         self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
     ) -> UploadedVersion:
-        """Publish an artifact file, or its bytes; the same bytes again give the version that they already are.
+        """Publish an artifact file or its bytes; if a version has the same bytes, return that version.
 
-        With `alias` that alias means the version from then on. `.created` says whether it is new, `.live` which
-        versions answer the bare name.
+        `alias` is pointed to the version. `.created` tells whether the version is new, and `.live` which versions
+        answer the bare name.
         """
         return await self._sender.send(adapters.upload(artifact, name, alias))
 
     def adapters(self) -> AsyncIterator[AdapterSummary]:
-        """Every adapter in order of name, fetched page by page; `adapter` says the rest of one."""
+        """A summary of every adapter in order of name, fetched page by page; `adapter` returns all of one."""
         pages = self._sender.pages(adapters.list_adapters)
         return (adapter async for page in pages for adapter in page.adapters)
 
@@ -96,7 +96,7 @@ class AsyncClient:
         return await self._sender.send(adapters.get_adapter(name))
 
     async def versions(self, name: str) -> list[VersionSummary]:
-        """The live versions of an adapter, newest first, fetched page by page; `version` says the rest of one."""
+        """Summaries of an adapter's live versions, newest first; `version` returns all of one."""
         pages = self._sender.pages(partial(adapters.list_versions, name))
         return [version async for page in pages for version in page.versions]
 
@@ -105,7 +105,7 @@ class AsyncClient:
         return await self._sender.send(adapters.get_version(name, number))
 
     async def download(self, name: str, version: int, path: str | PathLike[str]) -> Path:
-        """Write the artifact of one version to `path`, bit for bit as uploaded, or leave `path` as it was."""
+        """Write the artifact of one version to `path`, as uploaded; if that fails, `path` stays as it was."""
         return write_whole(Path(path), await self._sender.send(adapters.download(name, version)))
 
     async def delete(self, task: str) -> None:
@@ -113,15 +113,15 @@ class AsyncClient:
         await self._sender.send(adapters.delete(task))
 
     async def undelete(self, task: str) -> AdapterVersion:
-        """Bring a deleted version (`name@3`) back as it was."""
+        """Undelete a version (`name@3`)."""
         return await self._sender.send(adapters.undelete_version(task))
 
     async def deprecate(self, task: str, reason: str | None) -> AdapterVersion:
-        """Deprecate a version (`name@3`), which still answers when it is named; no reason removes the deprecation."""
+        """Deprecate a version (`name@3`), which still answers if it is named; None removes the deprecation."""
         return await self._sender.send(adapters.deprecate_version(task, reason))
 
     async def set_public(self, name: str, public: bool) -> Adapter:
-        """Let other tenants use an adapter as `tenant:name`, or no longer."""
+        """Allow or forbid other tenants to use an adapter as `tenant:name`."""
         return await self._sender.send(adapters.change_adapter(name, public))
 
     async def aliases(self, name: str) -> list[Alias]:
@@ -129,23 +129,23 @@ class AsyncClient:
         return await self._sender.send(aliases.list_aliases(name))
 
     async def alias_history(self, name: str, alias: str) -> list[AliasChange]:
-        """What an alias has meant, newest first: the last thousand changes."""
+        """The last thousand changes of an alias, newest first."""
         return await self._sender.send(aliases.alias_history(name, alias))
 
     async def set_alias(self, name: str, alias: str, version: int | Mapping[int, float]) -> Alias:
-        """Make an alias mean a version, or several as `{3: 0.9, 4: 0.1}` with the share of requests that each gets."""
+        """Point an alias to a version, or to shares of several: `{3: 0.9, 4: 0.1}`."""
         return await self._sender.send(aliases.set_alias(name, alias, version))
 
     async def rollback_alias(self, name: str, alias: str) -> Alias:
-        """Make an alias mean what it meant before. Sent once: again would go one more step back."""
+        """Point an alias to what it meant before its last change. Not retried: a second call goes further."""
         return await self._sender.send(aliases.rollback_alias(name, alias))
 
     async def delete_alias(self, name: str, alias: str) -> None:
-        """Make an alias mean nothing."""
+        """Delete an alias."""
         await self._sender.send(aliases.delete_alias(name, alias))
 
     def audit(self, tenant: str | None = None) -> AsyncIterator[AuditRecord]:
-        """Who did what, newest first, fetched page by page; for keys that may administer the server."""
+        """The audit log, newest first, fetched page by page; requires the scope admin."""
         pages = self._sender.pages(partial(audit.read_audit, tenant))
         return (record async for page in pages for record in page.records)
 
@@ -154,15 +154,15 @@ class AsyncClient:
         return await self._sender.send(keys.create_key(scopes, options))
 
     async def keys(self, tenant: str | None = None) -> list[KeyInfo]:
-        """Every key or those of one tenant, oldest first, revoked and expired ones too."""
+        """Every key or those of one tenant, oldest first, including revoked and expired keys."""
         return [key async for page in self._sender.pages(partial(keys.list_keys, tenant)) for key in page.keys]
 
     async def revoke_key(self, prefix: str) -> None:
-        """Take a key's rights for good, everywhere within a second."""
+        """Revoke a key for good; every replica refuses it within a second."""
         await self._sender.send(keys.revoke_key(prefix))
 
     async def create_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
-        """Make a tenant that may use so much; what is not given is not limited."""
+        """Create a tenant. Quotas that are not given are unlimited."""
         return await self._sender.send(tenants.create_tenant(name, quotas))
 
     async def tenants(self) -> list[TenantInfo]:
@@ -174,23 +174,23 @@ class AsyncClient:
         return await self._sender.send(tenants.get_tenant(name))
 
     async def set_tenant(self, name: str, **quotas: Unpack[QuotaOptions]) -> TenantInfo:
-        """Replace all quotas of a tenant; what is not given is no longer limited."""
+        """Replace all quotas of a tenant. Those that are not given become unlimited."""
         return await self._sender.send(tenants.set_tenant(name, quotas))
 
     async def info(self) -> InfoResponse:
-        """What the server runs."""
+        """The server's release, backbone and limits."""
         return await self._sender.send(operations.info())
 
     async def ready(self) -> bool:
-        """Whether the server answers predictions now; False while it loads or drains. Asked once."""
+        """Whether the server accepts predictions; False while it loads or drains. Not retried."""
         return await self._sender.send(operations.ready())
 
     async def health(self) -> HealthResponse:
-        """Proof that the process is alive. Asked once."""
+        """Whether the process is alive; raises if it is not. Not retried."""
         return await self._sender.send(operations.health())
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self._sender.close()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Sends requests over a connection pool, again where that may help."""
+"""Sends requests over a connection pool, with retries."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
@@ -16,7 +16,7 @@ P = TypeVar("P", bound=Page)
 
 
 class AsyncSender:
-    """The pool of connections to one server, and what to do when one fails. Every method raises a `PeltierError`."""
+    """The connection pool of one server, with retries. Every method raises a `PeltierError`."""
 
     def __init__(self, connection: Connection, transport: httpx2.AsyncBaseTransport | None) -> None:
         self.connection = connection
@@ -24,13 +24,13 @@ class AsyncSender:
         self._retrying = stamina.AsyncRetryingCaller(**connection.retrying)
 
     async def send(self, request: Request[T]) -> T:
-        """What the server answers to `request`, asked again where that may help."""
+        """The result of `request`, with retries if the request allows them."""
         if not request.retried:
             return await self._send_once(request)
         return await self._retrying(is_worth_retrying, self._send_once, request)
 
     async def pages(self, ask: Callable[[str | None], Request[P]]) -> AsyncIterator[P]:
-        """The pages of a list; `ask` makes the request for the page of a cursor, the first for None."""
+        """The pages of a list; `ask` makes the request for the page at a cursor, None for the first."""
         cursor: str | None = None
         while True:
             page = await self.send(ask(cursor))
@@ -40,11 +40,11 @@ class AsyncSender:
                 return
 
     async def open(self, request: Request[TextReader]) -> tuple[httpx2.Response, TextReader]:
-        """An answer whose body is still to come, and the reader of its events; the caller closes the answer."""
+        """A response whose body is not read yet, and the reader of its events; the caller closes the response."""
         return await self._retrying(is_worth_retrying, self._open_once, request)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         await self._http.aclose()
 
     async def _send_once(self, request: Request[T]) -> T:

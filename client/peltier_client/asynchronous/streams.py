@@ -1,4 +1,4 @@
-"""A generated text that is received while it is written."""
+"""A generated text, received in pieces."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -13,9 +13,9 @@ from peltier_client.exchange.text_reader import TextReader
 
 
 class AsyncTextStream(AsyncIterator[str]):
-    """The pieces of one text; the request is sent when the first is wanted, and `close` tells the server to stop.
+    """The pieces of one text. Iterating sends the request; `close` stops the generation.
 
-    `predictions` is the whole answer, as `predict` gives it, once the pieces have ended.
+    `predictions` is the whole answer, as `predict` returns it, after the last piece.
     """
 
     def __init__(self, sender: AsyncSender, request: Request[TextReader]) -> None:

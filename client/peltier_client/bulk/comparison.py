@@ -1,4 +1,4 @@
-"""Two versions on the same labelled rows: the metrics of each, where they differ, and whether that may be chance."""
+"""Two versions on the same labelled rows: metrics, differing rows and a significance test."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,9 +13,9 @@ from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 
 TaskType = Literal["classification", "multilabel", "regression", "text2text"]
-# What says which is better; of the mean squared error less is better.
+# The metric that decides which is better; a lower mean squared error is better.
 _MAIN = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "mse", "text2text": "exact_match"}
-_LIKELY = 0.05
+_MAX_P_VALUE = 0.05  # of a difference that is unlikely to be chance
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Case:
 
 @dataclass
 class Answers:
-    """What one task reference answered, row by row; `names` are its labels in order, where its answers have scores."""
+    """The answers of one task reference, row by row. `names` are its labels in order if its answers have scores."""
 
     task: str
     adapter: AdapterRef | None = None
@@ -38,22 +38,18 @@ class Answers:
     num_truncated: int = 0
 
     def add(self, prediction: Prediction, adapter: AdapterRef) -> None:
-        """One more answer. Raises `InvalidInput` where it is another version's than those before."""
-        if self.adapter is not None and (adapter.tenant, adapter.name, adapter.version) != (
-            self.adapter.tenant,
-            self.adapter.name,
-            self.adapter.version,
-        ):
+        """Add an answer. Raises `InvalidInput` if it comes from another version than the others."""
+        if self.adapter is not None and _key(self.adapter) != _key(adapter):
             versions = f"{self.adapter.version} and {adapter.version}"
-            raise InvalidInput(f"{self.task} was answered by the versions {versions}: name one, as {adapter.name}@1")
+            raise InvalidInput(f"{self.task} was answered by versions {versions}; name one, such as {adapter.name}@1")
         self.adapter = adapter
         self.names = self.names or tuple(prediction.scores or ())
-        # Scores of every label for every row would be most of what is held.
+        # Scores of every label for every row would need most of the memory.
         self.found.append(prediction.model_copy(update={"scores": None, "gates": None}))
 
 
 class Side(BaseModel):
-    """One of the two: who answered, its metrics, and those of each label where there are labels."""
+    """One of the two versions with its metrics; `classes` has the metrics of each label."""
 
     task: str
     version: int
@@ -64,7 +60,7 @@ class Side(BaseModel):
 
 
 class Difference(BaseModel):
-    """A row that the two answer differently."""
+    """A row with different answers."""
 
     line: int
     input: str | list[str]
@@ -76,8 +72,9 @@ class Difference(BaseModel):
 class Comparison(BaseModel):
     """What `peltier compare --json` prints.
 
-    `only_first_right` are the rows that `first` alone answers rightly, of a regression those where it is nearer.
-    `better` is absent where neither is; `p_value` is that of McNemar's exact test, of a regression a sign test.
+    `only_first_right` counts the rows that only `first` answers correctly (in a regression, the rows where it is
+    nearer). `better` is absent if the metrics are equal. `p_value` is that of McNemar's exact test (in a regression, of
+    a sign test).
     """
 
     data: str
@@ -100,26 +97,25 @@ class _Judged:
     classes: Classes
     gold: list[Any]
     shown: list[Any]
-    # Of a row: how wrong its answer is.
-    errors: list[float]
+    errors: list[float]  # of each answer
 
 
 def compare(
     data: str, cases: Sequence[Case], answers: tuple[Answers, Answers], separator: str | None, max_shown: int
 ) -> Comparison:
-    """Judges both; `InvalidInput` names the line of a label that cannot be read or that neither knows."""
+    """Compare both; `InvalidInput` names the line of a label that cannot be read or that neither version has."""
     first, second = answers
     kind = _kind(first), _kind(second)
     if kind[0] != kind[1]:
         raise InvalidInput(
             f"{first.task} is a {kind[0]} task and {second.task} a {kind[1]} task: they cannot be compared"
         )
-    judged = [_judge(kind[0], cases, one, separator, {*first.names, *second.names}) for one in answers]
+    judged = [_judge(kind[0], cases, side, separator, {*first.names, *second.names}) for side in answers]
     _refuse_two_readings(cases, answers, judged)
     pairs = list(zip(judged[0].errors, judged[1].errors, strict=True))
     only = sum(a < b for a, b in pairs), sum(b < a for a, b in pairs)
     differing = [n for n, (a, b) in enumerate(zip(judged[0].shown, judged[1].shown, strict=True)) if a != b]
-    sides = [_side(one, own) for one, own in zip(answers, judged, strict=True)]
+    sides = [_side(*pair) for pair in zip(answers, judged, strict=True)]
     better = _better(kind[0], sides)
     return Comparison(
         data=data,
@@ -142,32 +138,32 @@ def compare(
 
 def _kind(answers: Answers) -> TaskType:
     found = answers.found
-    if any(one.labels is not None for one in found):
+    if any(prediction.labels is not None for prediction in found):
         return "multilabel"
-    if any(one.value is not None for one in found):
+    if any(prediction.value is not None for prediction in found):
         return "regression"
-    # A text of a task with labels has one where it is one of them.
-    return "classification" if any(one.label is not None for one in found) else "text2text"
+    # A generated text has a label if it is one of the task's labels.
+    return "classification" if any(prediction.label is not None for prediction in found) else "text2text"
 
 
 def _judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> _Judged:
     names = answers.names
     if kind == "classification":
         labels = _read(cases, lambda cell: _known(read_label(cell, names), known))
-        own = [one.label for one in answers.found]
+        own = [prediction.label for prediction in answers.found]
         return _Judged(*classify(labels, own, names), labels, own, _wrong(labels, own))
     if kind == "multilabel":
-        sets = _read(cases, lambda cell: frozenset(_known(one, known) for one in read_labels(cell, names, separator)))
-        chosen = [frozenset(one.labels or ()) for one in answers.found]
-        wanted, answered = [sorted(one) for one in sets], [sorted(one) for one in chosen]
+        sets = _read(cases, lambda cell: frozenset(_known(name, known) for name in read_labels(cell, names, separator)))
+        chosen = [frozenset(prediction.labels or ()) for prediction in answers.found]
+        wanted, answered = list(map(sorted, sets)), list(map(sorted, chosen))
         return _Judged(*choose_several(sets, chosen, names), wanted, answered, _wrong(sets, chosen))
     if kind == "regression":
         numbers = _read(cases, read_number)
-        values = [_value(answers, case, one) for case, one in zip(cases, answers.found, strict=True)]
+        values = [_value(answers, *pair) for pair in zip(cases, answers.found, strict=True)]
         errors = [abs(a - b) for a, b in zip(numbers, values, strict=True)]
         return _Judged(regress(numbers, values), {}, numbers, values, errors)
-    texts = [one.strip() for one in _read(cases, lambda cell: read_label(cell, ()))]
-    written = [(one.text or "").strip() for one in answers.found]
+    texts = [text.strip() for text in _read(cases, lambda cell: read_label(cell, ()))]
+    written = [(prediction.text or "").strip() for prediction in answers.found]
     return _Judged(match_texts(texts, written), {}, texts, written, _wrong(texts, written))
 
 
@@ -183,17 +179,17 @@ def _read(cases: Sequence[Case], read: Callable[[Any], Any]) -> list[Any]:
 
 def _known(label: str, known: set[str]) -> str:
     if known and label not in known:
-        raise InvalidInput(f"label {label!r} is none of the {len(known)} labels of either version")
+        raise InvalidInput(f"label {label!r} is not one of the {len(known)} labels of either version")
     return label
 
 
 def _refuse_two_readings(cases: Sequence[Case], answers: Sequence[Answers], judged: Sequence[_Judged]) -> None:
-    """An integer stands for a name by its position, which may be another in each version."""
+    """An integer stands for the name at that position, and the versions may differ in their order."""
     for case, first, second in zip(cases, judged[0].gold, judged[1].gold, strict=True):
         if first != second:
             raise InvalidInput(
                 f"line {case.line}: label {case.label!r} is {first!r} for {answers[0].task} and {second!r} for "
-                f"{answers[1].task}: write names instead of integers"
+                f"{answers[1].task}; write names instead of integers"
             )
 
 
@@ -201,6 +197,10 @@ def _value(answers: Answers, case: Case, prediction: Prediction) -> float:
     if prediction.value is None:
         raise InvalidInput(f"{answers.task} gave no number for line {case.line}")
     return prediction.value
+
+
+def _key(adapter: AdapterRef) -> tuple[str, str, int]:
+    return adapter.tenant, adapter.name, adapter.version
 
 
 def _wrong(gold: Sequence[Any], found: Sequence[Any]) -> list[float]:
@@ -244,7 +244,7 @@ def _verdict(
         f"They answer {num_different:,} rows differently; only {first} is {what} on {only[0]:,}, "
         f"only {second} on {only[1]:,}."
     )
-    chance = "unlikely to be chance" if p_value < _LIKELY else "it may well be chance"
+    chance = "unlikely to be chance" if p_value < _MAX_P_VALUE else "it may well be chance"
     return f"{who} {where} By {test} p = {p_value:.2g}: {chance}."
 
 

@@ -1,4 +1,4 @@
-"""Labels as a file has them, read for a task whose label names are known or not."""
+"""Labels of a file, read with or without knowledge of the label names."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from peltier_client.errors import InvalidInput
 
 
 def read_label(cell: Any, names: Sequence[str]) -> str:
-    """One label; an integer may stand for a label by its position, unless integers are names."""
+    """One label. An integer stands for the label at that position, unless label names are integers."""
     if isinstance(cell, bool) or not isinstance(cell, str | int | float) or not str(cell).strip():
         raise InvalidInput(f"label {cell!r} is not a label; it must be a text or a number")
     label = str(cell)
@@ -19,7 +19,7 @@ def read_label(cell: Any, names: Sequence[str]) -> str:
 
 
 def read_labels(cell: Any, names: Sequence[str], separator: str | None) -> frozenset[str]:
-    """The labels of a list, of a text with a JSON list, of one label, or of several with a separator."""
+    """The labels of a list, of a JSON list in a text, of a text split at `separator`, or of one label."""
     if isinstance(cell, list):
         return frozenset(read_label(label, names) for label in cell)
     if not isinstance(cell, str):
@@ -31,19 +31,18 @@ def read_labels(cell: Any, names: Sequence[str], separator: str | None) -> froze
     if cell.lstrip().startswith("["):
         return read_labels(_json_list(cell), names, None)
     label = read_label(cell.strip(), names)
-    if label not in names and any(one in cell for one in "|;,"):
-        raise InvalidInput(f"label {cell!r} may be one label or several: write a JSON list, or say --label-separator")
+    if label not in names and any(mark in cell for mark in "|;,"):
+        raise InvalidInput(f"label {cell!r} may be one label or several; write a JSON list, or give --label-separator")
     return frozenset({label})
 
 
 def read_number(cell: Any) -> float:
-    """A finite number."""
     try:
         value = float(cell)
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
-        raise InvalidInput(f"label {cell!r} is not a finite number; regression needs them")
+        raise InvalidInput(f"label {cell!r} is not a finite number, which regression needs")
     return value
 
 
@@ -53,9 +52,7 @@ def _json_list(cell: str) -> list[Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list):
-        raise InvalidInput(
-            f"label {cell!r} begins as a list and is not JSON; a JSON list has its texts in double quotes"
-        )
+        raise InvalidInput(f"label {cell!r} begins like a list but is not JSON; JSON lists have texts in double quotes")
     return found
 
 

@@ -1,4 +1,4 @@
-"""A file of JSON lines that gets its name when it is whole; until then its lines are in NAME.part."""
+"""A file of JSON lines that is written as NAME.part and renamed to NAME when it is complete."""
 
 import gzip
 import json
@@ -16,10 +16,8 @@ from peltier_client.errors import InvalidInput
 
 @dataclass
 class Written:
-    """What the lines of a part file say: how many there are, how many have an error, and who answered them.
-
-    `last_line` and `last_row` are of the input; `adapter` is the name in the last line that has a prediction.
-    """
+    """Counts of a part file's lines. `last_line` and `last_row` are the last row of the input that it covers, and
+    `adapter` is the name in the last line with a prediction."""
 
     num_rows: int = 0
     num_errors: int = 0
@@ -28,10 +26,10 @@ class Written:
     adapter: str | None = None
 
     def add(self, document: dict[str, Any]) -> None:
-        """Counts one more line; raises KeyError or TypeError, and counts nothing, where it is no such line."""
+        """Count one more line. Raises KeyError or TypeError, and counts nothing, if it is not a line of predictions."""
         line, row, adapter = document["line"], document["row"], document.get("adapter")
         if not isinstance(line, int) or not isinstance(row, dict) or not isinstance(adapter, str | None):
-            raise TypeError("a line has the number of a line, a row and the name of an adapter")
+            raise TypeError("a line of predictions has a line number, a row and the name of an adapter")
         self.num_rows += 1
         self.num_errors += "error" in document
         self.last_line, self.last_row = line, row
@@ -39,9 +37,9 @@ class Written:
 
 
 class PartFile:
-    """`finish` gives it the name `output`, compressed where that ends in .gz. A run that ends before can be resumed.
+    """`finish` renames it to `output`, compressed if that ends in .gz. An interrupted run can be resumed.
 
-    Without `resume` a part file that is there is refused, so that nobody overwrites hours of work.
+    Without `resume` an existing part file is refused, so that hours of work are not overwritten.
     """
 
     def __init__(self, output: Path, *, resume: bool) -> None:
@@ -50,13 +48,13 @@ class PartFile:
         self.written = Written()
         if self.path.exists():
             if not resume:
-                raise InvalidInput(f"{self.path} is there from a run that did not end: say --resume, or delete it")
+                raise InvalidInput(f"{self.path} exists from an unfinished run; give --resume, or delete it")
             self._read()
         self._file = self.path.open("ab")
 
     def write(self, documents: list[dict[str, Any]]) -> None:
-        """Append lines; they are with the operating system afterwards, whatever becomes of this process."""
-        # Escaped, because a JSON text may hold half of a surrogate pair, which UTF-8 cannot encode.
+        """Append lines; the operating system has them when this returns."""
+        # Escaped, because a JSON text may hold a lone surrogate, which UTF-8 cannot encode.
         lines = [json.dumps(document, separators=(",", ":")).encode() + b"\n" for document in documents]
         with _refused_disk(self.path):
             self._file.writelines(lines)
@@ -65,7 +63,7 @@ class PartFile:
             self.written.add(document)
 
     def finish(self) -> None:
-        """The file under its name, in one step, and no part file any more."""
+        """Rename the part file to `output` in one step."""
         with _refused_disk(self._output):
             self._finish()
 
@@ -91,14 +89,14 @@ class PartFile:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Lines that found no room on the disk are tried once more here. That error has been raised already.
+        # Closing retries lines that did not fit on the disk; that error has been raised before.
         with suppress(OSError):
             self._file.close()
         if not self.written.num_rows:
             self.path.unlink(missing_ok=True)
 
     def _read(self) -> None:
-        """Counts the whole lines and cuts off one that was being written."""
+        """Count the complete lines, and cut off an incomplete last one."""
         with self.path.open("r+b") as file:
             end = 0
             for line in file:
@@ -113,7 +111,7 @@ class PartFile:
             self.written.add(json.loads(line))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             place = f"{self.path}:{self.written.num_rows + 1}"
-            raise InvalidInput(f"{place} is not a line of predictions: delete the file to begin anew") from error
+            raise InvalidInput(f"{place} is not a line of predictions; delete the file to start again") from error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How far a long command is: a bar where stderr is a terminal, now and then a line where it is not."""
+"""Progress of a long command: a bar if stderr is a terminal, else a line every ten seconds."""
 
 import sys
 import time
@@ -13,14 +13,14 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Show(Protocol):
-    """Takes what has been done so far: bytes of the input, rows, and those of them that have an error."""
+    """Takes the progress so far: bytes of the input, rows, and rows with an error."""
 
     def __call__(self, position: int, num_rows: int, num_errors: int) -> None: ...
 
 
 @contextmanager
 def progress(size_bytes: int, console: Console | None = None) -> Iterator[Show]:
-    """Shows how far a file of `size_bytes` is read, on stderr."""
+    """Shows on stderr how much of a file of `size_bytes` has been read."""
     console = console or Console(stderr=True)
     if not console.is_terminal:
         yield _lines(size_bytes)

@@ -1,4 +1,4 @@
-"""Metrics of answers against labels, defined as in `peltier evaluate`, without the libraries that training has."""
+"""Metrics of answers, defined as in `peltier evaluate` but without its libraries."""
 
 import math
 from collections import Counter
@@ -9,14 +9,14 @@ Classes = dict[str, Metrics]
 
 
 def classify(gold: Sequence[str], found: Sequence[str | None], names: Sequence[str] = ()) -> tuple[Metrics, Classes]:
-    """Accuracy, macro F1 and Matthews of labels, and each label's precision, recall, F1 and support.
+    """Accuracy, macro F1 and Matthews correlation, and each label's precision, recall, F1 and support.
 
-    An answer None is no label, and wrong. With two `names` there is the F1 of the second, too.
+    An answer of None is wrong. With two `names` the metrics include the F1 of the second.
     """
     present = sorted({*gold, *(label for label in found if label is not None)})
-    classes = {label: _label([one == label for one in gold], [one == label for one in found]) for label in present}
+    classes = {label: _label([own == label for own in gold], [own == label for own in found]) for label in present}
     accuracy = _mean(own == other for own, other in zip(gold, found, strict=True))
-    metrics = {"accuracy": accuracy, "f1_macro": _mean(one["f1"] for one in classes.values())}
+    metrics = {"accuracy": accuracy, "f1_macro": _macro_f1(classes)}
     metrics["matthews"] = _matthews(gold, found)
     if len(names) == 2:
         metrics["f1"] = classes[names[1]]["f1"] if names[1] in classes else 0.0
@@ -26,21 +26,21 @@ def classify(gold: Sequence[str], found: Sequence[str | None], names: Sequence[s
 def choose_several(
     gold: Sequence[frozenset[str]], found: Sequence[frozenset[str]], names: Iterable[str] = ()
 ) -> tuple[Metrics, Classes]:
-    """Micro and macro F1 of sets of labels, the share of rows that are wholly right, and each label's own metrics."""
-    labels = sorted({*names, *(label for one in (*gold, *found) for label in one)})
-    classes = {label: _label([label in one for one in gold], [label in one for one in found]) for label in labels}
+    """Micro and macro F1 of sets of labels, the share of rows that match exactly, and each label's own metrics."""
+    labels = sorted({*names, *(label for own in (*gold, *found) for label in own)})
+    classes = {label: _label([label in own for own in gold], [label in own for own in found]) for label in labels}
     num_shared = sum(len(own & other) for own, other in zip(gold, found, strict=True))
     num_named = sum(map(len, gold)) + sum(map(len, found))
     metrics = {
         "f1_micro": 2 * num_shared / num_named if num_named else 0.0,
-        "f1_macro": _mean(one["f1"] for one in classes.values()),
+        "f1_macro": _macro_f1(classes),
         "exact_match": _mean(own == other for own, other in zip(gold, found, strict=True)),
     }
     return metrics, classes
 
 
 def regress(gold: Sequence[float], found: Sequence[float]) -> Metrics:
-    """Both correlations, 0 with a constant, and the mean squared error."""
+    """Pearson and Spearman correlation, 0 with a constant, and the mean squared error."""
     return {
         "pearson": _correlation(gold, found),
         "spearman": _correlation(_ranks(gold), _ranks(found)),
@@ -49,15 +49,13 @@ def regress(gold: Sequence[float], found: Sequence[float]) -> Metrics:
 
 
 def match_texts(gold: Sequence[str], found: Sequence[str]) -> Metrics:
-    """The share of texts that are as they should be, but for space around them."""
+    """The share of texts that are equal apart from surrounding white space."""
     return {"exact_match": _mean(own.strip() == other.strip() for own, other in zip(gold, found, strict=True))}
 
 
 def sign_test(num_first: int, num_second: int) -> float:
-    """How likely it is that of so many coins at least as many more fall to one side: two-sided and exact.
-
-    Of the rows on which only one is right this is McNemar's exact test.
-    """
+    """The p-value of the exact two-sided sign test. For rows that only one side answers correctly, this is McNemar's
+    exact test."""
     total = num_first + num_second
     log_all = math.lgamma(total + 1) - total * math.log(2)
     tail = sum(
@@ -76,6 +74,10 @@ def _label(wanted: Sequence[bool], found: Sequence[bool]) -> Metrics:
         "f1": 2 * num_right / (num_wanted + num_found) if num_wanted + num_found else 0.0,
         "support": num_wanted,
     }
+
+
+def _macro_f1(classes: Classes) -> float:
+    return _mean(own["f1"] for own in classes.values())
 
 
 def _matthews(gold: Sequence[str], found: Sequence[str | None]) -> float:

@@ -1,6 +1,6 @@
-"""Rows of a JSONL, CSV or TSV file, plain or gzipped, read one after the other. The file is never whole in memory.
+"""Rows of a JSONL, CSV or TSV file, plain or gzipped, read one by one rather than as a whole.
 
-The same files as `peltier train` reads, which cannot be imported here: the client needs no torch.
+`peltier train` reads the same formats; its reader cannot be imported here because training needs torch.
 """
 
 import csv
@@ -21,14 +21,14 @@ from peltier_client.protocol import TextTuple
 
 _KINDS = (".jsonl", ".csv", ".tsv")
 _DELIMITERS = {".csv": ",;\t|", ".tsv": "\t"}
-# A column that none of so many rows has is a mistake in its name.
+# A column that is missing in this many first rows does not exist.
 _NUM_FIRST_ROWS = 100
 _MAX_COLUMNS = 3
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: the line it begins in, its cells by column, or the `problem` that it cannot be read for."""
+    """One row: its first line, and its cells by column or the `problem` that makes it unreadable."""
 
     line: int
     cells: Mapping[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RowFile:
-    """An open file; `size_bytes` and `position` are of the file as it is on the disk."""
+    """An open file; `size_bytes` and `position` count bytes on the disk."""
 
     path: Path
     rows: Iterator[Row]
@@ -46,19 +46,19 @@ class RowFile:
 
     @property
     def position(self) -> int:
-        """How many bytes have been read."""
+        """Bytes read so far."""
         return self.raw.tell()
 
 
 @contextmanager
 def open_rows(path: Path, columns: Sequence[str]) -> Iterator[RowFile]:
-    """The rows of `path`; `InvalidInput` where it is no such file, or has none of `columns` in its first rows."""
+    """The rows of `path`; `InvalidInput` if it is not a data file or its first rows lack one of `columns`."""
     kind = Path(path.name.removesuffix(".gz")).suffix
     if kind not in _KINDS:
         raise InvalidInput(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
     with path.open("rb") as raw:
         data = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-        # Bytes that are not UTF-8 spoil their row and no other. Spreadsheets put a byte order mark in front.
+        # Invalid UTF-8 affects only its own row. Spreadsheets write a byte order mark.
         text = io.TextIOWrapper(data, "utf-8-sig", errors="surrogateescape", newline="")
         lines = _readable(path, text)
         rows = _json_rows(lines) if kind == ".jsonl" else _delimited_rows(path, lines, columns, _DELIMITERS[kind])
@@ -66,7 +66,7 @@ def open_rows(path: Path, columns: Sequence[str]) -> Iterator[RowFile]:
 
 
 def read_input(row: Row, columns: Sequence[str]) -> str | TextTuple:
-    """The text of one column, or the texts of two or three; `InvalidInput` says why the row has none."""
+    """The text of one column, or the texts of two or three. Raises `InvalidInput` if the row has none."""
     if row.problem is not None:
         raise InvalidInput(row.problem)
     for column in columns:
@@ -79,9 +79,9 @@ def read_input(row: Row, columns: Sequence[str]) -> str | TextTuple:
 
 
 def check_columns(columns: Sequence[str]) -> None:
-    """One text, a pair, or three texts."""
+    """Raise `InvalidInput` unless there are one, two or three columns."""
     if not 1 <= len(columns) <= _MAX_COLUMNS:
-        raise InvalidInput(f"{len(columns)} text columns were given; a task has one, two for a pair, or three")
+        raise InvalidInput(f"{len(columns)} text columns were given; a task has one, two or three")
 
 
 def _readable(path: Path, lines: Iterator[str]) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _json_row(number: int, line: str) -> Row:
 
 
 def _delimited_rows(path: Path, lines: Iterator[str], wanted: Sequence[str], delimiters: str) -> Iterator[Row]:
-    """Whatever of `delimiters` makes columns of all that are `wanted` separates them."""
+    """The rows with the first of `delimiters` that yields every `wanted` column."""
     first, header = next(((number, line) for number, line in enumerate(lines, 1) if line.strip()), (0, None))
     if header is None:
         return iter(())
@@ -130,7 +130,7 @@ def _delimited_rows(path: Path, lines: Iterator[str], wanted: Sequence[str], del
     except csv.Error as error:
         raise InvalidInput(f"{path} has no readable header: {error}") from None
     fits = [delimiter for delimiter, names in headers.items() if set(wanted) <= set(names)]
-    delimiter = fits[0] if fits else max(headers, key=lambda one: len(headers[one]))
+    delimiter = fits[0] if fits else max(headers, key=lambda delimiter: len(headers[delimiter]))
     names = headers[delimiter]
     for column in wanted:
         if column not in names:
@@ -141,7 +141,7 @@ def _delimited_rows(path: Path, lines: Iterator[str], wanted: Sequence[str], del
 
 
 def _records(lines: Iterator[str], number: int, delimiter: str, names: Sequence[str]) -> Iterator[Row]:
-    """Reading goes on in the next line after a record that cannot be read: an open quote spoils one row only."""
+    """After an unreadable record, reading continues in the next line, so that an open quote affects one row only."""
     again: deque[str] = deque()
     taken: list[str] = []
 

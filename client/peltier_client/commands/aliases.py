@@ -1,4 +1,4 @@
-"""The commands that decide which version answers, and show who decided: alias, rollback, deprecate, undelete, audit."""
+"""The commands that choose which version answers, and the audit log: alias, rollback, deprecate, undelete, audit."""
 
 from itertools import islice
 from typing import Annotated
@@ -6,10 +6,20 @@ from typing import Annotated
 import typer
 from pydantic import BaseModel
 
-from peltier_client.commands.arguments import ApiKey, Json, OwnAdapter, Task, Url, checked, connect, print_json
+from peltier_client.commands.arguments import (
+    ApiKey,
+    Json,
+    OfTenant,
+    OwnAdapter,
+    Task,
+    Url,
+    checked,
+    connect,
+    print_result,
+)
 from peltier_client.commands.tables import print_alias_history, print_aliases, print_audit, shown_split
 from peltier_client.exchange.connection import DEFAULT_URL
-from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AuditRecord, check_alias, check_name
+from peltier_client.protocol import Alias, AliasHistory, AliasList, AuditRecord, check_alias
 
 AliasName = Annotated[
     str, typer.Argument(metavar="ALIAS", help="Alias, such as production.", callback=checked(check_alias))
@@ -23,15 +33,12 @@ OptionalAlias = Annotated[
     ),
 ]
 Versions = Annotated[
-    str | None, typer.Argument(metavar="VERSION", help="A version, 3, or shares of several, 3=0.9,4=0.1.")
+    str | None, typer.Argument(metavar="VERSION", help="A version such as 3, or shares of several: 3=0.9,4=0.1.")
 ]
 History = Annotated[bool, typer.Option("--history", help="Show the alias's history instead, newest first.")]
 Reason = Annotated[str | None, typer.Argument(metavar="REASON", help="Reason for the deprecation.")]
 Undo = Annotated[bool, typer.Option("--undo", help="Remove the deprecation.")]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of records.")]
-OfTenant = Annotated[
-    str | None, typer.Option(metavar="TENANT", help="Only changes of this tenant.", callback=checked(check_name))
-]
 
 
 class AuditList(BaseModel):
@@ -49,26 +56,27 @@ def alias(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Let an alias mean a version, or split its requests over several; or list the aliases, or what one has meant."""
+    """Point an alias to a version, or to shares of several. Without VERSION, list aliases or show one's history."""
     if alias is None:
         if history:
-            raise typer.BadParameter("--history is of one alias: name it")
+            raise typer.BadParameter("--history needs an ALIAS")
         _list_aliases(task, url, api_key, json=json)
         return
     if history == (version is not None):
-        raise typer.BadParameter("either a VERSION or --history is wanted")
+        raise typer.BadParameter("give either a VERSION or --history")
     split = _read_split(version) if version is not None else None
     with connect(url, api_key) as client:
         if split is not None:
             _show(task, client.set_alias(task, alias, split), json=json)
         else:
-            _show_history(client.alias_history(task, alias), json=json)
+            changes = client.alias_history(task, alias)
+            print_result(AliasHistory(changes=changes), lambda: print_alias_history(changes), json=json)
 
 
 def rollback(
     task: OwnAdapter, alias: AliasName, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
 ) -> None:
-    """Let an alias mean what it meant before."""
+    """Point an alias to what it meant before its last change."""
     with connect(url, api_key) as client:
         _show(task, client.rollback_alias(task, alias), json=json)
 
@@ -81,48 +89,36 @@ def deprecate(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Advise against a version (TASK@3)."""
+    """Deprecate a version (TASK@3)."""
     if undo == bool(reason):
-        raise typer.BadParameter("either a REASON or --undo is wanted")
+        raise typer.BadParameter("give either a REASON or --undo")
     with connect(url, api_key) as client:
         version = client.deprecate(task, reason)
-    if json:
-        print_json(version)
-    else:
-        typer.echo(f"{task} is {'no longer ' if undo else ''}deprecated")
+    print_result(version, f"{task} is {'no longer ' if undo else ''}deprecated", json=json)
 
 
 def undelete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
-    """Bring a deleted version (TASK@3) back."""
+    """Undelete a version (TASK@3)."""
     with connect(url, api_key) as client:
         version = client.undelete(task)
-    if json:
-        print_json(version)
-    else:
-        typer.echo(f"{version.name} version {version.version} is back ({version.preset}, {version.digest})")
+    sentence = f"undeleted {version.name} version {version.version} ({version.preset}, {version.digest})"
+    print_result(version, sentence, json=json)
 
 
 def audit(
     limit: Limit = 50, tenant: OfTenant = None, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False
 ) -> None:
-    """Show who did what, newest first."""
+    """Show the audit log, newest first."""
     with connect(url, api_key) as client:
         records = list(islice(client.audit(tenant), limit))
-    if json:
-        print_json(AuditList(records=records))
-    else:
-        print_audit(records)
+    print_result(AuditList(records=records), lambda: print_audit(records), json=json)
 
 
 def _list_aliases(task: str, url: str, api_key: str | None, *, json: bool) -> None:
     with connect(url, api_key) as client:
         aliases = client.aliases(task)
-    if json:
-        print_json(AliasList(aliases=aliases))
-    elif aliases:
-        print_aliases(aliases)
-    else:
-        typer.echo(f"{task} has no aliases yet; make one with: peltier alias {task} production VERSION")
+    none = f"{task} has no aliases yet; make one with: peltier alias {task} production VERSION"
+    print_result(AliasList(aliases=aliases), (lambda: print_aliases(aliases)) if aliases else none, json=json)
 
 
 def _read_split(text: str) -> int | dict[int, float]:
@@ -131,18 +127,10 @@ def _read_split(text: str) -> int | dict[int, float]:
             return int(text)
         return {int(number): float(share) for number, share in (part.split("=") for part in text.split(","))}
     except ValueError:
-        raise typer.BadParameter(f"VERSION {text!r} is neither a version, as 3, nor shares, as 3=0.9,4=0.1") from None
+        raise typer.BadParameter(
+            f"VERSION {text!r} must be a version such as 3, or shares such as 3=0.9,4=0.1"
+        ) from None
 
 
 def _show(task: str, alias: Alias, *, json: bool) -> None:
-    if json:
-        print_json(alias)
-        return
-    typer.echo(f"{task}@{alias.alias} means {shown_split(alias.versions)}")
-
-
-def _show_history(changes: list[AliasChange], *, json: bool) -> None:
-    if json:
-        print_json(AliasHistory(changes=changes))
-    else:
-        print_alias_history(changes)
+    print_result(alias, f"{task}@{alias.alias} means {shown_split(alias.versions)}", json=json)

@@ -1,4 +1,4 @@
-"""The words that several commands share, and what they print for machines."""
+"""Arguments and options that several commands share, and how commands print their result."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from peltier_client.synchronous.client import Client
 
 
 def checked(check: Callable[[str], object]) -> Callable[[str | None], str | None]:
-    """A rule of the protocol as a rule of the command line: breaking it is wrong usage."""
+    """A callback that reports a value refused by `check` as wrong usage."""
 
     def callback(value: str | None) -> str | None:
         try:
@@ -41,7 +41,10 @@ TextColumns = Annotated[
     typer.Option("--text-column", help="A text column; twice for a pair, three times on a T5. Default: text."),
 ]
 BatchSize = Annotated[int, typer.Option(min=1, help="Maximum rows per request.")]
-Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Concurrent requests.")]
+Concurrency = Annotated[int, typer.Option(min=1, max=64, help="Maximum concurrent requests.")]
+OfTenant = Annotated[
+    str | None, typer.Option("--tenant", help="Show only this tenant's.", callback=checked(check_name))
+]
 OwnAdapter = Annotated[
     str, typer.Argument(metavar="TASK", help="The name of an adapter.", callback=checked(check_name))
 ]
@@ -51,21 +54,26 @@ DEFAULT_BATCH_SIZE = 64
 DEFAULT_CONCURRENCY = 4
 
 
-def print_json(document: BaseModel) -> None:
-    """One document on stdout."""
-    typer.echo(document.model_dump_json(exclude_none=True))
+def print_result(document: BaseModel, for_people: str | Callable[[], object], *, json: bool) -> None:
+    """With `json` print one JSON document on stdout; without it the sentence `for_people`, or what it prints."""
+    if json:
+        typer.echo(document.model_dump_json(exclude_none=True))
+    elif isinstance(for_people, str):
+        typer.echo(for_people)
+    else:
+        for_people()
 
 
 @contextmanager
 def connect(url: str, api_key: str | None) -> Iterator[Client]:
-    """A client for one command; where the server refuses the key, the message says what to do next."""
+    """A client for one command. If the server refuses the key, the message names the next step."""
     with explained_refusal(api_key), Client(url, api_key) as client:
         yield client
 
 
 @contextmanager
 def explained_refusal(api_key: str | None) -> Iterator[None]:
-    """Adds the next step to the server's message where it refuses the key, or that none was sent."""
+    """Add the next step to the server's message if it refuses the key or requires one."""
     try:
         yield
     except Unauthorized as error:

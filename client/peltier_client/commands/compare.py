@@ -1,4 +1,4 @@
-"""`peltier compare`: two versions on one labelled file, asked through the server."""
+"""`peltier compare`: two versions on one labelled file, through the server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from peltier_client.commands.arguments import (
     Url,
     checked,
     explained_refusal,
-    print_json,
+    print_result,
 )
 from peltier_client.commands.predict_file import TIMEOUT_SECONDS
 from peltier_client.commands.tables import print_comparison, print_truncation
@@ -47,18 +47,16 @@ Data = Annotated[
 LabelColumn = Annotated[str, typer.Option(help="Column of the label.")]
 Separator = Annotated[
     str | None,
-    typer.Option(help="Between the labels of a multi-label cell, as '|' or ';'. Default: cells are JSON lists."),
+    typer.Option(help="Separator of the labels in a multi-label cell, such as '|'. Default: cells are JSON lists."),
 ]
-Differences = Annotated[int, typer.Option(min=0, help="Maximum rows to show that the two answer differently.")]
+Differences = Annotated[int, typer.Option(min=0, help="Maximum differing rows to show.")]
 
-
-# A task may have so many at most.
-_ALL_LABELS = 4096
+_MAX_LABELS = 4096  # of a task
 
 
 @dataclass(frozen=True)
 class Questions:
-    """The labelled rows, and how they are asked."""
+    """The labelled rows, and how requests are made of them."""
 
     data: Path
     columns: Sequence[str]
@@ -85,7 +83,7 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Compare two versions on labelled rows: metrics, rows that differ, and whether that may be chance."""
+    """Compare two versions on labelled rows: metrics, differing rows, and a significance test."""
     columns = text_column or ["text"]
     check_columns(columns)
     answers = Answers(first), Answers(second)
@@ -96,9 +94,9 @@ def compare(  # noqa: PLR0913 - each is a word of the command line
     if not cases:
         raise InvalidInput(f"{data} has no rows")
     found = judge(str(data), cases, answers, label_separator, differences)
-    for one in answers:
-        print_truncation(one.task, one.num_truncated, len(cases))
-    print_json(found) if json else print_comparison(found)
+    for side in answers:
+        print_truncation(side.task, side.num_truncated, len(cases))
+    print_result(found, lambda: print_comparison(found), json=json)
 
 
 async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers, Answers]) -> list[Case]:
@@ -119,9 +117,9 @@ async def _ask(client: AsyncClient, questions: Questions, answers: tuple[Answers
 
 
 async def _name_labels(client: AsyncClient, answers: Answers, cases: Sequence[Case]) -> None:
-    """All labels in order: an answer to which nobody gives a `top_k` may have the best ones alone."""
+    """Ask for all labels in order. Answers to requests without `top_k` may hold only the best ones."""
     if answers.names and answers.adapter is not None:
-        found = await client.predict(answers.task, [cases[0].input], top_k=_ALL_LABELS)  # type: ignore[arg-type]
+        found = await client.predict(answers.task, [cases[0].input], top_k=_MAX_LABELS)  # type: ignore[arg-type]
         if found.adapter.version == answers.adapter.version:
             answers.names = tuple(found[0].scores or ())
 

@@ -67,11 +67,10 @@ def with_field_options(command: Callable[..., None]) -> Callable[..., None]:
         taken = {name: group.take(values) for name, group in groups.items()}
         command(**taken, **values)
 
-    parameters = [
-        taken
-        for parameter in own
-        for taken in (groups[parameter.name].parameters() if parameter.name in groups else [parameter])
-    ]
+    parameters: list[Parameter] = []
+    for parameter in own:
+        group = groups.get(parameter.name)
+        parameters += group.parameters() if group else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call

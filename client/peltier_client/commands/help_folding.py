@@ -1,6 +1,6 @@
-"""Help pages that break a word which is longer than its column. By itself Typer cuts such words, names of options too.
+"""Help pages that break words longer than their column. Typer by itself truncates them, even names of options.
 
-Importing this module takes a tenth of a second, so it is imported when a help page is printed.
+Importing this module takes a tenth of a second, so it is imported only when a help page is printed.
 """
 
 from collections.abc import Iterable
@@ -29,5 +29,5 @@ class _FoldedColumns(Columns):
 
 
 def fold_long_words() -> None:
-    """Let Typer's help pages, of this whole process, break long words."""
+    """Make Typer's help pages break long words in this process."""
     vars(rich_utils).update(Table=_FoldedTable, Columns=_FoldedColumns)

@@ -1,4 +1,4 @@
-"""Help texts are printed as they are written, and whole: what looks like Rich markup in them is text."""
+"""Prints help texts as they are written: text that looks like Rich markup is not markup."""
 
 import re
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 Command = TyperCommand | TyperGroup
-# A tag begins with a bracket, an emoji code with a colon. Neither is one with an empty tag behind that character.
+# Tags begin with a bracket and emoji codes with a colon. An empty tag after that character keeps both from being read.
 _EMPTY_TAG = "[b][/]"
 _START = re.compile(r"(?P<backslashes>\\*)\[|:(?=\S)")
 
 
 def show_literally(command: Command) -> None:
-    """Show every help text of `command`, of its options and arguments, and of the commands below it, as it is written.
+    """Escape every help text of `command`, its parameters and its subcommands. Call it once per command.
 
-    Typer reads these texts as markup, in help pages and in shell completion. Call it once for a command.
+    Typer reads these texts as markup, in help pages and in shell completion.
     """
     if command.rich_markup_mode == "rich":
         _escape(command, "help", "short_help", "epilog", "rich_help_panel")
@@ -35,7 +35,7 @@ def literal(text: str) -> str:
 
 def _end_start(match: re.Match[str]) -> str:
     backslashes = match["backslashes"]
-    if backslashes:  # before a tag two of them mean one
+    if backslashes:  # two of them before a tag stand for one
         return f"{2 * backslashes}{_EMPTY_TAG}[{_EMPTY_TAG}"
     return f"{match[0]}{_EMPTY_TAG}"
 

@@ -1,4 +1,4 @@
-"""How a table fits a terminal: as it is, in narrower columns, or as a list. In a pipe every value is whole."""
+"""Fits tables to a terminal: with full columns, narrower columns, or as a list. Pipes get every value in full."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,16 @@ from rich.table import Column, Table
 from rich.text import Text
 
 _GAP = 2
-# More than any table needs: a pipe has no width.
-_UNBOUNDED = 1_000_000
-
-_LONGEST_WORD = 24
+_PIPE_WIDTH = 1_000_000
+_MAX_WORD_LEN = 24
 
 Row = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A column. `floor` is the least width that its values may be wrapped to; None keeps each on one line.
-
-    With `cut` they are cut off with an ellipsis in place of being wrapped.
-    """
+    """A column. `floor` is the minimum width to wrap its values to; None keeps each on one line. With `cut`, values are
+    truncated with an ellipsis instead of wrapped."""
 
     name: str
     floor: int | None = None
@@ -31,23 +27,23 @@ class Heading:
 
 
 def show(headings: Sequence[Heading], rows: Sequence[Row], console: Console | None = None) -> None:
-    """Print rows of plain text, which is not read as rich's markup."""
+    """Print rows of plain text; Rich markup in them is not read."""
     console = console or Console()
     if not console.is_terminal:
-        console.width = _UNBOUNDED
+        console.width = _PIPE_WIDTH
     widths = fit(headings, rows, console.width)
     console.print(_list(headings, rows) if widths is None else _table(headings, rows, widths), highlight=False)
 
 
 def fit(headings: Sequence[Heading], rows: Sequence[Row], width: int) -> list[int] | None:
-    """The width of each column so that all fit into `width`; None where values would be cut up too small."""
+    """The width of each column so that all fit into `width`; None if a column would be below its floor."""
     columns = [[row[number] for row in rows] for number in range(len(headings))]
     wanted = [_widest([heading.name, *values]) for heading, values in zip(headings, columns, strict=True)]
     room = width - _GAP * (len(headings) - 1)
     if sum(wanted) <= room:
         return wanted
-    # Words in one piece where there is room for that.
-    for longest_word in (_LONGEST_WORD, 0):
+    # Keep words whole if there is room.
+    for longest_word in (_MAX_WORD_LEN, 0):
         floors = [_floor(*column, longest_word) for column in zip(headings, columns, strict=True)]
         if sum(floors) <= room:
             return _share(floors, wanted, room - sum(floors))
@@ -67,7 +63,7 @@ def _widest(texts: Sequence[str]) -> int:
 
 
 def _share(floors: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:
-    """Gives the room above the floors away, in equal parts as far as columns want them."""
+    """Share the room above the floors equally, up to what each column wants."""
     widths = list(floors)
     by_need = sorted(range(len(floors)), key=lambda number: wanted[number] - floors[number])
     for place, number in enumerate(by_need):
@@ -83,7 +79,7 @@ def _table(headings: Sequence[Heading], rows: Sequence[Row], widths: Sequence[in
         for heading, width in zip(headings, widths, strict=True)
     ]
     for column in columns:
-        # Words of a heading are wrapped where their values are cut.
+        # Headings wrap even if their values are truncated.
         column.header = Text(str(column.header), no_wrap=False, overflow="fold")
     table = Table(*columns, box=None, padding=(0, _GAP, 0, 0), pad_edge=False)
     for row in rows:
@@ -92,7 +88,7 @@ def _table(headings: Sequence[Heading], rows: Sequence[Row], widths: Sequence[in
 
 
 def _list(headings: Sequence[Heading], rows: Sequence[Row]) -> RenderableType:
-    """Each row as lines of its own, a name and a value; what is empty is left out."""
+    """Each row as lines of a name and a value, without empty values."""
     blocks: list[RenderableType] = []
     width = max(cell_len(heading.name) for heading in headings)
     for row in rows:

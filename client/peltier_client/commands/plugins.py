@@ -1,4 +1,4 @@
-"""Commands that other packages bring, loaded only when one of them is run."""
+"""Commands of other packages, imported only when they are run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,14 +17,14 @@ PANEL = "Models and servers"
 
 
 class MissingExtra(Exception):
-    """A command needs packages that are not installed; the message names the extra that brings them."""
+    """A command needs packages that are not installed; the message names the extra that installs them."""
 
     is_user_error = True
 
 
 @dataclass(frozen=True)
 class Known:
-    """What `peltier --help` says about a command that it does not load, and the extra that brings its packages."""
+    """The help of a command in `peltier --help`, which does not load it, and the extra that installs its packages."""
 
     help: str
     extra: str
@@ -33,18 +33,18 @@ class Known:
 KNOWN = {
     "serve": Known("Serve any mix of adapters from one backbone.", "server"),
     "train": Known("Train an adapter and write its artifact.", "training"),
-    "sweep": Known("Compare presets, seeds, sizes and settings in many runs.", "training"),
+    "sweep": Known("Train many runs and compare presets, seeds, sizes and settings.", "training"),
     "evaluate": Known("Measure an artifact on labelled data.", "training"),
-    "pretrain": Known("Make a small T5 from plain text.", "training"),
+    "pretrain": Known("Pretrain a small T5 on plain text.", "training"),
     "inspect": Known("Show an artifact's manifest and size.", "adapters"),
     "presets": Known("List the presets with their parameter counts.", "adapters"),
-    "import": Known("Turn an adapter that others saved into an artifact.", "adapters"),
-    "store": Known("Back up, restore, check and tidy what a server has stored.", "adapters"),
+    "import": Known("Convert an adapter of another library to an artifact.", "adapters"),
+    "store": Known("Back up, restore, check and clean a server's store.", "adapters"),
 }
 
 
 class PluginCommand(TyperCommand):
-    """A command, or group of them, known by name: its module is imported when it is run or asked for its own help."""
+    """A command or group whose module is imported when it is run or when its own help is printed."""
 
     def __init__(self, entry_point: EntryPoint) -> None:
         known = KNOWN.get(entry_point.name)
@@ -54,7 +54,7 @@ class PluginCommand(TyperCommand):
         self._extra = known.extra if known else None
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """The context of the real command, which is then the one that is invoked."""
+        """The context of the real command, so that Typer invokes that one."""
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
     def load(self) -> Command:
@@ -73,7 +73,7 @@ class PluginCommand(TyperCommand):
 
 @contextmanager
 def _explained(command: str, extra: str | None) -> Iterator[None]:
-    """Say which extra is missing where a package of others is; used around the import and around the call."""
+    """Raise `MissingExtra` if an external package is missing, at the import or in the call."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -85,12 +85,12 @@ def _explained(command: str, extra: str | None) -> Iterator[None]:
 
 
 def _is_missing(package: str) -> bool:
-    """Whether it is a package of others that is not installed; anything else is a mistake in the code."""
+    """Whether `package` is external and not installed; any other failed import is a bug."""
     return bool(package) and not package.startswith("peltier_") and find_spec(package) is None
 
 
 def plugin_commands() -> Iterator[PluginCommand]:
-    """Every command that installed packages announce: the known ones in their order, then the others by name."""
+    """The commands of installed packages: the known ones in their order, then the others by name."""
     order = list(KNOWN)
     found = {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
     for name in sorted(found, key=lambda name: (order.index(name) if name in KNOWN else len(order), name)):

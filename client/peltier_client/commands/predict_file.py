@@ -1,4 +1,4 @@
-"""`peltier predict --file`: predictions for every row of a file, written to another."""
+"""`peltier predict --file`: predictions for every row of a file, written to another file."""
 
 import asyncio
 import json
@@ -19,14 +19,13 @@ from peltier_client.commands.arguments import explained_refusal
 from peltier_client.errors import InvalidInput, PeltierError
 from peltier_client.resources.predict import PredictOptions
 
-# An answer may be many generated texts.
-TIMEOUT_SECONDS = 600.0
-_MIN_ROWS_OF_A_MISTAKE = 8
+TIMEOUT_SECONDS = 600.0  # an answer may hold many generated texts
+_MIN_MISTAKE_ROWS = 8
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of whom, and where the answers go."""
+    """Which rows go to which task, and where the answers are written."""
 
     task: str
     file: Path
@@ -38,18 +37,18 @@ class Job:
     resume: bool = False
 
     def check(self) -> None:
-        """Refuse what cannot end well before anything is sent or written."""
+        """Raise `InvalidInput` for files that cannot be used, before anything is sent or written."""
         check_columns(self.columns)
         if not self.output.parent.is_dir() or self.output.is_dir():
             raise InvalidInput(f"output {self.output} cannot be written: it must be a file in a folder that exists")
         if self.output.exists() and self.output.samefile(self.file):
-            raise InvalidInput(f"output {self.output} is the file that is read: name another")
+            raise InvalidInput(f"output {self.output} is the input file; choose another")
 
 
 class Summary(BaseModel):
-    """What `peltier predict --file --json` prints. `versions` are those that answered, with their rows.
+    """What `peltier predict --file --json` prints. `versions` counts the rows that each adapter version answered.
 
-    After `--resume` the versions and the truncated inputs are those since then; rows and errors are of the whole file.
+    `rows` and `errors` count the whole file; with `--resume`, `versions` and `truncated_inputs` count this run only.
     """
 
     output: str
@@ -60,11 +59,11 @@ class Summary(BaseModel):
 
 
 class _OtherRun(Exception):
-    """The part file is of another file or another adapter, so it cannot be resumed."""
+    """The part file cannot be resumed because it belongs to another file or adapter."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C; the message says how far it was."""
+    """Ctrl-C; the message counts the finished rows."""
 
 
 @dataclass
@@ -73,14 +72,15 @@ class _Tally:
     num_truncated: int = 0
 
     def add(self, batch: Sequence[Scored]) -> None:
-        self.versions.update(_name(one) for one in batch if one.adapter is not None)
-        self.num_truncated += sum(one.num_truncated for one in batch)
+        adapters = [scored.adapter for scored in batch if scored.adapter is not None]
+        self.versions.update(f"{adapter.name}@{adapter.version}" for adapter in adapters)
+        self.num_truncated += sum(scored.num_truncated for scored in batch)
 
 
 def predict_file(job: Job, url: str, api_key: str | None) -> Summary:
-    """Runs the job; its output is there when it returns, and nothing under that name before.
+    """Run the job and create its output file when every row is done.
 
-    Raises `Interrupted` at Ctrl-C. Then, and after an error, what has been answered is in OUTPUT.part.
+    Raises `Interrupted` at Ctrl-C. After that, and after an error, OUTPUT.part holds the finished rows.
     """
     job.check()
     with (
@@ -106,7 +106,7 @@ def _run_here(job: Job, client: AsyncClient, rows: RowFile, part: PartFile) -> _
         part.finish()
         return tally
     except _OtherRun as error:
-        raise InvalidInput(f"{error}: delete it to begin anew") from None
+        raise InvalidInput(f"{error}; delete it to start again") from None
     except KeyboardInterrupt:
         raise Interrupted(f"interrupted; {_left(part)}") from None
     except PeltierError as error:
@@ -124,14 +124,14 @@ async def _run(job: Job, client: AsyncClient, rows: RowFile, part: PartFile, sho
             if not part.written.num_rows:
                 _refuse_mistake(batch)
             _refuse_other_adapter(part, batch)
-            part.write([to_document(one) for one in batch])
+            part.write([to_document(scored) for scored in batch])
             tally.add(batch)
             show(rows.position, part.written.num_rows, part.written.num_errors)
     return tally
 
 
 def to_document(scored: Scored) -> dict[str, Any]:
-    """One line of the output: the row's line in its file, its own cells, and the prediction or the error."""
+    """One line of the output: the row's line number and cells, and its prediction or error."""
     document: dict[str, Any] = {"line": scored.row.line, "row": dict(scored.row.cells)}
     if scored.prediction is not None and scored.adapter is not None:
         prediction = scored.prediction.model_dump(exclude_none=True)
@@ -141,7 +141,7 @@ def to_document(scored: Scored) -> dict[str, Any]:
 
 
 def _rest(rows: RowFile, part: PartFile) -> Iterator[Row]:
-    """The rows that are not in the part file; `_OtherRun` where its lines are not of this file."""
+    """The rows that are not in the part file; `_OtherRun` if the part file belongs to another input."""
     written = part.written
     num_done, cells = 0, written.last_row
     for row in rows.rows:
@@ -152,7 +152,7 @@ def _rest(rows: RowFile, part: PartFile) -> Iterator[Row]:
         row = None
     if num_done != written.num_rows:
         raise _OtherRun(f"{part.path} does not hold predictions for {rows.path}")
-    # As JSON, because NaN does not equal itself.
+    # Compared as JSON, because NaN does not equal itself.
     if json.dumps(cells) != json.dumps(written.last_row):
         raise _OtherRun(f"{part.path} has another row for line {written.last_line} than {rows.path}")
     if row is not None:
@@ -161,26 +161,22 @@ def _rest(rows: RowFile, part: PartFile) -> Iterator[Row]:
 
 
 def _refuse_mistake(batch: Sequence[Scored]) -> None:
-    """Where every row of the first request has the same error, the request is wrong and not the rows."""
-    messages = {one.error.message for one in batch if one.error is not None and one.row.problem is None}
-    if len(batch) >= _MIN_ROWS_OF_A_MISTAKE and all(one.error is not None for one in batch) and len(messages) == 1:
+    """If every row of the first request has the same error, the request is wrong rather than the rows."""
+    errors = [scored.error for scored in batch if scored.error is not None]
+    messages = {scored.error.message for scored in batch if scored.error is not None and scored.row.problem is None}
+    if len(errors) == len(batch) >= _MIN_MISTAKE_ROWS and len(messages) == 1:
         raise InvalidInput(f"every one of the first {len(batch)} rows is refused: {messages.pop()}")
 
 
 def _refuse_other_adapter(part: PartFile, batch: Sequence[Scored]) -> None:
-    """The lines of one output are answers of one adapter."""
+    """All predictions of one output come from one adapter."""
     kept = part.written.adapter
-    for one in batch:
-        if kept is not None and one.adapter is not None and one.adapter.name != kept:
-            raise _OtherRun(f"{part.path} holds predictions of {kept!r}, not of {one.adapter.name!r}")
+    for adapter in [scored.adapter for scored in batch if scored.adapter is not None]:
+        if kept is not None and adapter.name != kept:
+            raise _OtherRun(f"{part.path} holds predictions of {kept!r}, not of {adapter.name!r}")
 
 
 def _left(part: PartFile) -> str:
     if not part.written.num_rows:
         return "no row was answered"
-    return f"{part.written.num_rows:,} rows are in {part.path}; --resume goes on after them"
-
-
-def _name(scored: Scored) -> str:
-    assert scored.adapter is not None, "the caller has looked"
-    return f"{scored.adapter.name}@{scored.adapter.version}"
+    return f"{part.written.num_rows:,} rows are in {part.path}; continue with --resume"

@@ -1,4 +1,4 @@
-"""What the commands show to people."""
+"""What commands print for people."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -51,7 +51,7 @@ def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
 
 
 def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None:
-    """One line per version, with what means it; a share that is not all of the requests is shown."""
+    """One line per version, with its aliases and its share of their requests."""
     rows = [
         (
             str(version.version),
@@ -72,26 +72,28 @@ def print_versions(adapter: Adapter, versions: Iterable[VersionSummary]) -> None
 
 def print_aliases(aliases: Iterable[Alias]) -> None:
     """One line per alias."""
-    rows = [(one.alias, shown_split(one.versions), _minute(one.created_at), one.created_by) for one in aliases]
+    rows = [
+        (alias.alias, shown_split(alias.versions), _minute(alias.created_at), alias.created_by) for alias in aliases
+    ]
     show([Heading("alias", 12), Heading("means", 16), Heading("since", _DATE), Heading("by", 12)], rows)
 
 
 def shown_split(split: Split) -> str:
-    """What an alias means, in words."""
+    """The versions that an alias points to, in words."""
     if len(split) == 1:
         return f"version {next(iter(split))}"
     return ", ".join(f"version {number} ({share:.4g})" for number, share in split.items()) or "nothing"
 
 
 def shown_live(version: UploadedVersion) -> str:
-    """Which versions answer the bare name, and what the aliases mean."""
+    """The versions behind the bare name and behind each alias."""
     aliases = ", ".join(f"{name}: {shown_split(split)}" for name, split in version.aliases.items())
     return "; ".join(filter(None, [shown_split(version.live), aliases]))
 
 
 def print_alias_history(changes: Iterable[AliasChange]) -> None:
     """One line per change."""
-    rows = [(_second(one.created_at), one.created_by, shown_split(one.versions)) for one in changes]
+    rows = [(_second(change.created_at), change.created_by, shown_split(change.versions)) for change in changes]
     show([Heading("at"), Heading("who", 12), Heading("means", 24)], rows)
 
 
@@ -122,7 +124,7 @@ def print_keys(keys: Iterable[KeyInfo]) -> None:
 
 
 def print_tenants(tenants: Iterable[TenantInfo]) -> None:
-    """One line per tenant; what is not limited stays empty."""
+    """One line per tenant; a quota without a limit is empty."""
     rows = [
         (tenant.name, *("" if value is None else f"{value:,.15g}" for _, value in tenant.quotas)) for tenant in tenants
     ]
@@ -131,14 +133,19 @@ def print_tenants(tenants: Iterable[TenantInfo]) -> None:
 
 
 def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
-    """One line per text, and who answered."""
+    """One line per text and then the adapter that answered; generated texts as they are, with the adapter on stderr."""
+    if any(prediction.text is not None for prediction in predictions):
+        for prediction in predictions:
+            print(prediction.text)
+        Console(stderr=True, soft_wrap=True).print(_provenance(predictions), highlight=False)
+        return
     rows = [(text, _answer(found), _score(found)) for text, found in zip(texts, predictions, strict=True)]
     show([Heading("text", 24), Heading("answer", 16), Heading("score", 12)], rows)
     Console(soft_wrap=True).print(_provenance(predictions), highlight=False)
 
 
 def print_comparison(found: Comparison) -> None:
-    """The metrics beside each other, the labels and rows that differ, and the verdict in words."""
+    """The metrics of both, the labels and rows that differ, and the verdict in words."""
     console = Console()
     first, second = found.first, found.second
     names = Heading(first.task, 10), Heading(second.task, 10)
@@ -157,23 +164,16 @@ def print_comparison(found: Comparison) -> None:
         console.print()
         headings = [Heading("line"), Heading("input", 20), Heading("label", 10), *names]
         longest = _MAX_SHOWN_CHARS if console.is_terminal else None
-        show(headings, [_row_that_differs(one, longest) for one in found.differences])
+        show(headings, [_differing_row(row, longest) for row in found.differences])
     console.print()
     Console(soft_wrap=not console.is_terminal).print(Text(found.verdict))
 
 
-def print_texts(predictions: Predictions) -> None:
-    """Each generated text as it is, for pipes; who wrote them on stderr."""
-    for prediction in predictions:
-        print(prediction.text)
-    Console(stderr=True, soft_wrap=True).print(_provenance(predictions), highlight=False)
-
-
 def print_truncation(task: str, num_truncated: int, num_inputs: int) -> None:
-    """A warning on stderr where inputs were longer than the task takes."""
+    """A warning on stderr if inputs were truncated."""
     if num_truncated:
         typer.echo(
-            f"warning: truncated to the length that {task} takes: {num_truncated} of {num_inputs} inputs", err=True
+            f"warning: {num_truncated} of {num_inputs} inputs exceed {task}'s length and were truncated", err=True
         )
 
 
@@ -208,10 +208,10 @@ def _change(found: Comparison, label: str) -> float:
     return found.second.classes[label]["f1"] - found.first.classes[label]["f1"]
 
 
-def _row_that_differs(one: Difference, longest: int | None) -> tuple[str, ...]:
-    text = one.input if isinstance(one.input, str) else " | ".join(one.input)
+def _differing_row(row: Difference, longest: int | None) -> tuple[str, ...]:
+    text = row.input if isinstance(row.input, str) else " | ".join(row.input)
     short = text if longest is None or len(text) <= longest else f"{text[:longest]}…"
-    return str(one.line), short, *(_shown_answer(value) for value in (one.label, one.first, one.second))
+    return str(row.line), short, *(_shown_answer(value) for value in (row.label, row.first, row.second))
 
 
 def _shown_answer(value: object) -> str:

@@ -1,4 +1,4 @@
-"""The commands that talk to a server: upload, list, predict, delete."""
+"""The commands for tasks: upload, list, predict, delete."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +19,10 @@ from peltier_client.commands.arguments import (
     Url,
     checked,
     connect,
-    print_json,
+    print_result,
 )
 from peltier_client.commands.predict_file import Interrupted, Job, predict_file
-from peltier_client.commands.tables import print_adapters, print_predictions, print_texts, print_truncation, shown_live
+from peltier_client.commands.tables import print_adapters, print_predictions, print_truncation, shown_live
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import (
     MAX_BEAMS,
@@ -42,7 +42,7 @@ Artifact = Annotated[
 ]
 Name = Annotated[
     str | None,
-    typer.Option(metavar="TASK", help="Name to publish under; default: the manifest's.", callback=checked(check_name)),
+    typer.Option(metavar="TASK", help="Name to publish under. Default: the manifest's.", callback=checked(check_name)),
 ]
 AtOnce = Annotated[
     str | None,
@@ -50,10 +50,10 @@ AtOnce = Annotated[
 ]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
 Pairs = Annotated[
-    list[str] | None, typer.Option("--pair", metavar="TEXT", help="The other text of a pair, once for each TEXT.")
+    list[str] | None, typer.Option("--pair", metavar="TEXT", help="Second text of a pair, once for each TEXT.")
 ]
 Thirds = Annotated[
-    list[str] | None, typer.Option("--third", metavar="TEXT", help="The last of three texts, once for each TEXT.")
+    list[str] | None, typer.Option("--third", metavar="TEXT", help="Third text of a triple, once for each TEXT.")
 ]
 Priority = Annotated[
     int,
@@ -69,12 +69,15 @@ File = Annotated[
         dir_okay=False,
         readable=True,
         rich_help_panel=_FILES,
-        help="Rows to ask about, .jsonl, .csv or .tsv (.gz too).",
+        help="Input rows, .jsonl, .csv or .tsv (.gz too).",
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option(rich_help_panel=_FILES, help="JSON lines, one for each row of --file; compressed if it ends in .gz."),
+    typer.Option(
+        rich_help_panel=_FILES,
+        help="Output file of JSON lines, one per row of --file; compressed if its name ends in .gz.",
+    ),
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", rich_help_panel=_FILES, help="Continue after the rows in OUTPUT.part.")
@@ -112,25 +115,18 @@ def upload(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Publish an artifact. Bytes that already are a version create no other; the command prints that version."""
+    """Publish an artifact. If a version with the same bytes exists, print that version instead."""
     with connect(url, api_key) as client:
         version = client.upload(file, name, alias)
-    if json:
-        print_json(version)
-    else:
-        typer.echo(_uploaded(version))
+    print_result(version, _uploaded(version), json=json)
 
 
 def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """List the published adapters."""
     with connect(url, api_key) as client:
         adapters = list(client.adapters())
-    if json:
-        print_json(AdapterList(adapters=adapters))
-    elif adapters:
-        print_adapters(adapters)
-    else:
-        typer.echo("no adapters yet; publish one with: peltier upload F.safetensors")
+    none = "no adapters yet; publish one with: peltier upload F.safetensors"
+    print_result(AdapterList(adapters=adapters), (lambda: print_adapters(adapters)) if adapters else none, json=json)
 
 
 def predict(  # noqa: PLR0913 - each is a word of the command line
@@ -156,7 +152,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Ask a task about texts, or about every row of a file."""
+    """Predict for texts, or for every row of a file."""
     options: PredictOptions = {
         "priority": priority,
         "max_new_tokens": max_new_tokens,
@@ -168,16 +164,14 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     }
     if file is not None:
         if texts or pair or third or stream or output is None:
-            raise typer.BadParameter("--file goes with --output, and not with TEXT, --pair, --third and --stream")
-        columns = text_column or ["text"]
-        _predict_file(
-            Job(task, file, output, columns, options, batch_size, concurrency, resume), url, api_key, json=json
-        )
+            raise typer.BadParameter("--file needs --output and excludes TEXT, --pair, --third and --stream")
+        job = Job(task, file, output, text_column or ["text"], options, batch_size, concurrency, resume)
+        _predict_file(job, url, api_key, json=json)
         return
     if output is not None or text_column or resume:
-        raise typer.BadParameter("--output, --text-column and --resume are for --file")
+        raise typer.BadParameter("--output, --text-column and --resume need --file")
     if not texts:
-        raise typer.BadParameter("a TEXT or --file is wanted")
+        raise typer.BadParameter("give a TEXT or --file")
     inputs = _together(texts, pair, third)
     with connect(url, api_key) as client:
         if stream:
@@ -185,22 +179,14 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
             return
         predictions = client.predict(task, inputs, **options)
     print_truncation(task, predictions.usage.truncated_inputs, len(inputs))
-    if json:
-        print_json(predictions.body)
-    elif any(prediction.text is not None for prediction in predictions):
-        print_texts(predictions)
-    else:
-        print_predictions(texts, predictions)
+    print_result(predictions.body, lambda: print_predictions(texts, predictions), json=json)
 
 
 def delete(task: Task, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
     """Delete an adapter, or one version of it (TASK@3)."""
     with connect(url, api_key) as client:
         client.delete(task)
-    if json:
-        print_json(Deleted(deleted=task))
-    else:
-        typer.echo(f"deleted {task}")
+    print_result(Deleted(deleted=task), f"deleted {task}", json=json)
 
 
 def _uploaded(version: UploadedVersion) -> str:
@@ -208,7 +194,7 @@ def _uploaded(version: UploadedVersion) -> str:
     if version.created:
         done = f"published {version.name} version {version.version} ({version.preset}, {version.digest})"
     is_new_live = version.created and set(version.live) == {version.version}
-    # A server of before does not say what is live.
+    # Older servers do not send `live`.
     return done if is_new_live or not version.live else f"{done} (live: {shown_live(version)})"
 
 
@@ -219,11 +205,8 @@ def _predict_file(job: Job, url: str, api_key: str | None, *, json: bool) -> Non
         typer.echo(str(interrupted), err=True)
         raise
     print_truncation(job.task, summary.truncated_inputs, summary.rows)
-    if json:
-        print_json(summary)
-    else:
-        answered = ", ".join(f"{count:,} by {name}" for name, count in summary.versions.items()) or "none answered"
-        typer.echo(f"wrote {summary.rows:,} rows to {summary.output} ({answered})")
+    answered = ", ".join(f"{count:,} by {name}" for name, count in summary.versions.items()) or "none answered"
+    print_result(summary, f"wrote {summary.rows:,} rows to {summary.output} ({answered})", json=json)
     if summary.errors:
         typer.echo(f"error: {summary.errors:,} of {summary.rows:,} rows have an error in {summary.output}", err=True)
         raise typer.Exit(1)
@@ -234,10 +217,12 @@ def _together(
 ) -> Sequence[str] | Sequence[TextTuple]:
     for name, others in (("--pair", pair), ("--third", third)):
         if others and len(others) != len(texts):
-            raise typer.BadParameter(f"{len(texts)} TEXT and {len(others)} {name} given: each TEXT needs one {name}")
+            raise typer.BadParameter(
+                f"{len(texts)} TEXT and {len(others)} {name} were given; each TEXT needs one {name}"
+            )
     if not pair:
         if third:
-            raise typer.BadParameter("--third is the last of three texts: it needs --pair")
+            raise typer.BadParameter("--third needs --pair")
         return list(texts)
     if third:
         return list(zip(texts, pair, third, strict=True))
@@ -248,10 +233,10 @@ def _print_streams(
     client: Client, task: str, inputs: Sequence[str | TextTuple], options: PredictOptions, *, json: bool
 ) -> None:
     if json:
-        raise typer.BadParameter("--stream shows texts as they are written and --json prints whole answers: choose one")
+        raise typer.BadParameter("--stream excludes --json, which prints whole answers")
     num_truncated = 0
-    for one in inputs:
-        stream = client.stream(task, one, **options)
+    for text in inputs:
+        stream = client.stream(task, text, **options)
         for piece in stream:
             typer.echo(piece, nl=False)
         typer.echo()

@@ -1,12 +1,13 @@
-"""`peltier tenants`: make and list tenants, and say what they may use."""
+"""`peltier tenants`: create and list tenants, and set their quotas."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, cast
+from dataclasses import dataclass
+from typing import Annotated, cast
 
 import typer
 from pydantic import BaseModel
 
-from peltier_client.commands.arguments import ApiKey, Json, Url, checked, connect, print_json
+from peltier_client.commands.arguments import ApiKey, Json, Url, checked, connect, print_result
+from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
 from peltier_client.commands.tables import print_tenants
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.connection import DEFAULT_URL
@@ -16,17 +17,27 @@ from peltier_client.resources.tenants import QuotaOptions
 
 _NO_LIMIT = "none"
 
-Name = Annotated[str, typer.Argument(metavar="TENANT", help="Its name.", callback=checked(check_name))]
-Requests = Annotated[str | None, typer.Option("--requests-per-second", metavar="N", help="A number, or none.")]
-Tokens = Annotated[str | None, typer.Option("--tokens-per-second", metavar="N", help="A number, or none.")]
-Concurrent = Annotated[str | None, typer.Option("--max-concurrent-requests", metavar="N", help="A number, or none.")]
-Stored = Annotated[str | None, typer.Option("--max-stored-bytes", metavar="N", help="A number, or none.")]
-Adapters = Annotated[str | None, typer.Option("--max-adapters", metavar="N", help="A number, or none.")]
-Weight = Annotated[
-    str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
-]
+Name = Annotated[str, typer.Argument(metavar="TENANT", help="Name of the tenant.", callback=checked(check_name))]
+_Limit = Annotated[str | None, typer.Option(metavar="N", help="A number, or none for no limit.")]
 
-app = typer.Typer(help="Make and list tenants, and say what they may use.", no_args_is_help=True)
+app = typer.Typer(help="Create and list tenants, and set their quotas.", no_args_is_help=True)
+
+
+@dataclass(frozen=True)
+class Quotas:
+    """Quotas as texts on the command line."""
+
+    requests_per_second: _Limit = None
+    tokens_per_second: _Limit = None
+    max_concurrent_requests: _Limit = None
+    max_stored_bytes: _Limit = None
+    max_adapters: _Limit = None
+    weight: Annotated[
+        str | None, typer.Option(metavar="N", help="Share of a busy server; other tenants have 1 by default.")
+    ] = None
+
+
+Given = Annotated[Values, FieldOptions(Quotas, given=True)]
 
 
 class Tenants(BaseModel):
@@ -36,59 +47,36 @@ class Tenants(BaseModel):
 
 
 @app.command("create")
-def create(  # noqa: PLR0913 - each is a word of the command line
-    name: Name,
-    requests_per_second: Requests = None,
-    tokens_per_second: Tokens = None,
-    max_concurrent_requests: Concurrent = None,
-    max_stored_bytes: Stored = None,
-    max_adapters: Adapters = None,
-    weight: Weight = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
-    """Make a tenant; what is not given is not limited."""
-    quotas = _read_quotas(locals())
+@with_field_options
+def create(name: Name, quotas: Given, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Create a tenant. Quotas that are not given are unlimited."""
+    wanted = _read_quotas(quotas)
     with connect(url, api_key) as client:
-        _show(client.create_tenant(name, **quotas), json=json)
+        tenant = client.create_tenant(name, **wanted)
+    print_result(tenant, lambda: print_tenants([tenant]), json=json)
 
 
 @app.command("set")
-def set_quotas(  # noqa: PLR0913 - each is a word of the command line
-    name: Name,
-    requests_per_second: Requests = None,
-    tokens_per_second: Tokens = None,
-    max_concurrent_requests: Concurrent = None,
-    max_stored_bytes: Stored = None,
-    max_adapters: Adapters = None,
-    weight: Weight = None,
-    url: Url = DEFAULT_URL,
-    api_key: ApiKey = None,
-    json: Json = False,
-) -> None:
-    """Change what a tenant may use; what is not given stays, `none` takes a limit away."""
-    quotas = _read_quotas(locals())
+@with_field_options
+def set_quotas(name: Name, quotas: Given, url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
+    """Change quotas of a tenant. Those that are not given stay as they are; `none` removes a limit."""
+    changed = _read_quotas(quotas)
     with connect(url, api_key) as client:
         kept = cast(QuotaOptions, client.tenant(name).quotas.model_dump())
-        wanted: QuotaOptions = {**kept, **quotas}
-        _show(client.set_tenant(name, **wanted), json=json)
+        wanted: QuotaOptions = {**kept, **changed}
+        tenant = client.set_tenant(name, **wanted)
+    print_result(tenant, lambda: print_tenants([tenant]), json=json)
 
 
 @app.command("list")
 def list_tenants(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = False) -> None:
-    """List every tenant with what it may use."""
+    """List every tenant with its quotas."""
     with connect(url, api_key) as client:
         tenants = client.tenants()
-    if json:
-        print_json(Tenants(tenants=tenants))
-    else:
-        print_tenants(tenants)
+    print_result(Tenants(tenants=tenants), lambda: print_tenants(tenants), json=json)
 
 
-def _read_quotas(arguments: Mapping[str, Any]) -> QuotaOptions:
-    """Those of a command's arguments that are quotas and were given."""
-    given = {name: text for name, text in arguments.items() if name in TenantQuotas.model_fields and text is not None}
+def _read_quotas(given: Values) -> QuotaOptions:
     texts = {name: None if text == _NO_LIMIT else text for name, text in given.items()}
     try:
         to_json(TenantQuotas, texts)
@@ -96,10 +84,3 @@ def _read_quotas(arguments: Mapping[str, Any]) -> QuotaOptions:
         raise typer.BadParameter(str(error)) from error
     read = TenantQuotas.model_validate(texts)
     return cast(QuotaOptions, {name: getattr(read, name) for name in texts})
-
-
-def _show(tenant: TenantInfo, *, json: bool) -> None:
-    if json:
-        print_json(tenant)
-    else:
-        print_tenants([tenant])

@@ -1,4 +1,4 @@
-"""What both clients share below the API: how to connect, what to send, when to try again."""
+"""What both clients share below the API: connecting, sending and retrying."""
 
 import logging
 import re
@@ -18,10 +18,10 @@ logging.getLogger("stamina").addHandler(logging.NullHandler())
 DEFAULT_URL = "http://127.0.0.1:8000"
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_ATTEMPTS = 5
-# A server that asks for a longer pause gets its error raised at once, with the pause in `retry_after`.
+# If a server asks for a longer pause, its error is raised at once with the pause in `retry_after`.
 MAX_RETRY_AFTER_SECONDS = 30.0
 MAX_RETRYING_SECONDS = 60.0
-# Below uvicorn's five seconds: a connection that the server is just closing is never picked up again.
+# Below uvicorn's five seconds, so that no request is sent on a connection that the server is closing.
 KEEPALIVE_SECONDS = 4.0
 
 _NOT_CONNECTED = (httpx2.ConnectError, httpx2.ConnectTimeout)
@@ -30,7 +30,7 @@ _API_KEY = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True)
 class Connection:
-    """Where the server is and how to talk to it. The API key is in no repr."""
+    """How to reach the server. The repr does not show the API key."""
 
     url: httpx2.URL
     headers: dict[str, str]
@@ -39,15 +39,15 @@ class Connection:
 
     @classmethod
     def create(cls, url: str, api_key: str | None, timeout: float, max_attempts: int) -> "Connection":
-        """Checked settings; `timeout` in seconds for each of connecting, sending and waiting for the answer."""
+        """Checked settings; `timeout` is in seconds, for each of connecting, sending and waiting for the answer."""
         if max_attempts < 1:
-            raise InvalidInput(f"max_attempts {max_attempts} is not allowed: at least one attempt is made")
+            raise InvalidInput(f"max_attempts {max_attempts} is not allowed: it must be at least 1")
         if timeout <= 0:
-            raise InvalidInput(f"timeout {timeout} is not allowed: it is a positive number of seconds")
+            raise InvalidInput(f"timeout {timeout} is not allowed: it must be a positive number of seconds")
         headers = {"user-agent": f"peltier-client/{version('peltier')}", "accept": "application/json"}
         if api_key is not None:
             headers["authorization"] = f"Bearer {check_api_key(api_key)}"
-        # Waiting for a free connection is this program's own queue, not the server's slowness.
+        # Waiting for a free connection of the pool does not count: the server is not the cause.
         return cls(check_url(url), headers, httpx2.Timeout(timeout, pool=None), max_attempts)
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Connection:
         }
 
     def failure(self, error: httpx2.RequestError) -> ConnectionFailed:
-        """What a failed exchange is to the caller; the URL's password, if any, is not shown."""
+        """The error to raise for a failed exchange. It does not show a password in the URL."""
         url = self.url.copy_with(username=None, password=None)
         if isinstance(error, httpx2.TimeoutException) and not isinstance(error, httpx2.ConnectTimeout):
             return TimedOut(f"{url} did not answer within {self.timeout.read:g} s")
@@ -82,7 +82,7 @@ class Connection:
 
 
 def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]) -> httpx2.Request:
-    """The request in httpx2's form."""
+    """The request for httpx2."""
     if request.file is not None:
         files = {"file": (*request.file, "application/octet-stream")}
         return http.build_request(request.method, request.path, data=dict(request.form), files=files)
@@ -91,14 +91,11 @@ def http_request(http: httpx2.Client | httpx2.AsyncClient, request: Request[Any]
 
 
 def is_worth_retrying(error: Exception) -> bool | float:
-    """Whether `error` may go away by itself: False, True, or True after so many seconds, as stamina's hooks say it.
-
-    Logs at INFO what is worth another attempt.
-    """
-    # Nothing was sent where there is no connection; one that broke later may have done its work.
+    """Whether to retry after `error`, for stamina: False, True, or the seconds to wait. Logs retries at INFO."""
+    # Without a connection nothing was sent. If a connection breaks later, the server may have acted on the request.
     worth = _pause(error) if isinstance(error, QuotaExceeded | Unavailable) else _is_unconnected(error)
     if worth is not False:
-        logger.info("worth another attempt: %s", error)
+        logger.info("retrying after: %s", error)
     return worth
 
 
@@ -113,7 +110,7 @@ def _pause(error: PeltierError) -> bool | float:
 
 
 def check_url(url: str) -> httpx2.URL:
-    """`url` parsed, or `InvalidInput` where no server can be."""
+    """`url` parsed, or `InvalidInput` if it cannot be a server's."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
@@ -124,7 +121,7 @@ def check_url(url: str) -> httpx2.URL:
 
 
 def check_api_key(api_key: str) -> str:
-    """`api_key` if it can be sent, else `InvalidInput`, which does not show it."""
+    """`api_key` if it can be sent, else `InvalidInput` with a message that does not show it."""
     if _API_KEY.fullmatch(api_key):
         return api_key
     raise InvalidInput("the API key is not allowed: it must be printable ASCII without spaces, and not empty")

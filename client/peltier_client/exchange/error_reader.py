@@ -1,4 +1,4 @@
-"""An answer that is not a success, read as the error that it stands for."""
+"""From an error response to an exception."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,16 +17,15 @@ from peltier_client.errors import (
     UnexpectedAnswer,
 )
 
-# Answers that gateways give in the server's place, in their own words.
+# Gateways answer these in place of the server, with bodies of their own.
 _GATEWAY_STATUSES = frozenset({401, 403, 413, 429, 503, 504})
 
 
 def error_from_body(status: int, body: bytes, headers: Mapping[str, str]) -> PeltierError:
-    """The exception that an answer of `status` stands for; never raises, whatever the body is.
+    """The exception for an error response; never raises, whatever the body is. `headers` have lower-case names.
 
-    Looks `retry-after` up in lower case, so `headers` should not care about case. A code that this client does not
-    know yet becomes the class of its status, and a body that is not Peltier's an `UnexpectedAnswer`, or the class of
-    its status where proxies are known to answer on their own.
+    A code that this client does not know gives the class of its status. A body that is not Peltier's gives an
+    `UnexpectedAnswer`, or the class of its status if gateways answer with it.
     """
     retry_after = retry_after_seconds(headers.get("retry-after"))
     try:
@@ -37,7 +36,7 @@ def error_from_body(status: int, body: bytes, headers: Mapping[str, str]) -> Pel
 
 
 def error_from_detail(detail: ErrorDetail, *, status: int = 500, retry_after: float | None = None) -> PeltierError:
-    """The exception that `detail` stands for; `status` decides where its code is unknown."""
+    """The exception for `detail`; `status` chooses the class if the code is unknown."""
     cls = BY_CODE.get(detail.code)
     if cls is not None:
         return cls(detail.message, detail.details, retry_after=retry_after)
@@ -47,7 +46,7 @@ def error_from_detail(detail: ErrorDetail, *, status: int = 500, retry_after: fl
 
 
 def retry_after_seconds(value: str | None) -> float | None:
-    """Seconds from now of a `Retry-After` header in either of its forms; None where it is absent or unreadable."""
+    """Seconds from now of a `Retry-After` header in either of its forms; None if it is absent or unreadable."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -56,7 +55,7 @@ def retry_after_seconds(value: str | None) -> float | None:
         moment = parsedate_to_datetime(value)
     except ValueError:
         return None
-    # A date in "-0000" is read without its zone, and HTTP dates are UTC.
+    # A date with the zone "-0000" is parsed without a zone; HTTP dates are in UTC.
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return max(0.0, (aware - datetime.now(UTC)).total_seconds())
 

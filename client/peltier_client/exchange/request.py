@@ -1,4 +1,4 @@
-"""One HTTP exchange as a pure value: what to send, and how to read what comes back."""
+"""One HTTP exchange as a pure value: what to send, and how to read the response."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ _PAGE_SIZE = 100
 
 
 class Page(Protocol):
-    """Some entries of a list."""
+    """One page of a list."""
 
     @property
     def next_cursor(self) -> str | None:
-        """What asks for those that follow; None on the last page."""
+        """The cursor of the next page; None on the last page."""
 
 
 @dataclass(frozen=True)
 class Request(Generic[T]):
-    """One HTTP request and the pure function that turns its answer into a `T` or raises a `PeltierError`."""
+    """One HTTP request and the pure function that turns its response into a `T` or raises a `PeltierError`."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class Request(Generic[T]):
 
 
 def to_json(model: type[RequestModel], values: Mapping[str, object]) -> bytes:
-    """The body that `values` make; raises `InvalidInput` with every rule of the protocol that they break."""
+    """`values` as a JSON body. Raises `InvalidInput` with every rule of the protocol that they break."""
     try:
         return model.model_validate(values).model_dump_json(exclude_defaults=True).encode()
     except ValidationError as error:
@@ -49,13 +49,13 @@ def to_json(model: type[RequestModel], values: Mapping[str, object]) -> bytes:
 
 
 def raise_for_error(response: httpx2.Response) -> None:
-    """Raises the error that an answer stands for, if it does."""
+    """Raise the error of a response that is not a success."""
     if not response.is_success:
         raise error_from_body(response.status_code, response.content, response.headers)
 
 
 def read_body(response: httpx2.Response, model: type[M]) -> M:
-    """The answer's body, or the error that it is."""
+    """The body of a response. Raises the error of one that is not a success or not the expected body."""
     raise_for_error(response)
     try:
         return model.model_validate_json(response.content)
@@ -68,7 +68,7 @@ def read_body(response: httpx2.Response, model: type[M]) -> M:
 
 
 def reader(model: type[M]) -> Callable[[httpx2.Response], M]:
-    """`read_body` for one kind of body."""
+    """`read_body` for one model."""
     return lambda response: read_body(response, model)
 
 
@@ -80,5 +80,5 @@ def _sentence(where: str, kind: str, message: str) -> str:
 
 
 def page_query(cursor: str | None) -> dict[str, str | int]:
-    """What asks for the page of a list that `cursor` points to, the first for None."""
+    """The query for the page at `cursor`; None is the first."""
     return {"limit": _PAGE_SIZE} | ({"cursor": cursor} if cursor is not None else {})

@@ -1,4 +1,4 @@
-"""Predictions as callers see them."""
+"""Predictions as the clients return them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from peltier_client.protocol import (
 
 
 class Prediction(ResponseModel):
-    """The answer to one input. Which fields are set depends on the task; the others are None.
+    """The prediction for one input. The task decides which fields are set; the others are None.
 
-    Classification sets `label`, `score` and `scores`; multilabel `labels` and `scores`; regression `value`; generated
-    text `text`, `score` and `finish_reason`, and `label` or `value` where the text is one of the task's labels.
+    Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`.
+    Generation sets `text`, `score` and `finish_reason`, and `label` or `value` if the text is one of the task's labels.
     """
 
     label: str | None = None
@@ -34,20 +34,20 @@ class Prediction(ResponseModel):
 
 
 class PredictionBody(Provenance):
-    """The answer as received, with every kind of prediction read into the one class."""
+    """The response body, with every kind of prediction in one class."""
 
     predictions: list[Prediction]
 
 
 @dataclass(frozen=True)
 class Predictions(Sequence[Prediction]):
-    """One prediction per input, in the order asked, and how they came about. `body` is the whole answer."""
+    """One prediction per input, in the order of the inputs. `body` is the whole response."""
 
     body: PredictionBody
 
     @property
     def task(self) -> str:
-        """The task that was asked."""
+        """The task of the request."""
         return self.body.task
 
     @property
@@ -57,20 +57,17 @@ class Predictions(Sequence[Prediction]):
 
     @property
     def usage(self) -> Usage:
-        """What the request is accounted for, in tokens; `completion_tokens` are those of generated texts.
-
-        `truncated_inputs` is how many inputs were longer than the task takes.
-        """
+        """The charged tokens; `completion_tokens` counts those of generated texts, `truncated_inputs` inputs."""
         return self.body.usage
 
     @property
     def timings_ms(self) -> Timings:
-        """Where the server's time went, in milliseconds."""
+        """The server's time by phase, in milliseconds."""
         return self.body.timings_ms
 
     @property
     def batch(self) -> BatchInfo:
-        """The batch that the request was computed in."""
+        """The batch that computed the request."""
         return self.body.batch
 
     @overload

@@ -1,4 +1,4 @@
-"""How the events of a streamed answer are read, whatever carries them."""
+"""Reads the events of a streamed text, independent of the transport."""
 
 from httpx2 import ServerSentEvent
 from pydantic import TypeAdapter, ValidationError
@@ -13,14 +13,14 @@ _EVENT: TypeAdapter[TextPiece | PredictionBody] = TypeAdapter(TextPiece | Predic
 
 
 class TextReader:
-    """Takes events one by one; `predictions` is the whole answer once it has come, `done` the server's last word."""
+    """Takes events one by one. `predictions` is the whole answer once received; `done` is set by the last event."""
 
     def __init__(self) -> None:
         self.predictions: Predictions | None = None
         self.done = False
 
     def read(self, event: ServerSentEvent) -> str:
-        """What `event` adds to the text, often nothing; raises the error that the server sent in its place."""
+        """The piece of text in `event`, which may be empty. Raises the error that an event carries."""
         try:
             if event.event == "error":
                 raise error_from_detail(ErrorBody.model_validate_json(event.data).error)
@@ -30,7 +30,7 @@ class TextReader:
             found = _EVENT.validate_json(event.data)
         except ValidationError as error:
             raise UnexpectedAnswer(
-                f"the server sent an event that is no part of a text: {event.data[:80]!r}"
+                f"the server sent an event that does not belong to a text: {event.data[:80]!r}"
             ) from error
         if isinstance(found, TextPiece):
             return found.text
@@ -38,7 +38,7 @@ class TextReader:
         return ""
 
     def end(self) -> Predictions:
-        """The whole answer; raises where the events ended before it came."""
+        """The whole answer. Raises `ConnectionFailed` if the events ended before it."""
         if not self.done or self.predictions is None:
             raise ConnectionFailed("the connection broke before the text was complete")
         return self.predictions

@@ -1,4 +1,4 @@
-"""Writing a file so that it is there whole or not at all."""
+"""Atomic writing of files."""
 
 import os
 import secrets
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> Path:
-    """Put `data` at `path` in one step and on the disk. A write that fails leaves what was there; raises OSError."""
-    # A name of its own, so that two who write the same file at once do not write into each other's.
+    """Write `data` to `path` atomically and durably. Raises OSError, and leaves `path` as it was, if that fails."""
+    # A unique name, so that concurrent writers of one path do not share a part file.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("xb") as file:
@@ -24,7 +24,7 @@ def write_whole(path: Path, data: bytes) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A name is an entry of its folder; Windows cannot open one."""
+    """Make a new name durable. Windows cannot open folders."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

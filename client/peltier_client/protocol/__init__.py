@@ -1,4 +1,4 @@
-"""The wire protocol: every body that crosses HTTP, as a typed model shared by client and server."""
+"""The wire protocol: every HTTP body as a typed model that client and server share."""
 
 from peltier_client.errors import ErrorBody, ErrorDetail
 from peltier_client.protocol.adapters import (

@@ -16,7 +16,7 @@ def _is_none(value: object) -> bool:
 
 
 class TaskSummary(ResponseModel):
-    """What the adapter answers, from its manifest; `max_length` is in tokens."""
+    """The task of an adapter, from its manifest; `max_length` is in tokens."""
 
     type: str
     labels: list[str]
@@ -25,7 +25,7 @@ class TaskSummary(ResponseModel):
 
 
 class TaskOutline(ResponseModel):
-    """What an adapter in a list answers, and with how many labels."""
+    """The task of an adapter in a list, without the names of its labels."""
 
     type: str
     num_labels: int
@@ -46,15 +46,15 @@ class _Version(ResponseModel):
 
 
 class VersionSummary(_Version):
-    """A version in a list: of about half a kilobyte, however many labels it has. `AdapterVersion` says the rest."""
+    """A version in a list: about half a kilobyte, however many labels it has. `AdapterVersion` has everything."""
 
     task: TaskOutline
 
 
 class AdapterVersion(_Version):
-    """One immutable version of an adapter; `metrics` are those recorded by its training.
+    """One immutable version of an adapter; `metrics` are those of its training.
 
-    `created_by` is who uploaded it. `deprecation` says why not to use it any more, absent for most.
+    `created_by` uploaded it. `deprecation` is the reason of its deprecation, absent for most.
     """
 
     task: TaskSummary
@@ -62,9 +62,9 @@ class AdapterVersion(_Version):
 
 
 class UploadedVersion(AdapterVersion):
-    """The version that an upload's bytes are; `created` is false where they were a version already.
+    """The version with an upload's bytes; `created` is false if the version existed before.
 
-    `live` is which versions answer the bare name now, each with its share of the requests; `aliases` are the adapter's.
+    `live` is the share of requests that each version gets under the bare name; `aliases` are the adapter's.
     """
 
     created: bool = True
@@ -73,10 +73,10 @@ class UploadedVersion(AdapterVersion):
 
 
 class Adapter(ResponseModel):
-    """An adapter by name, with the newest of its versions and what its aliases mean.
+    """An adapter with its newest version and its aliases.
 
-    A `public` one can be used by other tenants, as `tenant:name`. `live` is which versions answer the bare name, each
-    with its share of the requests.
+    Other tenants can use a `public` adapter as `tenant:name`. `live` is the share of requests that each version gets
+    under the bare name.
     """
 
     tenant: str
@@ -89,7 +89,7 @@ class Adapter(ResponseModel):
 
 
 class AdapterSummary(ResponseModel):
-    """An adapter in a list. `Adapter` says the rest: labels, metrics and aliases."""
+    """An adapter in a list. `Adapter` also has labels, metrics and aliases."""
 
     tenant: str
     name: str
@@ -100,26 +100,26 @@ class AdapterSummary(ResponseModel):
 
 
 class AdapterChange(RequestModel):
-    """What an adapter is to be."""
+    """A change of an adapter."""
 
     public: StrictBool
 
 
 class DeprecationRequest(RequestModel):
-    """Why a version is not to be used any more; null takes a deprecation back."""
+    """The reason to deprecate a version; null removes the deprecation."""
 
     reason: Annotated[str, Field(min_length=1, max_length=1000)] | None
 
 
 class AdapterPage(ResponseModel):
-    """Some adapters in order of name; `next_cursor` asks for those that follow, null on the last page."""
+    """A page of adapters in order of name; `next_cursor` is that of the next page, null on the last."""
 
     adapters: list[AdapterSummary]
     next_cursor: str | None = None
 
 
 class VersionList(ResponseModel):
-    """Some live versions of an adapter, newest first; `next_cursor` asks for older ones, null on the last page."""
+    """A page of an adapter's live versions, newest first; `next_cursor` is that of the next page, null on the last."""
 
     versions: list[VersionSummary]
     next_cursor: str | None = None

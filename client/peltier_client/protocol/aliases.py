@@ -1,4 +1,4 @@
-"""Aliases on the wire: names for versions that can be moved in one step."""
+"""Aliases on the wire: names of versions that can be changed atomically."""
 
 from datetime import datetime
 from typing import Annotated, Self
@@ -10,16 +10,13 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 Share = Annotated[float, Field(strict=True)]
 Split = dict[Annotated[int, Field(ge=1, le=MAX_VERSION)], Share]
-
-
-# Lists show what the bare name means.
-MAX_SPLIT_VERSIONS = 32
+MAX_SPLIT_VERSIONS = 32  # bounds the size of lists, which hold the splits
 
 
 class AliasRequest(RequestModel):
-    """What an alias is to mean: one version, or several with the share of requests that each gets.
+    """One version for an alias, or several with the share of requests that each gets.
 
-    The shares are above 0 and sum to 1. Which version answers is drawn from the request's `x-request-id`.
+    The shares are above 0 and sum to 1. The request's `x-request-id` decides which version answers.
     """
 
     version: Annotated[StrictInt, Field(ge=1, le=MAX_VERSION)] | None = None
@@ -28,7 +25,7 @@ class AliasRequest(RequestModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.version is None) == (self.versions is None):
-            raise ValueError('either {"version": 3} or {"versions": {"3": 0.9, "4": 0.1}} is wanted')
+            raise ValueError('give either {"version": 3} or {"versions": {"3": 0.9, "4": 0.1}}')
         return self
 
     @property
@@ -38,7 +35,7 @@ class AliasRequest(RequestModel):
 
 
 class Alias(ResponseModel):
-    """What an alias means: the share of requests that each version gets; who said so and when."""
+    """An alias: the share of requests that each version gets, and who set it when."""
 
     alias: str
     versions: Split
@@ -53,7 +50,7 @@ class AliasList(ResponseModel):
 
 
 class AliasChange(ResponseModel):
-    """What an alias meant from a moment on, and who said so. No versions: it was deleted."""
+    """A change of an alias and who made it when. Without versions, the alias was deleted."""
 
     versions: Split
     created_at: datetime
@@ -61,6 +58,6 @@ class AliasChange(ResponseModel):
 
 
 class AliasHistory(ResponseModel):
-    """What an alias has meant, newest first; the last thousand changes, rollbacks among them."""
+    """The last thousand changes of an alias, newest first, including rollbacks."""
 
     changes: list[AliasChange]

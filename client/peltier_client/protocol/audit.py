@@ -7,7 +7,7 @@ from peltier_client.protocol.wire import ResponseModel
 
 
 class AuditRecord(ResponseModel):
-    """Who did what when: `subject` names it (`sst2@3`), `detail` says the rest. `id` grows with time."""
+    """An action: who did it, when, and to which `subject` (`sst2@3`). `id` increases with time."""
 
     id: int
     at: datetime
@@ -19,7 +19,7 @@ class AuditRecord(ResponseModel):
 
 
 class AuditPage(ResponseModel):
-    """Some records, newest first; `next_cursor` asks for those before them, null on the last page."""
+    """A page of records, newest first; `next_cursor` is that of the next page, null on the last."""
 
     records: list[AuditRecord]
     next_cursor: str | None = None

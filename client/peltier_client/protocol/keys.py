@@ -1,4 +1,4 @@
-"""API keys on the wire. The key itself is in one answer only: that to the request that made it."""
+"""API keys on the wire. Only the response to its creation holds the key itself."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Literal
@@ -8,17 +8,17 @@ from pydantic import AwareDatetime, Field, field_serializer
 from peltier_client.protocol.names import Name
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
-# predict asks adapters and looks at them, publish changes them, admin runs the server, metrics reads /metrics alone.
-# Each is independent of the others, but for one thing: admin reads /metrics too.
+# predict uses and lists adapters, publish changes them, admin runs the server, metrics reads /metrics.
+# The scopes are independent, except that admin also reads /metrics.
 Scope = Literal["predict", "publish", "admin", "metrics"]
 
 MAX_NOTE_LEN = 200
-# Later moments may have no counterpart in UTC that can be written.
+# The UTC form of a later time may not be representable.
 _END_OF_TIME = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 class KeyRequest(RequestModel):
-    """A key to be made; without `expires_at` it lasts until it is revoked."""
+    """A key to create. Without `expires_at` it is valid until it is revoked."""
 
     tenant: Name = "default"
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
@@ -31,7 +31,7 @@ class KeyRequest(RequestModel):
 
 
 class KeyInfo(ResponseModel):
-    """A key without its secret. `prefix` is what names it, in lists, when it is revoked and in the audit log."""
+    """A key without its secret. `prefix` identifies it in lists, in revocations and in the audit log."""
 
     prefix: str
     tenant: str
@@ -44,14 +44,14 @@ class KeyInfo(ResponseModel):
 
 
 class NewKey(KeyInfo):
-    """A key that has just been made, with its whole text, which nobody can ever read again."""
+    """A new key with its text, which cannot be read again."""
 
     key: Annotated[str, Field(repr=False)]
 
 
 class KeyList(ResponseModel):
-    """Some keys, oldest first, also those that open nothing any more; `next_cursor` asks for those that follow, null on
-    the last page."""
+    """A page of keys, oldest first, including revoked and expired keys; `next_cursor` is that of the next page, null on
+    the last."""
 
     keys: list[KeyInfo]
     next_cursor: str | None = None

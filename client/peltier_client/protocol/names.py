@@ -1,4 +1,4 @@
-"""Names of tasks, tenants and aliases, and the reference that picks one version of a task."""
+"""Names of tasks, tenants and aliases, and references to a version of a task."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _SHOWN_CHARS = 80
 
 
 def check_name(value: str, what: str = "name") -> str:
-    """`value` if it is a name, else `InvalidInput`; `what` is how the message calls it."""
+    """`value` if it is a name, else `InvalidInput`; the message calls it `what`."""
     if _NAME.fullmatch(value):
         return value
     raise InvalidInput(
@@ -30,17 +30,17 @@ def check_name(value: str, what: str = "name") -> str:
 
 
 def check_alias(value: str) -> str:
-    """`value` if it can be an alias, else `InvalidInput`: a name that does not read as a version's number."""
+    """`value` if it can be an alias, else `InvalidInput`. An alias is a name that is not a number."""
     if value.isdecimal():
-        raise InvalidInput(f"alias {_shown(value)} is not allowed: it would read as a version's number")
+        raise InvalidInput(f"alias {_shown(value)} is not allowed: a number means a version")
     return check_name(value, "alias")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReference:
-    """What clients write for a task: `name`, `name@3`, `name@production`, each also as `tenant:…`.
+    """A reference to a task: `name`, `name@3` or `name@production`, each optionally behind `tenant:`.
 
-    At most one of `version` and `alias` is set; with neither the server chooses. `str()` gives back the text.
+    At most one of `version` and `alias` is set; with neither the server chooses. `str()` returns the text.
     """
 
     name: str
@@ -50,7 +50,7 @@ class TaskReference:
 
     @classmethod
     def parse(cls, text: str) -> "TaskReference":
-        """Read `text`, or raise `InvalidInput` with the rule it breaks."""
+        """Parse `text`, or raise `InvalidInput` with the rule that it breaks."""
         tenant, colon, rest = text.rpartition(":")
         name, at, selector = rest.partition("@")
         check_name(name, "task")

@@ -1,4 +1,4 @@
-"""The server about itself: alive, ready, what it runs."""
+"""The server's health, readiness and configuration on the wire."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,7 @@ class HealthResponse(ResponseModel):
 
 
 class ReadyResponse(ResponseModel):
-    """Predictions are answered; while loading or draining the server answers an error in its place."""
+    """The server accepts predictions; while loading or draining it answers an error instead."""
 
     status: Literal["ready"] = "ready"
 
@@ -25,9 +25,9 @@ def _is_none(value: object) -> bool:
 
 
 class BackboneInfo(ResponseModel):
-    """The frozen model. `name` is what the operator asked for, `fingerprint` is what adapters are checked against.
+    """The frozen model. `name` is the operator's setting; adapters must match `fingerprint`.
 
-    `num_layers` are the encoder's; `num_decoder_layers` is there where the model generates text.
+    `num_layers` counts the encoder's layers; `num_decoder_layers` is present if the model generates text.
     """
 
     name: str
@@ -43,8 +43,8 @@ class BackboneInfo(ResponseModel):
 
 
 class QuarantinedVersion(ResponseModel):
-    """A version that is refused to the caller's tenant by this replica, because it failed so many times in a row; the
-    last reason, and when it is tried again."""
+    """A version that this replica refuses to the caller's tenant after `num_failures` failures in a row, with the last
+    reason and the time until it is tried again."""
 
     adapter: AdapterRef
     num_failures: int
@@ -53,7 +53,7 @@ class QuarantinedVersion(ResponseModel):
 
 
 class InfoResponse(ResponseModel):
-    """What runs here: release, backbone, chosen kernels, limits by name, number of the tenant's own adapters."""
+    """The release, backbone, chosen kernels and limits of the server, and the number of the tenant's adapters."""
 
     version: str
     backbone: BackboneInfo

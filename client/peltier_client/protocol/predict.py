@@ -1,4 +1,4 @@
-"""Predictions on the wire: what is asked, what is answered."""
+"""Predictions on the wire."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,7 +10,7 @@ from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 
 def _say(rule: str) -> WrapValidator:
-    """One sentence in place of one complaint per member of a union."""
+    """Report `rule` instead of one error per member of a union."""
 
     def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -30,7 +30,7 @@ MAX_PRIORITY = 10
 MAX_BEAMS = 16
 MAX_TEMPERATURE = 2.0
 
-# The length rule makes pydantic read the text as UTF-8, which refuses the lone surrogates that JSON can spell.
+# The length rule makes pydantic decode the text as UTF-8, which refuses lone surrogates of JSON.
 Text = Annotated[str, Field(min_length=0)]
 TextTuple = tuple[Text, Text] | tuple[Text, Text, Text]
 Input = Annotated[
@@ -44,7 +44,7 @@ Inputs = Annotated[
         '["text", "pair", "third"] lists, in valid Unicode'
     ),
 ]
-# Per part of the adapter, one value per layer; null for a layer without that part.
+# For each part of the adapter one value per layer; null for a layer without that part.
 Gates = dict[str, list[float | None]]
 OptionalGates = Annotated[Gates | None, Field(exclude_if=_is_none)]
 FinishReason = Literal["stop", "length"]
@@ -56,14 +56,14 @@ Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 
 
 class Parameters(RequestModel):
-    """How to answer. The defaults are what an absent key means; the last six are for tasks that generate text.
+    """Options of a prediction. An absent key has the default; the last six are for tasks that generate text.
 
-    Without `top_k` the scores of all labels are answered, of a task with very many the best ones (the server's
-    `default_top_k`); a multilabel task names every label that applies in any case.
-    An input longer than the task takes is truncated, which `usage` says; without `truncate` it is refused.
-    `answer` chooses for a T5 task with labels whether they are scored or a text is generated and read as a label.
-    A row of a higher `priority` comes before its own tenant's others, and before no other tenant's.
-    Temperature 0 is greedy; above it tokens are drawn, from the likeliest with `top_p` together, repeatably by `seed`.
+    Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
+    the task has more; a multilabel task always names every label that applies.
+    Inputs longer than the task's maximum are truncated and counted in `usage`; without `truncate` they are refused.
+    For a T5 task with labels, `answer` chooses between scoring the labels and generating a text.
+    A higher `priority` runs before the tenant's other rows and does not affect other tenants.
+    Temperature 0 is greedy; above 0 tokens are sampled, among the most probable up to `top_p`, reproducibly by `seed`.
     """
 
     top_k: Annotated[StrictInt, Field(ge=1)] | None = None
@@ -81,7 +81,7 @@ class Parameters(RequestModel):
 
 
 class PredictRequest(RequestModel):
-    """One or many inputs for one task; with `stream` one input, whose text is sent as it is written."""
+    """One or many inputs for one task; with `stream`, one input whose text is sent while it is generated."""
 
     inputs: Inputs
     parameters: Parameters = Parameters()
@@ -97,13 +97,13 @@ class MixedItem(RequestModel):
 
 
 class MixedPredictRequest(RequestModel):
-    """Inputs for any mix of tasks."""
+    """One input each for any tasks."""
 
     requests: Annotated[list[MixedItem], Field(min_length=1)]
 
 
 class ClassificationPrediction(ResponseModel):
-    """The best label; `scores` are probabilities in the manifest's label order (logits with raw_scores)."""
+    """The best label; `scores` are probabilities, or logits with `raw_scores`, in the manifest's label order."""
 
     label: str
     score: float
@@ -127,10 +127,10 @@ class RegressionPrediction(ResponseModel):
 
 
 class TextPrediction(ResponseModel):
-    """A generated text, and why it ends: at its end or at max_new_tokens.
+    """A generated text. `finish_reason` is "stop" at its end and "length" at `max_new_tokens`.
 
-    `score` is the geometric mean of its tokens' probabilities (with raw_scores the sum of their logarithms). Where the
-    task has labels, `label` or `value` is what the text says, absent if it is none of them.
+    `score` is the geometric mean of the tokens' probabilities, or with `raw_scores` the sum of their logarithms. If the
+    text is one of the task's labels, `label` or `value` is that label.
     """
 
     text: str
@@ -144,7 +144,7 @@ AnyPrediction = ClassificationPrediction | MultilabelPrediction | RegressionPred
 
 
 class AdapterRef(ResponseModel):
-    """The very adapter version that answered."""
+    """The adapter version that answered."""
 
     tenant: str
     name: str
@@ -154,9 +154,9 @@ class AdapterRef(ResponseModel):
 
 
 class Usage(ResponseModel):
-    """What the request is accounted for: the tokens of its inputs, and of the texts generated where there are any.
+    """The charged tokens: `tokens` of the inputs and `completion_tokens` of generated texts.
 
-    `truncated_inputs` counts the inputs that were longer than the task takes, of which only the beginning was read.
+    `truncated_inputs` counts the inputs that were longer than the task's maximum and truncated to it.
     """
 
     tokens: int
@@ -165,7 +165,7 @@ class Usage(ResponseModel):
 
 
 class Timings(ResponseModel):
-    """Where the time went, in milliseconds."""
+    """The server's time by phase, in milliseconds."""
 
     queue: float
     load: float
@@ -174,14 +174,14 @@ class Timings(ResponseModel):
 
 
 class BatchInfo(ResponseModel):
-    """The batch that the request was computed in: its rows and its distinct adapters."""
+    """The batch that computed the request: its rows and distinct adapters."""
 
     rows: int
     adapters: int
 
 
 class Provenance(ResponseModel):
-    """Who answered, at what cost, in what company."""
+    """The adapter that answered, the usage, the timings and the batch."""
 
     task: str
     adapter: AdapterRef
@@ -191,19 +191,19 @@ class Provenance(ResponseModel):
 
 
 class PredictResponse(Provenance):
-    """One prediction per input, in the order asked."""
+    """One prediction per input, in the order of the inputs."""
 
     predictions: list[AnyPrediction]
 
 
 class TextPiece(ResponseModel):
-    """What a streamed answer adds to the text of the input at `index`; the whole answer follows the last one."""
+    """A piece of the text for the input at `index`; the whole answer follows the last piece."""
 
     index: int
     text: str
 
 
 class MixedPredictResponse(ResponseModel):
-    """One answer or error per request, in the order asked."""
+    """One answer or error per request, in the order of the requests."""
 
     results: list[PredictResponse | ErrorBody]

@@ -1,4 +1,4 @@
-"""Tenants on the wire, and what they may use."""
+"""Tenants and their quotas on the wire."""
 
 from datetime import datetime
 from typing import Annotated
@@ -17,7 +17,7 @@ Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 
 
 class TenantQuotas(RequestModel):
-    """What a tenant may use; null is no limit. `weight` is its share of a busy server beside other tenants'."""
+    """Quotas of a tenant; null is no limit. `weight` is its share of a busy server relative to other tenants."""
 
     requests_per_second: PerSecond | None = None
     tokens_per_second: PerSecond | None = None
@@ -28,14 +28,14 @@ class TenantQuotas(RequestModel):
 
 
 class TenantRequest(RequestModel):
-    """A tenant to be made."""
+    """A tenant to create."""
 
     name: Name
     quotas: TenantQuotas = TenantQuotas()
 
 
 class TenantInfo(ResponseModel):
-    """A tenant as it is."""
+    """A tenant and its quotas."""
 
     name: str
     created_at: datetime
@@ -43,7 +43,7 @@ class TenantInfo(ResponseModel):
 
 
 class TenantList(ResponseModel):
-    """Some tenants in order of name; `next_cursor` asks for those that follow, null on the last page."""
+    """A page of tenants in order of name; `next_cursor` is that of the next page, null on the last."""
 
     tenants: list[TenantInfo]
     next_cursor: str | None = None

@@ -25,11 +25,11 @@ from peltier_client.protocol import (
 def upload(
     artifact: str | PathLike[str] | bytes, name: str | None, alias: str | None = None
 ) -> Request[UploadedVersion]:
-    """An artifact, from a path or its bytes, under `name` or its manifest's name; `alias` is to mean it at once."""
+    """Publish an artifact, a path or bytes, under `name` or its manifest's name, and point `alias` to it."""
 
     def read(response: httpx2.Response) -> UploadedVersion:
         version = read_body(response, UploadedVersion)
-        # The status says so too, for servers that do not have it in the body.
+        # The status has it too, for older servers without `created` in the body.
         return version.model_copy(update={"created": response.status_code == httpx2.codes.CREATED})
 
     form = {"name": check_name(name)} if name is not None else {}
@@ -39,7 +39,7 @@ def upload(
 
 
 def list_adapters(cursor: str | None) -> Request[AdapterPage]:
-    """The page of adapters that `cursor` points to, the first for None."""
+    """The page of adapters at `cursor`; None is the first."""
     return Request("GET", "/v1/adapters", reader(AdapterPage), query=page_query(cursor))
 
 
@@ -49,7 +49,7 @@ def get_adapter(name: str) -> Request[Adapter]:
 
 
 def list_versions(name: str, cursor: str | None = None) -> Request[VersionList]:
-    """The page of live versions of one adapter that `cursor` points to, the newest for None."""
+    """The page of an adapter's live versions at `cursor`; None is the newest."""
     return Request("GET", f"/v1/adapters/{check_name(name)}/versions", reader(VersionList), query=page_query(cursor))
 
 
@@ -59,33 +59,35 @@ def get_version(name: str, number: int) -> Request[AdapterVersion]:
 
 
 def download(name: str, version: int) -> Request[bytes]:
-    """The artifact of one version, as uploaded."""
+    """The artifact of one version, with its digest checked."""
     return Request("GET", f"/v1/adapters/{check_name(name)}/versions/{version:d}/artifact", _read_artifact)
 
 
 def delete(task: str) -> Request[None]:
-    """An adapter with all its versions (`name`), or one version of it (`name@3`)."""
+    """Delete an adapter with all its versions (`name`), or one version (`name@3`)."""
     reference = TaskReference.parse(task)
     if reference.tenant is not None or reference.alias is not None:
-        raise InvalidInput(f"task {task!r} cannot be deleted: name an adapter of your own, or one version as name@3")
+        raise InvalidInput(
+            f"task {task!r} cannot be deleted: give an adapter of your own as name, or one version as name@3"
+        )
     if reference.version is not None:
         return Request("DELETE", _version(task), raise_for_error)
     return Request("DELETE", f"/v1/adapters/{reference.name}", raise_for_error)
 
 
 def undelete_version(task: str) -> Request[AdapterVersion]:
-    """A deleted version (`name@3`) that is to come back."""
+    """Undelete a version (`name@3`)."""
     return Request("POST", f"{_version(task)}/undelete", reader(AdapterVersion))
 
 
 def deprecate_version(task: str, reason: str | None) -> Request[AdapterVersion]:
-    """A version (`name@3`) to advise against, or with no reason no longer."""
+    """Deprecate a version (`name@3`), or remove its deprecation without a reason."""
     json = to_json(DeprecationRequest, {"reason": reason})
     return Request("POST", f"{_version(task)}/deprecate", reader(AdapterVersion), json=json)
 
 
 def change_adapter(name: str, public: bool) -> Request[Adapter]:
-    """An adapter that other tenants are to be able to use, or no longer."""
+    """Allow or forbid other tenants to use an adapter."""
     json = to_json(AdapterChange, {"public": public})
     return Request("PATCH", f"/v1/adapters/{check_name(name)}", reader(Adapter), json=json)
 
@@ -106,5 +108,5 @@ def _read_artifact(response: httpx2.Response) -> bytes:
 def _version(task: str) -> str:
     reference = TaskReference.parse(task)
     if reference.tenant is not None or reference.version is None:
-        raise InvalidInput(f"task {task!r} names no version of an adapter of your own: write it as name@3")
+        raise InvalidInput(f"task {task!r} is not a version of an adapter of your own, written as name@3")
     return f"/v1/adapters/{reference.name}/versions/{reference.version}"

@@ -1,4 +1,4 @@
-"""Requests about aliases: list, set, roll back, delete, and what each has meant."""
+"""Requests about aliases: list, history, set, roll back, delete."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def list_aliases(name: str) -> Request[list[Alias]]:
 
 
 def alias_history(name: str, alias: str) -> Request[list[AliasChange]]:
-    """What an alias has meant."""
+    """The changes of an alias."""
 
     def read(response: httpx2.Response) -> list[AliasChange]:
         return read_body(response, AliasHistory).changes
@@ -27,18 +27,18 @@ def alias_history(name: str, alias: str) -> Request[list[AliasChange]]:
 
 
 def set_alias(name: str, alias: str, version: int | Mapping[int, float]) -> Request[Alias]:
-    """An alias that is to mean a version, or several with the share of requests that each gets."""
+    """Point an alias to a version, or to several with the share of requests that each gets."""
     meant = {"version": version} if isinstance(version, int) else {"versions": version}
     return Request("PUT", _alias(name, alias), reader(Alias), json=to_json(AliasRequest, meant))
 
 
 def rollback_alias(name: str, alias: str) -> Request[Alias]:
-    """An alias that is to mean again what it meant before. Asked once: a second time goes two steps back."""
+    """Undo the last change of an alias. Not retried, because a second request goes two steps back."""
     return Request("POST", f"{_alias(name, alias)}/rollback", reader(Alias), retried=False)
 
 
 def delete_alias(name: str, alias: str) -> Request[None]:
-    """An alias that is to mean nothing."""
+    """Delete an alias."""
     return Request("DELETE", _alias(name, alias), raise_for_error)
 
 

@@ -10,7 +10,7 @@ from peltier_client.protocol import KeyList, KeyRequest, NewKey, check_name
 
 
 class KeyOptions(TypedDict, total=False):
-    """What else a key may have. See `peltier_client.protocol.KeyRequest`."""
+    """Fields of a new key, as keyword arguments. See `peltier_client.protocol.KeyRequest`."""
 
     tenant: str
     note: str
@@ -18,17 +18,17 @@ class KeyOptions(TypedDict, total=False):
 
 
 def create_key(scopes: Iterable[str], options: KeyOptions) -> Request[NewKey]:
-    """A key to be made."""
+    """Create a key."""
     json = to_json(KeyRequest, {"scopes": sorted(set(scopes)), **options})
     return Request("POST", "/v1/keys", reader(NewKey), json=json)
 
 
 def list_keys(tenant: str | None, cursor: str | None = None) -> Request[KeyList]:
-    """The page of keys, or of those of one tenant, that `cursor` points to, the first for None."""
+    """The page of keys at `cursor`, of all tenants or one; None is the first."""
     own = {"tenant": check_name(tenant, "tenant")} if tenant is not None else {}
     return Request("GET", "/v1/keys", reader(KeyList), query=page_query(cursor) | own)
 
 
 def revoke_key(prefix: str) -> Request[None]:
-    """A key whose rights are to end."""
+    """Revoke a key."""
     return Request("DELETE", f"/v1/keys/{quote(prefix, safe='')}", raise_for_error)

@@ -1,4 +1,4 @@
-"""Requests about the server itself: what it runs, and whether it is alive and ready."""
+"""Requests about the server itself: its configuration, health and readiness."""
 
 import httpx2
 
@@ -8,17 +8,17 @@ from peltier_client.protocol import HealthResponse, InfoResponse, ReadyResponse
 
 
 def info() -> Request[InfoResponse]:
-    """What the server runs."""
+    """The server's release, backbone and limits."""
     return Request("GET", "/info", reader(InfoResponse))
 
 
 def health() -> Request[HealthResponse]:
-    """Whether the process is alive; asked once, because who asks wants to know now."""
+    """Whether the process is alive. Not retried, because the answer is about now."""
     return Request("GET", "/health", reader(HealthResponse), retried=False)
 
 
 def ready() -> Request[bool]:
-    """Whether predictions are answered; asked once."""
+    """Whether the server accepts predictions. Not retried."""
 
     def read(response: httpx2.Response) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Requests for predictions: of one task, of many tasks, and of one text piece by piece."""
+"""Requests for predictions: of one task, of several tasks, and of one streamed text."""
 
 from collections.abc import Iterable
 from typing import Literal, TypedDict
@@ -42,9 +42,9 @@ class _MixedBody(BaseModel):
 def predict(
     task: str, inputs: str | Iterable[str] | Iterable[TextTuple], options: PredictOptions
 ) -> Request[Predictions]:
-    """Inputs for one task."""
+    """Predict inputs of one task."""
     if isinstance(inputs, tuple) and any(isinstance(item, str) for item in inputs):
-        raise InvalidInput("inputs is a tuple of texts: write [(text, pair)] for one pair, or a list for several texts")
+        raise InvalidInput("inputs is a tuple of texts; write [(text, pair)] for one pair, or a list for several texts")
     sent = inputs if isinstance(inputs, str) else list(inputs)
     json = to_json(PredictRequest, {"inputs": sent, "parameters": options})
 
@@ -57,7 +57,7 @@ def predict(
 
 
 def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request[TextReader]:
-    """One input, whose text comes as it is written; what the answer's head gives is a reader of its events."""
+    """Generate the text for one input; the response's head is read into a reader of its events."""
     inputs = text if isinstance(text, str) else [text]
     json = to_json(PredictRequest, {"inputs": inputs, "parameters": options, "stream": True})
 
@@ -74,7 +74,7 @@ def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request
 def predict_mixed(
     items: Iterable[tuple[str, str | TextTuple]], options: PredictOptions
 ) -> Request[list[Predictions | PeltierError]]:
-    """One input for each of any mix of tasks."""
+    """Predict one input each for any tasks."""
     requests = [{"task": task, "input": input_, "parameters": options} for task, input_ in items]
 
     def read(response: httpx2.Response) -> list[Predictions | PeltierError]:

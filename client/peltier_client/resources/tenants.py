@@ -18,14 +18,14 @@ class QuotaOptions(TypedDict, total=False):
 
 
 def create_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
-    """A tenant to be made."""
+    """Create a tenant."""
     return Request(
         "POST", "/v1/tenants", reader(TenantInfo), json=to_json(TenantRequest, {"name": name, "quotas": quotas})
     )
 
 
 def list_tenants(cursor: str | None = None) -> Request[TenantList]:
-    """The page of tenants that `cursor` points to, the first for None."""
+    """The page of tenants at `cursor`; None is the first."""
     return Request("GET", "/v1/tenants", reader(TenantList), query=page_query(cursor))
 
 
@@ -35,6 +35,6 @@ def get_tenant(name: str) -> Request[TenantInfo]:
 
 
 def set_tenant(name: str, quotas: QuotaOptions) -> Request[TenantInfo]:
-    """All quotas of a tenant."""
+    """Replace all quotas of a tenant."""
     json = to_json(TenantQuotas, quotas)
     return Request("PUT", f"/v1/tenants/{check_name(name, 'tenant')}", reader(TenantInfo), json=json)

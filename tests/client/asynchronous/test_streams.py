@@ -116,13 +116,13 @@ async def test_a_stream_that_breaks_off_is_no_answer(
 
 
 def test_answers_of_others_are_recognised(client: Client, server: Any, answer: Any, stream_of: StreamOf) -> None:
-    """A proxy's page, and events that are no part of a text."""
+    """A proxy's page, and events that do not belong to a text."""
     server.planned.append(answer(200, b"<html>", {"content-type": "text/html"}))
     with pytest.raises(UnexpectedAnswer, match="answered with 'text/html' where events were expected"):
         next(client.stream("e2e", "text"))
     for strange in ("data: {}", "data: nonsense", "event: error\ndata: 5"):
         server.planned.append(stream_of(strange))
-        with pytest.raises(UnexpectedAnswer, match="no part of a text"):
+        with pytest.raises(UnexpectedAnswer, match="does not belong to a text"):
             next(client.stream("e2e", "text"))
 
 

@@ -40,7 +40,7 @@ def test_several_labels_of_a_cell(cell: Any, separator: str | None, labels: set[
     [
         (lambda: read_label(None, NAMES), "must be a text or a number"),
         (lambda: read_label(True, NAMES), "must be a text or a number"),
-        (lambda: read_labels("food|price", NAMES, None), "write a JSON list, or say --label-separator"),
+        (lambda: read_labels("food|price", NAMES, None), "write a JSON list, or give --label-separator"),
         (lambda: read_labels("['food']", NAMES, None), "is not JSON"),
         (lambda: read_number("many"), "not a finite number"),
         (lambda: read_number(float("nan")), "not a finite number"),

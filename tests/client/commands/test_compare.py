@@ -156,7 +156,7 @@ def test_several_labels_and_texts(compare: Compare, judge: Judge) -> None:
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"text": "a", "label": "maybe"}, "line 2: label 'maybe' is none of the 2 labels of either version"),
+        ({"text": "a", "label": "maybe"}, "line 2: label 'maybe' is not one of the 2 labels of either version"),
         ({"text": "a", "label": None}, "line 2: label None is not a label"),
         ({"text": 3, "label": "yes"}, "data.jsonl:2 column 'text' is '3'; it must be a text"),
         ({"text": "a"}, "data.jsonl:2 has no column 'label'"),
@@ -181,7 +181,7 @@ def test_what_cannot_be_compared(compare: Compare, judge: Judge) -> None:
     judge.answers["sst2@2"] = {"a": label("yes")}
     judge.versions = Moving()
     outcome = compare([{"text": "a", "label": "yes"}] * 2, "--batch-size", "1")
-    assert "was answered by the versions" in outcome.err
+    assert "was answered by versions" in outcome.err
 
 
 class Moving(dict[str, int]):
@@ -207,6 +207,6 @@ def test_an_integer_that_means_two_names_is_refused(
     outcome = compare([{"text": "a", "label": cell}])
     assert outcome.status == 1
     readings = f"label {cell!r} is {first} for sst2@1 and {second} for sst2@2"
-    assert outcome.err == f"error: line 1: {readings}: write names instead of integers\n"
+    assert outcome.err == f"error: line 1: {readings}; write names instead of integers\n"
     named = ["yes"] if several else "yes"
     assert compare([{"text": "a", "label": named}]).status == 0

@@ -140,9 +140,9 @@ def test_it_goes_on_where_it_ended(predict: Predict, server: Any, refuse: Refuse
     content = jsonl("a", "b", "c", "d", "e")
     outcome = predict(content, "--batch-size", "2")
     part = tmp_path / "out.jsonl.part"
-    assert outcome.err == f"error: the server failed; 2 rows are in {part}; --resume goes on after them: reason\n"
+    assert outcome.err == f"error: the server failed; 2 rows are in {part}; continue with --resume: reason\n"
     assert not (tmp_path / "out.jsonl").exists()
-    assert "say --resume, or delete it" in predict(content).err
+    assert "give --resume, or delete it" in predict(content).err
     with part.open("a") as file:
         file.write('{"line":3,"ro')  # a line that was being written when the machine stopped
     server.received.clear()
@@ -181,7 +181,7 @@ def test_a_run_of_something_else_is_not_resumed(
     before = part.read_text()
     outcome = predict(jsonl("a", "b"), "--resume")
     reason = sentence.format(file=tmp_path / "in.jsonl")
-    assert (outcome.status, outcome.err) == (1, f"error: {part} {reason}: delete it to begin anew\n")
+    assert (outcome.status, outcome.err) == (1, f"error: {part} {reason}; delete it to start again\n")
     assert part.read_text() == before
 
 
@@ -206,7 +206,7 @@ def test_a_full_disk_is_said_with_how_to_go_on(predict: Predict, tmp_path: Path,
     with room_for(300):
         outcome = predict(content, "--batch-size", "1", output=output)
     part = tmp_path / f"{output}.part"
-    sentence = f"{part} cannot be written: File too large; 1 rows are in {part}; --resume goes on after them"
+    sentence = f"{part} cannot be written: File too large; 1 rows are in {part}; continue with --resume"
     assert (outcome.status, outcome.err) == (1, f"error: {sentence}\n")
     assert predict(content, "--resume", output=output).status == 0
     assert not part.exists()
@@ -268,5 +268,5 @@ def test_ctrl_c_says_how_far_it_was(server: Any, answer: Any, tmp_path: Path) ->
         out, err = process.communicate(timeout=20)
     release.set()
     assert (process.returncode, out) == (130, "")
-    assert err == "interrupted; 1 rows are in out.jsonl.part; --resume goes on after them\n"
+    assert err == "interrupted; 1 rows are in out.jsonl.part; continue with --resume\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.jsonl", "out.jsonl.part"]

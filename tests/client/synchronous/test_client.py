@@ -327,5 +327,5 @@ def test_a_program_decides_whether_retries_are_written(server: Any, refuse: Refu
     setting = "logging.basicConfig(level='INFO');" if configured else ""
     program = f"import logging; {setting} from peltier_client import Client; Client({server.url!r}).info()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ("worth another attempt: the queue is full" in done.stderr) == configured
+    assert ("retrying after: the queue is full" in done.stderr) == configured
     assert bool(done.stderr) == configured
