@@ -85,8 +85,8 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 # What each range is there for: the client, the registry, artifacts, a server over HTTP, a training, a training's report.
 check-floors: $(FLOORS)/.installed
 	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/synchronous/test_client.py \
-		tests/adapters_store/registry/test_registry.py tests/adapters_store/test_artifact.py \
-		tests/server/test_routes_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
+		tests/adapters_store/store/registry/test_registry.py tests/adapters_store/artifact/test_artifact.py \
+		tests/server/routes/test_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 
 # The package without extras, as who only asks a server installs it. Without tests/conftest.py, which needs torch; what
 # that loads against skipped tests is loaded by name.

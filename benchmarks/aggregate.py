@@ -25,10 +25,10 @@ from common.callers import ask_for, predict_bytes, run
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from common.stock import stock, variant
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone, load_backbone
 
 PRESETS = ("compacter", "unipelt-apl", "lora", "adamix")

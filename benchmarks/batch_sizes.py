@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/batch_sizes.py [--dtype float32 bfloat16] [--rounds 5] [--soak 10000]
 
 oneDNN and torch prepare code for each number of tokens and keep it (`peltier_backbone.kernel_cache`). Two processes
-compute the same batches by turns: one with Peltier's bounds and its rounding of sizes (`peltier_adapters.filler`), one
-with the libraries' own bounds and exact sizes. The sizes of batches are
+compute the same batches by turns: one with Peltier's bounds and its rounding (`peltier_adapters.batch.filler`),
+one with the libraries' own bounds and exact sizes. The sizes of batches are
 fixed, those of single short texts, of up to 32 texts, or any number up to `--max-tokens`. Seconds are CPU time, each
 the least of its round's passes. `--soak` computes so many batches of random sizes with the bounds alone, after one
 batch of the largest size, and says how far memory grew.
@@ -128,9 +128,9 @@ def serve(backbone_name: str, preset: str, dtype: str, *, exact: bool) -> None:
     wait_passively()
     import torch
     from common.adapters import make_artifact
-    from peltier_adapters import batch
-    from peltier_adapters.bank import Banks
-    from peltier_adapters.row import Row
+    from peltier_adapters.batch.forward import forward as batch
+    from peltier_adapters.batch.row import Row
+    from peltier_adapters.residency.bank import Banks
     from peltier_backbone.heap import keep_freed_memory
     from peltier_backbone.load import load_backbone
     from peltier_backbone.packing import Encoded

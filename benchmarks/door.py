@@ -19,14 +19,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
-from peltier_adapters.registry import Key, Quotas, Snapshot, Tenant
-from peltier_server.access.caller import OPERATOR
-from peltier_server.access.credentials import Credentials
-from peltier_server.access.door import Door
-from peltier_server.access.keyring import Keyring
-from peltier_server.access.oidc import Provider, Tokens
-from peltier_server.rates import Rates
-from peltier_server.turnstile import Turnstile
+from peltier_server.auth.authenticator import Door
+from peltier_server.auth.caller import OPERATOR
+from peltier_server.auth.credentials import Credentials
+from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.oidc import Provider, Tokens
+from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.rates import Rates
+from peltier_store.registry import Key, Quotas, Snapshot, Tenant
 from starlette.datastructures import Headers
 from starlette.types import Message
 

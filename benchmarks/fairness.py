@@ -28,7 +28,7 @@ from common.sentences import load_sentences
 from common.serving import serving
 from peltier_backbone.load import load_backbone
 from peltier_client import AsyncClient, PeltierError
-from peltier_server.queue.scheduler import Scheduler
+from peltier_server.fairness.scheduler import Scheduler
 
 OPERATOR = "plt_operator-of-the-benchmark"
 LITTLE, FLOODS = ("one", "two"), {"flood": 1.0, "three": 3.0}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_training.data.dataset import TextRow

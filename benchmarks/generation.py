@@ -20,10 +20,10 @@ from pathlib import Path
 
 import torch
 from common.adapters import make_artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.generation import create_draft, generate
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.generation import create_draft, generate
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from transformers import T5ForConditionalGeneration

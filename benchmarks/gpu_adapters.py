@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_adapters.adaptation import BatchAdaptation
-from peltier_adapters.bank import Bank
+from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.presets import find_preset
-from peltier_adapters.served import build_served
-from peltier_adapters.served_spec import served_parts
-from peltier_adapters.spec import Parts
-from peltier_adapters.transfer import create_transfer
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.residency.bank import Bank
+from peltier_adapters.residency.served import build_served
+from peltier_adapters.residency.transfer import create_transfer
+from peltier_adapters.spec.parts import Parts
+from peltier_adapters.spec.served import served_parts
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed

@@ -6,17 +6,17 @@ from unittest.mock import patch
 import torch
 from gpu_adapters import PRESETS, compose, draw
 from gpu_bench import Bench
-from peltier_adapters.artifact import Artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.artifact.manifest import Golden, Manifest
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.graphs.capture import CudaCapture
 from peltier_adapters.graphs.graphs import Graphs
-from peltier_adapters.manifest import Golden, Manifest
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.torch import TORCH
-from peltier_adapters.proof import create_reference
-from peltier_adapters.row import Row
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from torch import Tensor

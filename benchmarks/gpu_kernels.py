@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from peltier_adapters.kernels import bottleneck, compacter, linear, lora
-from peltier_adapters.kernels.runs import Runs, create_runs
-from peltier_adapters.map_spec import LphmMap
+from peltier_adapters.ops.kernels import bottleneck, compacter, linear, lora
+from peltier_adapters.ops.kernels.runs import Runs, create_runs
 from peltier_adapters.ops.op import MatmulStep
 from peltier_adapters.ops.torch import multiply_all
 from peltier_adapters.parts import maps
+from peltier_adapters.spec.maps import LphmMap
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence

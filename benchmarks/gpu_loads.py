@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import torch
 from gpu_bench import Bench
-from peltier_adapters.transfer import DeviceCopy, create_transfer
-from peltier_adapters.weights import Layout, Weights
+from peltier_adapters.artifact.weights import Layout, Weights
+from peltier_adapters.residency.transfer import DeviceCopy, create_transfer
 
 _COUNT = 20
 _MATRIX = 8192

@@ -20,15 +20,15 @@ import httpx2
 from common.adapters import make_bytes
 from common.serving import serving
 from common.stock import Stocked, manifest_text, register
-from peltier_adapters.registry import Registry
-from peltier_adapters.registry.database import create_engine, database_url
-from peltier_adapters.registry.tables import AliasRow
-from peltier_adapters.store.location import StoreLocation
 from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
-from peltier_server.access.caller import LOCAL, TENANT
-from peltier_server.origin import Origin
-from peltier_server.versions.catalog import Catalog
+from peltier_server.auth.caller import LOCAL, TENANT
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.context import Origin
+from peltier_store.location import StoreLocation
+from peltier_store.registry import Registry
+from peltier_store.registry.database import create_engine, database_url
+from peltier_store.registry.tables import AliasRow
 from sqlalchemy import insert
 
 PAGE = 100

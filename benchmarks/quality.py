@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from full_finetuning import FullRun, full_finetuning
-from peltier_adapters.spec import count_parameters
+from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
 from peltier_training.config.run import Hyperparameters, Run

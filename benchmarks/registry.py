@@ -13,10 +13,10 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 
-from peltier_adapters.registry import Registry
-from peltier_adapters.registry.database import database_url
-from peltier_adapters.registry.tables import AdapterRow, VersionRow
-from peltier_adapters.registry.transactions import Transactions, Writing
+from peltier_store.registry import Registry
+from peltier_store.registry.database import database_url
+from peltier_store.registry.tables import AdapterRow, VersionRow
+from peltier_store.registry.transactions import Transactions, Writing
 from sqlalchemy import insert
 
 MANIFEST = "x" * 4096

@@ -33,16 +33,16 @@ from typing import NamedTuple
 import torch
 from common.adapters import make_bytes
 from common.stock import variant
-from peltier_adapters.artifact import Artifact, digest_of
-from peltier_adapters.bank import Resident
-from peltier_adapters.manifest import read_header
-from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.artifact.artifact import Artifact, digest_of
+from peltier_adapters.artifact.manifest import read_header
+from peltier_adapters.residency.bank import Resident
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_server.metrics import Metrics
-from peltier_server.owned import Owned
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_key import Owned
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
+from peltier_store.blobs.blobs import Blobs
 
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200

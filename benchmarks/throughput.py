@@ -20,9 +20,9 @@ from pathlib import Path
 import torch
 from common.adapters import make_artifact
 from common.sentences import load_sentences
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import DTYPES, Backbone, load_backbone

@@ -20,8 +20,8 @@ from shutil import copy
 from tempfile import TemporaryDirectory
 
 import torch
-from peltier_adapters.baselines import BASELINES
-from peltier_adapters.presets import find_preset
+from peltier_adapters.presets.baselines import BASELINES
+from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from peltier_backbone.targets import Targets

@@ -19,13 +19,13 @@ from pathlib import Path
 import torch
 from common.adapters import INPUTS, make_bytes
 from common.serving import serving
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
-from peltier_adapters.golden import golden_rows
-from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.golden.golden import golden_rows
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_client import AsyncClient, Client
+from peltier_store.blobs.blobs import Blobs
 
 
 def upload_seconds(client: Client, files: list[bytes]) -> list[tuple[float, float]]:

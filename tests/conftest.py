@@ -12,19 +12,19 @@ from urllib.parse import urlsplit
 import pytest
 import torch
 from hypothesis import settings
-from peltier_adapters.artifact import Artifact, to_bytes
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
-from peltier_adapters.generation import create_draft, generate
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.label_tree import text_tree
-from peltier_adapters.manifest import Golden, Input, Manifest
+from peltier_adapters.artifact.artifact import Artifact, to_bytes
+from peltier_adapters.artifact.label_tree import text_tree
+from peltier_adapters.artifact.manifest import Golden, Input, Manifest
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.generation import create_draft, generate
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.presets import find_preset
-from peltier_adapters.proof import create_reference
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone import load
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone

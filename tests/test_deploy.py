@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from peltier_server.access.caller import MONITOR
+from peltier_server.auth.caller import MONITOR
 from peltier_server.settings import Settings
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from peltier_adapters.manifest import Manifest
+from peltier_adapters.artifact.manifest import Manifest
 from peltier_training.report.files import report_paths
 
 from tests.server_process import Server

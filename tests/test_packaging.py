@@ -11,7 +11,14 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = {"peltier_adapters", "peltier_backbone", "peltier_client", "peltier_server", "peltier_training"}
+PACKAGES = {
+    "peltier_adapters",
+    "peltier_backbone",
+    "peltier_client",
+    "peltier_server",
+    "peltier_store",
+    "peltier_training",
+}
 
 # One worker builds and installs for all the tests of this file.
 pytestmark = pytest.mark.xdist_group("packaging")
@@ -76,7 +83,7 @@ def environment(wheel: Path) -> Path:
     return folder
 
 
-def test_wheel_holds_exactly_the_five_packages(wheel: Path) -> None:
+def test_wheel_holds_exactly_our_packages(wheel: Path) -> None:
     """Nothing but the packages and the metadata is at the top of the wheel."""
     tops = {name.split("/")[0] for name in ZipFile(wheel).namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES
@@ -93,7 +100,7 @@ def test_wheel_holds_every_file_of_the_repository(wheel: Path) -> None:
     names = set(ZipFile(wheel).namelist())
     assert {name for name in names if ".dist-info/" not in name} == sources
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
-    assert "peltier_adapters/registry/migrations/env.py" in names
+    assert "peltier_store/registry/migrations/env.py" in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from peltier_adapters.baselines import BASELINES, Baseline, find_method
-from peltier_adapters.composition import Settings, parse_overrides
+from peltier_adapters.artifact.manifest import Manifest, read_file_header
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.manifest import Manifest, read_file_header
-from peltier_adapters.preset import Preset
-from peltier_adapters.presets import PRESETS, presets_for
-from peltier_adapters.spec import count_parameters
+from peltier_adapters.presets.baselines import BASELINES, Baseline, find_method
+from peltier_adapters.presets.composition import Settings, parse_overrides
+from peltier_adapters.presets.preset import Preset
+from peltier_adapters.presets.presets import PRESETS, presets_for
+from peltier_adapters.spec.parts import count_parameters
 
 # Wider than any table: a pipe has no width.
 _UNBOUNDED = 1_000_000

@@ -17,7 +17,8 @@ def keep_freed_memory() -> bool:
     Left to itself, glibc gives large blocks and the heap's end back to the system whenever a batch ends, and the next
     one faults every page of it in anew: 6,700 pages, 13 of 222 ms, in 32 mixed rows of SST-2's lengths on MiniLM. So up
     to 1 GiB of what is free stays here. There is one heap for all threads, because one of a thread's own holds no block
-    of more than 64 MiB. Adapters' weights are elsewhere, and go back when they leave (`peltier_adapters.pages`).
+    of more than 64 MiB. Adapters' weights are elsewhere, and go back when they leave
+    (`peltier_adapters.artifact.pages`).
     """
     mallopt = _of_libc("mallopt")
     if mallopt is None:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.manifest import TrainingRecord
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.artifact.manifest import TrainingRecord
+from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.presets import find_preset
-from peltier_adapters.proof import Candidate
-from peltier_adapters.task_spec import DecodingSpec, TaskSpec
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.evaluate.export import export
 

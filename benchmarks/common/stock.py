@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from peltier_adapters.artifact import digest_of
-from peltier_adapters.manifest import read_header
-from peltier_adapters.registry import Registry
-from peltier_adapters.registry.database import create_engine, database_url
-from peltier_adapters.registry.tables import AdapterRow, RevisionRow, VersionRow
-from peltier_adapters.store.blobs import Blobs
-from peltier_adapters.store.location import StoreLocation
-from peltier_server.access.caller import TENANT
+from peltier_adapters.artifact.artifact import digest_of
+from peltier_adapters.artifact.manifest import read_header
+from peltier_server.auth.caller import TENANT
+from peltier_store.blobs.blobs import Blobs
+from peltier_store.location import StoreLocation
+from peltier_store.registry import Registry
+from peltier_store.registry.database import create_engine, database_url
+from peltier_store.registry.tables import AdapterRow, RevisionRow, VersionRow
 from sqlalchemy import insert, update
 
 _CHUNK = 1000

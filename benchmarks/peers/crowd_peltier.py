@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from answering import answer
 from batches import ROWS, WIDTHS, draw_batch
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import load_backbone
 from peltier_backbone.packing import Encoded

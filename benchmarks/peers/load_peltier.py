@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 from answering import answer
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import load_backbone
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from answering import answer
-from peltier_adapters.presets import find_preset
+from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.load import load_backbone
 from peltier_backbone.packing import Encoded
 from peltier_training.models.model import HeadedAdapter

@@ -1,7 +1,7 @@
 """docs/reference/errors.md: every error code."""
 
 from peltier_client.errors import PeltierError, error_classes
-from peltier_server.texts.openai_protocol import openai_status
+from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 
 from docs.generator.table import table
 
@@ -34,4 +34,10 @@ def _row(error: type[PeltierError]) -> tuple[str, ...]:
     meaning = (error.__doc__ or "").strip()
     if not error.status:
         return "none", "", f"`{error.code}`", f"`{error.__name__}`{inherited}", meaning
-    return str(error.status), str(openai_status(error)), f"`{error.code}`", f"`{error.__name__}`{inherited}", meaning
+    return (
+        str(error.status),
+        str(OPENAI_ERRORS.status(error)),
+        f"`{error.code}`",
+        f"`{error.__name__}`{inherited}",
+        meaning,
+    )

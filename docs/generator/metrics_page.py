@@ -2,7 +2,7 @@
 
 import re
 
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from prometheus_client.metrics import MetricWrapperBase
 
 from docs.generator.table import table

@@ -8,28 +8,30 @@ from importlib.metadata import version as release_of
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from peltier_server.access.auth import Guard
-from peltier_server.access.credentials import Credentials
-from peltier_server.access.door import Door, create_door
-from peltier_server.access.keyring import Keyring
-from peltier_server.access.secret import load_secret
-from peltier_server.arrivals import Arrivals
+from peltier_server.auth.authenticator import Door, create_door
+from peltier_server.auth.credentials import Credentials
+from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.middleware import Guard
+from peltier_server.auth.secret import load_secret
 from peltier_server.errors import install_handlers
-from peltier_server.intake import Intake
-from peltier_server.lifecycle import Lifecycle
-from peltier_server.metrics import Metrics
-from peltier_server.observer import Observer
-from peltier_server.outgoing import Outgoing
-from peltier_server.pace import Pace
-from peltier_server.preparation import Preparation
-from peltier_server.rates import Rates
-from peltier_server.routes import adapters, aliases, audit, keys, openai, operations, pages, predict, tenants
-from peltier_server.routes.closed import refuse_open_routes
-from peltier_server.routes.quick import Quick
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.http.drain_middleware import Arrivals
+from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.outgoing import Outgoing
+from peltier_server.http.quick import Quick
+from peltier_server.http.request_middleware import Observer
+from peltier_server.http.scoped_route import refuse_open_routes
+from peltier_server.http.slow_body import Pace
+from peltier_server.http.surplus import Surplus
+from peltier_server.http.uploads import Intake
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.protocols.openai import routes as openai
+from peltier_server.protocols.openai.errors import OPENAI_ERRORS
+from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.rates import Rates
+from peltier_server.routes import adapters, aliases, audit, keys, operations, pages, predict, tenants
 from peltier_server.service import Service
 from peltier_server.settings import Settings
-from peltier_server.surplus import Surplus
-from peltier_server.turnstile import Turnstile
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 # What the parts of a multipart body need besides the artifact.
@@ -88,7 +90,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.keyring, app.state.turnstile = keyring, turnstile
     app.state.intake = Intake(_READ_AT_ONCE * settings.max_artifact_bytes, settings.stall_seconds)
     app.state.preparation = preparation
-    install_handlers(app)
+    install_handlers(app, (OPENAI_ERRORS,))
     # The last one added is the outermost.
     app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(Outgoing, bound=preparation.answer_bytes)
@@ -100,7 +102,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in _ROUTERS:
         app.include_router(router, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.uploads, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
-    refuse_open_routes(app)
+    refuse_open_routes(app, pages.KEYED_PATHS)
     return app
 
 

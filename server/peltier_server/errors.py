@@ -3,25 +3,12 @@
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError, first_of
-from peltier_adapters.registry import (
-    AdapterUnknown,
-    BlobBusy,
-    InvalidRecord,
-    NotRegistered,
-    QuotaReached,
-    RegistryConflict,
-    RegistryError,
-    RegistryFull,
-    RegistryGone,
-    VersionUnknown,
-)
-from peltier_adapters.store.blobs import BlobError, BlobStoreFull, BlobStoreGone
 from peltier_backbone.errors import BackboneError
 from peltier_client.errors import (
     AdapterNotFound,
@@ -40,12 +27,25 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
+from peltier_store.blobs.blobs import BlobError, BlobStoreFull, BlobStoreGone
+from peltier_store.registry import (
+    AdapterUnknown,
+    BlobBusy,
+    InvalidRecord,
+    NotRegistered,
+    QuotaReached,
+    RegistryConflict,
+    RegistryError,
+    RegistryFull,
+    RegistryGone,
+    VersionUnknown,
+)
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 
 from peltier_server import retry_hints
-from peltier_server.texts.openai_protocol import OpenAIErrorBody, openai_error, openai_status, speaks_openai
 
 logger = logging.getLogger(__name__)
 
@@ -87,23 +87,64 @@ class RefusedBody(HTTPException):
 ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
 
 
-def install_handlers(app: FastAPI) -> None:
-    """Makes every error of a route an answer of the contract."""
+class ErrorShape(Protocol):
+    """How a protocol writes errors."""
+
+    model: type[BaseModel]
+
+    def speaks(self, path: str) -> bool:
+        """Whether errors at `path` have this shape."""
+
+    def status(self, error: type[PeltierError] | PeltierError) -> int:
+        """The HTTP status of an error."""
+
+    def body(self, error: PeltierError) -> BaseModel:
+        """The body of an answer, a `model`."""
+
+
+class PeltierErrors:
+    """The server's own shape, at every address that no other protocol has."""
+
+    model: type[BaseModel] = ErrorBody
+
+    def speaks(self, path: str) -> bool:
+        """Everywhere."""
+        return True
+
+    def status(self, error: type[PeltierError] | PeltierError) -> int:
+        """The error's own."""
+        return error.status
+
+    def body(self, error: PeltierError) -> ErrorBody:
+        """The error's own."""
+        return error.body()
+
+
+PELTIER_ERRORS = PeltierErrors()
+
+
+def install_handlers(app: FastAPI, shapes: Sequence[ErrorShape] = ()) -> None:
+    """Makes every error of a route an answer, in one of `shapes` at their addresses."""
+    app.state.error_shapes = shapes
     for kind in ANSWERED:
         app.add_exception_handler(kind, answer_error)
 
 
-def error_response(error: PeltierError, path: str, headers: Mapping[str, str] | None = None) -> Response:
-    """The HTTP answer that `error` stands for at the address `path`, in the shape that is spoken there."""
+def error_response(error: PeltierError, scope: Scope, headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP answer to the request of `scope`, in the shape of the protocol at its address."""
     extra = dict(headers or {})
     if error.retry_after is not None:
         # The header has whole seconds, and 0 would mean at once.
         extra["retry-after"] = str(max(1, round(error.retry_after)))
     if error.status == HTTPStatus.UNAUTHORIZED:
         extra["www-authenticate"] = "Bearer"
-    if speaks_openai(path):
-        return JSONResponse(openai_error(error).model_dump(), openai_status(error), extra)
-    return JSONResponse(error.body().model_dump(), error.status, extra)
+    shape = next((shape for shape in _shapes(scope) if shape.speaks(scope["path"])), PELTIER_ERRORS)
+    return JSONResponse(shape.body(error).model_dump(), shape.status(error), extra)
+
+
+def _shapes(scope: Scope) -> Sequence[ErrorShape]:
+    app: FastAPI | None = scope.get("app")
+    return () if app is None else app.state.error_shapes
 
 
 def to_wire(error: Exception) -> PeltierError:
@@ -127,27 +168,18 @@ def to_wire(error: Exception) -> PeltierError:
             return _failure()
 
 
-def describe_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
+def describe_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERRORS) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route that may answer with `errors`, for OpenAPI."""
-    return _describe([(error.status, error) for error in errors], ErrorBody)
-
-
-def describe_openai_errors(*errors: type[PeltierError]) -> dict[int | str, dict[str, Any]]:
-    """`describe_errors` for a route that speaks OpenAI's shapes."""
-    described = _describe([(openai_status(error), error) for error in errors], OpenAIErrorBody)
-    # The framework would describe a 422, which these routes never answer.
-    return {**described, "4XX": {"model": OpenAIErrorBody, "description": "Any other refusal."}}
-
-
-def _describe(
-    errors: Sequence[tuple[int, type[PeltierError]]], model: type[BaseModel]
-) -> dict[int | str, dict[str, Any]]:
     described: dict[int | str, dict[str, Any]] = {}
-    # Whatever the route does, its body may be one that is not read.
-    unread: list[tuple[int, type[PeltierError]]] = [(one.status, one) for one in (BadRequest, TooSlow, TooLarge)]
-    for status, error in (*unread, *errors):
-        known = described.setdefault(status, {"model": model, "description": ""})
+    # A body that cannot be read is refused whatever the route does.
+    unread: tuple[type[PeltierError], ...] = (BadRequest, TooSlow, TooLarge)
+    for error in (*unread, *errors):
+        status = shape.status(error)
+        known = described.setdefault(status, {"model": shape.model, "description": ""})
         known["description"] += f"{' · ' if known['description'] else ''}`{error.code}`: {error.__doc__}"
+    if 422 not in described and shape is not PELTIER_ERRORS:
+        # The framework would describe a 422, which such a route never answers.
+        described["4XX"] = {"model": shape.model, "description": "Any other refusal."}
     return described
 
 
@@ -159,7 +191,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
         return _method_not_allowed(request)
     wire = to_wire(error)
     _log(request.state.request_id, error, wire)
-    return error_response(wire, request.url.path)
+    return error_response(wire, request.scope)
 
 
 def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
@@ -176,7 +208,7 @@ def _method_not_allowed(request: Request) -> Response:
     routes = request.app.routes
     allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
     error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
-    return error_response(error, request.url.path, {"allow": allowed})
+    return error_response(error, request.scope, {"allow": allowed})
 
 
 def _from_store(error: AdapterError) -> PeltierError:

@@ -6,16 +6,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
 
-from peltier_adapters.registry import Registry
-from peltier_adapters.store.blobs import Blobs
-from peltier_adapters.store.ownership import require_own, require_registry_of
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_store.blobs.blobs import Blobs
+from peltier_store.ownership import require_own, require_registry_of
+from peltier_store.registry import Registry
 
-from peltier_server.access.door import Door
-from peltier_server.metrics import Metrics
-from peltier_server.predictor import Limits, Predictor
-from peltier_server.preparation import Preparation
-from peltier_server.quarantine import Quarantine
+from peltier_server.auth.authenticator import Door
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.examples import publish_examples
+from peltier_server.catalog.publisher import Publisher, Store
+from peltier_server.catalog.purge import Janitor
+from peltier_server.catalog.store_watch import StoreWatch
+from peltier_server.catalog.sync import Follower
+from peltier_server.catalog.version_admin import Curator
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.inference.predictor import Limits, Predictor
+from peltier_server.inference.quarantine import Quarantine
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
@@ -24,13 +31,6 @@ from peltier_server.residency.slots import Budget, Slots
 from peltier_server.runner.runner import Runner
 from peltier_server.runner.watchdog import Watchdog
 from peltier_server.settings import Settings
-from peltier_server.store_watch import StoreWatch
-from peltier_server.versions.catalog import Catalog
-from peltier_server.versions.curator import Curator
-from peltier_server.versions.examples import publish_examples
-from peltier_server.versions.follower import Follower
-from peltier_server.versions.janitor import Janitor
-from peltier_server.versions.publisher import Publisher, Store
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from peltier_adapters.store.blob_location import is_remote, local_path
-from peltier_adapters.store.location import StoreLocation
 from peltier_backbone.cores import usable_cores
+from peltier_store.blobs.location import is_remote, local_path
+from peltier_store.location import StoreLocation
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from peltier_adapters.baselines import BASELINES
-from peltier_adapters.presets import PRESETS
+from peltier_adapters.presets.baselines import BASELINES
+from peltier_adapters.presets.presets import PRESETS
 from peltier_client.cli import main
 
 Presets = Callable[..., str]

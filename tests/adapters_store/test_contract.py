@@ -6,18 +6,18 @@ from itertools import cycle, product
 
 import pytest
 import torch
-from peltier_adapters.artifact import Artifact, read_artifact, to_bytes
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
+from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
+from peltier_adapters.artifact.label_tree import text_tree
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.generation import Draft, create_draft, generate
-from peltier_adapters.golden import check_golden
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.label_tree import text_tree
-from peltier_adapters.presets import PRESETS
-from peltier_adapters.row import Row, RowOutput
-from peltier_adapters.search import Decoding
-from peltier_adapters.spec import position_offset
+from peltier_adapters.generation.generation import Draft, create_draft, generate
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.golden.golden import check_golden
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.presets.presets import PRESETS
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.parts import position_offset
 from peltier_backbone.load import Backbone, load_backbone
 from torch import Tensor
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peltier_adapters.artifact import read_artifact
+from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.errors import ArtifactError
 from peltier_backbone.load import Backbone
 

@@ -5,15 +5,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.map_spec import LphmMap, MapSpec, PhmMap
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import FusedMatmul, Gate, PrefixKeys, Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import bottleneck, init_tensors, lora, maps
 from peltier_adapters.parts.compacter import kronecker
 from peltier_adapters.parts.part import Context, under
-from peltier_adapters.presets import find_preset
-from peltier_adapters.spec import BottleneckSpec, LoraSpec
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.maps import LphmMap, MapSpec, PhmMap
+from peltier_adapters.spec.parts import BottleneckSpec, LoraSpec
 from peltier_backbone.load import Backbone
 from torch import Tensor
 

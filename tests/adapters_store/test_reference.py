@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
-from peltier_adapters.inputs import encode_input
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.torch import TORCH
-from peltier_adapters.row import Row
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
 from peltier_backbone.native import library
 from peltier_backbone.packing import Encoded

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters import spec
-from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
-from peltier_adapters.generation import create_draft, generate
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.map_spec import LphmMap
-from peltier_adapters.presets import PRESETS
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.generation import create_draft, generate
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.presets.presets import PRESETS
+from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec import parts as spec
+from peltier_adapters.spec.maps import LphmMap
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from safetensors.torch import load_file

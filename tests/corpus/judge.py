@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import build
-from peltier_adapters.artifact import read_artifact
+from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.errors import ArtifactError
 from peltier_backbone.load import Backbone, load_backbone
 

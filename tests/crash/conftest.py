@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_adapters.artifact import read_artifact
+from peltier_adapters.artifact.artifact import read_artifact
 from peltier_backbone.load import Backbone
 
 from tests.crash.publisher import Publisher, Specimen

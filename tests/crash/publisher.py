@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import httpx2
-from peltier_adapters.golden import Golden
+from peltier_adapters.golden.golden import Golden
 
 from tests.crash.changes import ALIAS, Change, Delete, Point, State, Undelete, Upload
 

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from peltier_adapters.registry import Registry
-from peltier_adapters.store.blobs import Blobs
-from peltier_adapters.store.location import StoreLocation
-from peltier_adapters.store.verification import Verdict, verify_store
+from peltier_store.blobs.blobs import Blobs
+from peltier_store.location import StoreLocation
+from peltier_store.registry import Registry
+from peltier_store.verification import Verdict, verify_store
 
 from tests.crash.publisher import Publisher, Tally
 from tests.server_process import Server

@@ -14,13 +14,13 @@ import httpx2
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from peltier_adapters.registry import Registry
-from peltier_adapters.row import Row
+from peltier_adapters.batch.row import Row
 from peltier_server.app import create_app
-from peltier_server.connection import connection_class
+from peltier_server.http.connection import connection_class
 from peltier_server.queue.batch import Batch
 from peltier_server.service import Service
 from peltier_server.settings import Settings, load_settings
+from peltier_store.registry import Registry
 
 Serve = Callable[..., AbstractAsyncContextManager["Running"]]
 Listen = Callable[..., AbstractContextManager["Listening"]]

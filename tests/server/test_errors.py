@@ -3,16 +3,18 @@
 import pytest
 from fastapi.exceptions import RequestValidationError
 from peltier_adapters.errors import ArtifactError, InputError
-from peltier_adapters.registry import RegistryConflict, RegistryError
-from peltier_adapters.store.blobs import BlobError
 from peltier_client.errors import PeltierError, QueueFull, Unauthorized, error_classes
 from peltier_server.errors import describe_errors, error_response, to_wire
+from peltier_store.blobs.blobs import BlobError
+from peltier_store.registry import RegistryConflict, RegistryError
+
+_SCOPE = {"type": "http", "path": "/v1/predict"}
 
 
 @pytest.mark.parametrize("cls", [cls for cls in error_classes() if cls.status])
 def test_every_error_keeps_its_code_and_status(cls: type[PeltierError]) -> None:
     """One handler serves the whole tree."""
-    answer = error_response(to_wire(cls("a sentence", ["a reason"])), "/v1/predict")
+    answer = error_response(to_wire(cls("a sentence", ["a reason"])), _SCOPE)
     assert answer.status_code == cls.status
     assert answer.body == (b'{"error":{"code":"%s","message":"a sentence","details":["a reason"]}}' % cls.code.encode())
 
@@ -44,8 +46,8 @@ def test_every_reason_of_a_refused_artifact_is_sent() -> None:
 
 def test_headers_that_errors_carry() -> None:
     """`Retry-After` in whole seconds, never 0; and how to authenticate."""
-    assert error_response(QueueFull("full", retry_after=0.2), "/v1/predict").headers["retry-after"] == "1"
-    assert error_response(Unauthorized("who?"), "/v1/predict").headers["www-authenticate"] == "Bearer"
+    assert error_response(QueueFull("full", retry_after=0.2), _SCOPE).headers["retry-after"] == "1"
+    assert error_response(Unauthorized("who?"), _SCOPE).headers["www-authenticate"] == "Bearer"
 
 
 def test_a_value_that_breaks_a_rule_is_shown() -> None:

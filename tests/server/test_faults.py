@@ -7,14 +7,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from peltier_adapters.artifact import Artifact
-from peltier_adapters.store.blobs import BlobError, Blobs
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_client.protocol import AnyPrediction
-from peltier_server import predictor, tokenizing
+from peltier_server.inference import predictor, tokenizing
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency import loader
+from peltier_store.blobs.blobs import BlobError, Blobs
 
 from tests.server.conftest import Running, Serve, hold, until
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx2
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_server.intake import MAX_RECEIVED_AT_ONCE
+from peltier_server.http.uploads import MAX_RECEIVED_AT_ONCE
 
 from tests.server.attacker import Target, bystander, listen, post, send_for_ever, status_of
-from tests.server.test_process import Server
+from tests.server.http.test_process import Server
 
 _MIB = 1024 * 1024
 STALL_SECONDS = 1.0

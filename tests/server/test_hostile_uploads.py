@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from peltier_adapters.manifest import Golden, read_header
+from peltier_adapters.artifact.manifest import Golden, read_header
 from peltier_backbone.load import Backbone
 
 from tests.corpus.build import NUM_FLIPS, Case, denormal, flips, refused

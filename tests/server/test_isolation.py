@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_server.owned import Owned
+from peltier_server.residency.adapter_key import Owned
 
 from tests.server.conftest import Running, Serve, hold, until
 

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from peltier_adapters.store.blobs import Blobs, digest_of
 from peltier_backbone.load import Backbone
 from peltier_server.app import create_app
 from peltier_server.settings import Settings, load_settings
+from peltier_store.blobs.blobs import Blobs, digest_of
 
 from tests.conftest import MakeArtifact
 from tests.server.conftest import Running, make_client

@@ -14,19 +14,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from peltier_adapters import weights
-from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.batch import forward
-from peltier_adapters.pages import Memory, Pages
-from peltier_adapters.row import Row
-from peltier_adapters.served import device_bytes
-from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.artifact.artifact import Artifact, read_artifact, weights
+from peltier_adapters.artifact.pages import Memory, Pages
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.residency.served import device_bytes
 from peltier_backbone.load import Backbone
-from peltier_server.metrics import Metrics
-from peltier_server.owned import Owned
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_key import Owned
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
+from peltier_store.blobs.blobs import Blobs
 from torch import Tensor
 
 from tests.server.conftest import until

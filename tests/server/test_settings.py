@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from peltier_adapters.store.blob_location import BlobError
-from peltier_server.commands import serve
+from peltier_server.cli import serve
 from peltier_server.settings import Settings, SettingsError, load_settings
+from peltier_store.blobs.location import BlobError
 from pydantic import ValidationError
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from peltier_adapters.manifest import read_manifest
+from peltier_adapters.artifact.manifest import read_manifest
 from peltier_backbone.load import Backbone
 from peltier_client.cli import main
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.artifact import Artifact, load_artifact
-from peltier_adapters.golden import check_golden
+from peltier_adapters.artifact.artifact import Artifact, load_artifact
+from peltier_adapters.golden.golden import check_golden
 from peltier_backbone import load
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone, load_backbone

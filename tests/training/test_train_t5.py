@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.artifact import Artifact, load_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.golden import check_golden
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.presets import PRESETS
-from peltier_adapters.row import Row
+from peltier_adapters.artifact.artifact import Artifact, load_artifact
+from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.golden import check_golden
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.presets.presets import PRESETS
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone import load
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone, load_backbone

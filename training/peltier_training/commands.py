@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from peltier_adapters.composition import parse_overrides
+from peltier_adapters.presets.composition import parse_overrides
 from peltier_adapters.names import parse_names
 from peltier_client.commands.field_options import FieldOptions, Values, with_field_options
 from rich.console import Console
@@ -122,7 +122,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     num_threads = choose_threads(threads)
     found = prepare_evaluation(artifact, data, backbone, {**columns, **rows})
     _print_skipped({data: found})
-    from peltier_adapters.artifact import load_artifact
+    from peltier_adapters.artifact.artifact import load_artifact
     from peltier_backbone.load import load_backbone
 
     from peltier_training.evaluate.examination import evaluate as measure

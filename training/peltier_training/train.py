@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peltier_adapters.baselines import BASELINES
-from peltier_adapters.manifest import Manifest
+from peltier_adapters.artifact.manifest import Manifest
+from peltier_adapters.presets.baselines import BASELINES
 
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.record import create_record

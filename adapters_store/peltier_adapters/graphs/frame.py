@@ -9,15 +9,15 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import list_tokens
 from torch import Tensor
 
-from peltier_adapters.adaptation import SiteAdaptation
-from peltier_adapters.bank import Bank
+from peltier_adapters.batch.adaptation import SiteAdaptation
+from peltier_adapters.batch.row import Row
 from peltier_adapters.graphs.attention import Attention
 from peltier_adapters.graphs.indices import Indices
 from peltier_adapters.graphs.shape import Shape, runs_of
 from peltier_adapters.ops.op import AddedBias
 from peltier_adapters.ops.triton import TritonOps, WindowOps
 from peltier_adapters.ops.window import Window
-from peltier_adapters.row import Row
+from peltier_adapters.residency.bank import Bank
 
 # The stack of a bank with room for so many adapters, [groups, length].
 StackOf = Callable[[Bank, int], Tensor]

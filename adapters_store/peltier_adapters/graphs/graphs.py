@@ -11,10 +11,10 @@ import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.bank import Bank
+from peltier_adapters.batch.row import Row
 from peltier_adapters.graphs.frame import Frame
 from peltier_adapters.graphs.shape import Shape, shape_of
-from peltier_adapters.row import Row
+from peltier_adapters.residency.bank import Bank
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple, Self
 
-from peltier_adapters.bank import Bank
-from peltier_adapters.row import Row
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Bank
 
 # Larger batches keep the card busy by themselves: `python benchmarks/gpu.py`, section "graph", of_launched. No card has
 # told yet where that begins.

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.manifest import NAME_PATTERN
 from peltier_adapters.names import parse_names
 
 _T5 = "On a T5"
@@ -50,7 +50,7 @@ def import_(  # noqa: PLR0913 - one parameter a flag
     _check_output(output)
     from peltier_backbone.load import load_backbone
 
-    from peltier_adapters.artifact import write_artifact
+    from peltier_adapters.artifact.artifact import write_artifact
     from peltier_adapters.importers.options import TaskOptions
     from peltier_adapters.importers.run import READERS, Import, import_adapter
 

@@ -9,12 +9,12 @@ from typing import Any
 from peltier_backbone.load import Backbone
 from pydantic import TypeAdapter, ValidationError
 
+from peltier_adapters.artifact.label_tree import target_problems
+from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.foreign import Foreign
-from peltier_adapters.label_tree import target_problems
-from peltier_adapters.manifest import Input
-from peltier_adapters.spec import HeadSpec, position_offset
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.spec.parts import HeadSpec, position_offset
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_adapters.validation import sentences
 
 _MAX_EXAMPLES = 64

@@ -7,21 +7,21 @@ from pathlib import Path
 from peltier_backbone.load import Backbone
 from pydantic import ValidationError
 
-from peltier_adapters.artifact import Artifact, read_artifact
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.adamix import read_adamix
-from peltier_adapters.importers.adapterhub import read_adapterhub
+from peltier_adapters.golden.proof import Candidate, prove
+from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
+from peltier_adapters.importers.authors.adamix import read_adamix
+from peltier_adapters.importers.authors.compacter import read_compacter
+from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
-from peltier_adapters.importers.compacter import read_compacter
-from peltier_adapters.importers.foreign import Foreign
-from peltier_adapters.importers.head import take_head
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.module_sites import base_names
 from peltier_adapters.importers.options import TaskOptions, example_inputs
-from peltier_adapters.importers.peft import read_peft
-from peltier_adapters.importers.piece import Piece
-from peltier_adapters.importers.places import base_names
-from peltier_adapters.importers.unipelt import read_unipelt
-from peltier_adapters.manifest import TrainingRecord
-from peltier_adapters.proof import Candidate, prove
+from peltier_adapters.importers.parts.head import take_head
+from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.peft.peft import read_peft
 from peltier_adapters.validation import sentences
 
 READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {

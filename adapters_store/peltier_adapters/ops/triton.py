@@ -14,8 +14,8 @@ from peltier_backbone.attention import Prefix
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
-from peltier_adapters.kernels import bottleneck, compacter, linear, lora
 from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.kernels import bottleneck, compacter, linear, lora
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Program, at
 from peltier_adapters.ops.torch import ACTIVATIONS
 from peltier_adapters.ops.window import Window

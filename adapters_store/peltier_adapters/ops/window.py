@@ -5,7 +5,7 @@ from peltier_backbone.norm import Norm
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_adapters.kernels.runs import Runs
+from peltier_adapters.ops.kernels.runs import Runs
 
 
 class Window:

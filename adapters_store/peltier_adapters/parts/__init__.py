@@ -12,7 +12,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.ops.op import Op, Program
 from peltier_adapters.parts import bias, bottleneck, central_gate, head, lora, norm, prefix, prompt
 from peltier_adapters.parts.part import Context, Tensors, under
-from peltier_adapters.spec import Parts, pooler_users
+from peltier_adapters.spec.parts import Parts, pooler_users
 
 __all__ = ["PARTS", "PartKind", "init_tensors", "lower"]
 

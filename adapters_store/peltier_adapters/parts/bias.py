@@ -9,7 +9,7 @@ from torch import Tensor
 
 from peltier_adapters.ops.op import AddedBias
 from peltier_adapters.parts.part import Context, Tensors, projection
-from peltier_adapters.spec import BiasSite, BiasSpec
+from peltier_adapters.spec.parts import BiasSite, BiasSpec
 
 _FUSED = ("query", "key", "value")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from peltier_adapters.ops.op import FusedMatmul, Normed
 from peltier_adapters.parts import gate, maps
 from peltier_adapters.parts.part import Context, Tensors, normal, under
-from peltier_adapters.spec import BottleneckSpec
+from peltier_adapters.spec.parts import BottleneckSpec
 
 _SHARED_RULE_STD = 1e-4
 # T5 adapters start closer to the identity than BERT's (docs/methods.md#initialisation).

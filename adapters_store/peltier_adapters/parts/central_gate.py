@@ -6,7 +6,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.parts.part import normal
-from peltier_adapters.spec import CentralGateSpec
+from peltier_adapters.spec.parts import CentralGateSpec
 
 
 def init(spec: CentralGateSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

@@ -6,9 +6,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from peltier_adapters.map_spec import Shapes
 from peltier_adapters.ops.op import Gate
 from peltier_adapters.parts.part import Context, Tensors, normal
+from peltier_adapters.spec.maps import Shapes
 
 _CENTRAL = ("lora", "prefix")
 

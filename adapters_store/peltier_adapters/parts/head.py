@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep
 from peltier_adapters.parts.part import Context, Tensors, normal
-from peltier_adapters.spec import HeadSpec
+from peltier_adapters.spec.parts import HeadSpec
 
 
 def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

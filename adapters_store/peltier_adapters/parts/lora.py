@@ -11,7 +11,7 @@ from torch import Tensor
 from peltier_adapters.ops.op import FusedMatmul, MatmulStep
 from peltier_adapters.parts import gate
 from peltier_adapters.parts.part import Context, Tensors, projection
-from peltier_adapters.spec import LoraSpec
+from peltier_adapters.spec.parts import LoraSpec
 
 
 def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

@@ -7,7 +7,10 @@ import torch
 from peltier_backbone.native.program import Activation
 from torch import Tensor
 
-from peltier_adapters.map_spec import (
+from peltier_adapters.ops.op import MatmulStep
+from peltier_adapters.parts.compacter import fold, folded_steps, kronecker
+from peltier_adapters.parts.part import Tensors, normal, xavier
+from peltier_adapters.spec.maps import (
     DenseMap,
     FoldedLphmMap,
     LowRankMap,
@@ -17,9 +20,6 @@ from peltier_adapters.map_spec import (
     ServedMapSpec,
     Shape,
 )
-from peltier_adapters.ops.op import MatmulStep
-from peltier_adapters.parts.compacter import fold, folded_steps, kronecker
-from peltier_adapters.parts.part import Tensors, normal, xavier
 
 Steps = tuple[MatmulStep, ...]
 

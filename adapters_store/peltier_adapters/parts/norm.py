@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peltier_adapters.ops.op import NormWeights
 from peltier_adapters.parts.part import Context, Tensors
-from peltier_adapters.spec import NormSpec
+from peltier_adapters.spec.parts import NormSpec
 
 
 def init(spec: NormSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from peltier_adapters.ops.op import PrefixKeys
 from peltier_adapters.parts import gate
 from peltier_adapters.parts.part import Context, Tensors, normal
-from peltier_adapters.spec import PrefixSpec
+from peltier_adapters.spec.parts import PrefixSpec
 
 
 def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

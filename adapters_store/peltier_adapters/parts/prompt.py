@@ -8,7 +8,7 @@ from torch import Tensor
 
 from peltier_adapters.ops.op import PromptRows
 from peltier_adapters.parts.part import Context, Tensors
-from peltier_adapters.spec import PromptSpec
+from peltier_adapters.spec.parts import PromptSpec
 
 
 def init(spec: PromptSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:

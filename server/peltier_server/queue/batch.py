@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_client.errors import PeltierError
 
 from peltier_server.queue.ticket import Outcome, Ticket, settle

@@ -7,18 +7,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from peltier_adapters.generation import Draft
-from peltier_adapters.row import Row, RowOutput
-from peltier_adapters.search import Decoding
+from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.generation.generation import Draft
+from peltier_adapters.generation.search import Decoding
 from peltier_client.errors import DeadlinePassed, Draining, PeltierError
 
 from peltier_server import retry_hints
+from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
-from peltier_server.queue.lane import Lane, Room
+from peltier_server.queue.fair_queue import Lane, Room
 from peltier_server.queue.prices import Price, Priced, Prices
-from peltier_server.queue.scheduler import WeightOf
 from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
 
 logger = logging.getLogger(__name__)

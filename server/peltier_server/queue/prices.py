@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from peltier_adapters.bank import Resident
-from peltier_adapters.cost import AdapterCost, BackboneCost
-from peltier_adapters.row import Row
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Resident
+from peltier_adapters.spec.cost import AdapterCost, BackboneCost
 from peltier_backbone.config import BackboneConfig
 
 from peltier_server.queue.estimator import NO_WORK, Estimator, Work

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.search import Decoding
 from peltier_client.errors import PeltierError
 
-from peltier_server.access.caller import TENANT
+from peltier_server.auth.caller import TENANT
 from peltier_server.queue.prices import Price
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from peltier_client.errors import Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.queue.scheduler import WeightOf
+from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.residency.line import Line, Verdict
 from peltier_server.residency.shares import Shares
 

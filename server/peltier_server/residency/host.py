@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 
 
 class Sized(Protocol):

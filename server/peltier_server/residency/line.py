@@ -5,9 +5,9 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Generic, TypeVar
 
-from peltier_server.queue.scheduler import WeightOf
+from peltier_server.fairness.scheduler import WeightOf
 
-# Virtual time is counted in whole steps, as the queue counts it (`peltier_server.queue.scheduler`).
+# Virtual time is counted in whole steps, as the queue counts it (`peltier_server.fairness.scheduler`).
 _STEPS = 10**9
 
 T = TypeVar("T", bound=Hashable)

@@ -4,16 +4,16 @@ import asyncio
 from concurrent.futures import Executor
 from functools import partial
 
-from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.cost import AdapterCost
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.served import device_bytes
-from peltier_adapters.served_spec import served_parts
-from peltier_adapters.store.blobs import Blobs
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.residency.served import device_bytes
+from peltier_adapters.spec.cost import AdapterCost
+from peltier_adapters.spec.served import served_parts
 from peltier_backbone.load import Backbone
+from peltier_store.blobs.blobs import Blobs
 
-from peltier_server.owned import Owned
+from peltier_server.residency.adapter_key import Owned
 
 # Built within about a millisecond.
 _QUICK_BYTES = 1024 * 1024

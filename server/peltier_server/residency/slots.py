@@ -2,8 +2,8 @@
 
 A lease is a pin: what is queued or being computed is under the lease of its caller and stays. A caller that is
 cancelled gives its lease back while its row may be in the batch that runs. If the adapter leaves then, the batch keeps
-its memory until it ends, and nobody writes there (see `peltier_adapters.bank`): until then, and by no more than that
-batch, the device holds more than is counted here.
+its memory until it ends, and nobody writes there (see `peltier_adapters.residency.bank`): until then, and by no more
+than that batch, the device holds more than is counted here.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from peltier_client.errors import TooLarge, Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.metrics import Metrics
-from peltier_server.queue.scheduler import WeightOf
+from peltier_server.fairness.scheduler import WeightOf
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.fetches import Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.line import Line, Verdict

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Header, Path, Query, Request, Response, UploadFile
-from peltier_adapters.store.blobs import PIECE_BYTES
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -30,15 +29,16 @@ from peltier_client.protocol import (
     UploadedVersion,
     VersionList,
 )
+from peltier_store.blobs.blobs import PIECE_BYTES
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
+from peltier_server.catalog.publisher import Place
 from peltier_server.errors import describe_errors
-from peltier_server.routes.bodies import Handler
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Changing, From, Uploads, get_caller, get_intake
+from peltier_server.http.bodies import Handler
+from peltier_server.http.dependencies import Accepted, Asking, Changing, From, Uploads, get_caller, get_intake
+from peltier_server.http.scoped_route import Closed, needs
 from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
-from peltier_server.versions.publisher import Place
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)

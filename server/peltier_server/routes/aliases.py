@@ -1,7 +1,6 @@
 """Aliases: what names of versions mean, moved in one step and back."""
 
 from fastapi import APIRouter, Response
-from peltier_adapters.registry import Alias as Recorded
 from peltier_client.errors import (
     AdapterNotFound,
     Conflict,
@@ -15,10 +14,11 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, check_alias
+from peltier_store.registry import Alias as Recorded
 
 from peltier_server.errors import describe_errors
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Changing
+from peltier_server.http.dependencies import Accepted, Asking, Changing
+from peltier_server.http.scoped_route import Closed, needs
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
 _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)

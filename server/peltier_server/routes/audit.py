@@ -8,8 +8,8 @@ from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, U
 from peltier_client.protocol import NAME_PATTERN, AuditPage, AuditRecord
 
 from peltier_server.errors import describe_errors
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted
+from peltier_server.http.dependencies import Accepted
+from peltier_server.http.scoped_route import Closed, needs
 from peltier_server.routes.paging import Limit, NumberCursor
 
 Tenant = Annotated[str | None, Query(pattern=f"^{NAME_PATTERN}$", description="Only what concerns this tenant.")]

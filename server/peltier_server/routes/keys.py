@@ -4,14 +4,14 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from peltier_adapters.registry import Key
 from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
 from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
+from peltier_store.registry import Key
 
-from peltier_server.access.caller import LOCAL
+from peltier_server.auth.caller import LOCAL
 from peltier_server.errors import describe_errors
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.http.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.http.scoped_route import Closed, needs
 from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)

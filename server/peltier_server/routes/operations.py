@@ -4,8 +4,8 @@ import json
 from importlib.metadata import version as release_of
 
 from fastapi import APIRouter, Request, Response
+from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.graphs.choice import can_capture
-from peltier_adapters.manifest import Manifest
 from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import DTYPES, Backbone
@@ -13,9 +13,9 @@ from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, 
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
-from peltier_server.metrics import Metrics
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, AnyTime, Asking
+from peltier_server.http.dependencies import Accepted, AnyTime, Asking
+from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 
 _SHARED = (Unauthorized, Forbidden, QuotaExceeded)

@@ -27,15 +27,15 @@ from peltier_client.protocol import (
     TextPiece,
 )
 
-from peltier_server.answer_body import mixed_json, prediction_json
 from peltier_server.errors import describe_errors
-from peltier_server.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.mixed import MixedAnswer
-from peltier_server.prediction import Opening, Prediction
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, accept, aim, begin, get_origin, unless_gone
-from peltier_server.routes.quick import JSON
-from peltier_server.texts.text_stream import TextStream
+from peltier_server.http.dependencies import Accepted, accept, aim, begin, get_origin, unless_gone
+from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
+from peltier_server.http.quick import JSON
+from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.inference.answer_body import mixed_json, prediction_json
+from peltier_server.inference.mixed import MixedAnswer
+from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.text_stream import TextStream
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
@@ -78,7 +78,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request, service: Ac
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
     preparation, origin = request.app.state.preparation, get_origin(request)
-    mixed = MixedAnswer(service, preparation, origin, body.requests)
+    mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, origin, body.requests)
     results = await unless_gone(request, mixed.results())
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
     answer = await mixed_json(preparation, origin.tenant, results, mixed.budget.taken_bytes)

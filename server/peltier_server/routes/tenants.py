@@ -3,13 +3,13 @@
 from dataclasses import asdict
 
 from fastapi import APIRouter
-from peltier_adapters.registry import Quotas, Tenant
 from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
 from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, TenantRequest
+from peltier_store.registry import Quotas, Tenant
 
 from peltier_server.errors import describe_errors
-from peltier_server.routes.closed import Closed, needs
-from peltier_server.routes.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.http.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.http.scoped_route import Closed, needs
 from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.heap import give_back_freed_memory
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.runner.shift import Relieved, Shift
+from peltier_server.runner.compute_guard import Relieved, Shift
 
 if TYPE_CHECKING:
     from peltier_adapters.graphs.graphs import Graphs

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
-from peltier_adapters.generation import create_draft
+from peltier_adapters.generation.generation import create_draft
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import Ticket, settle, tell
 from peltier_server.runner.bisection import blame, free_memory
+from peltier_server.runner.compute_guard import Relieved, Shift
+from peltier_server.runner.decode_job import Company, Work
 from peltier_server.runner.group import Group
-from peltier_server.runner.shift import Relieved, Shift
-from peltier_server.runner.work import Company, Work
 
 logger = logging.getLogger(__name__)
 

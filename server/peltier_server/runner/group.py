@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from peltier_adapters.generation import Draft, Generator
+from peltier_adapters.generation.generation import Draft, Generator
 from peltier_backbone.load import Backbone
 
-from peltier_server.runner.work import Work
+from peltier_server.runner.decode_job import Work
 
 
 class Group:

@@ -3,7 +3,7 @@
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
 
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.runner.worker import Place, Worker
 

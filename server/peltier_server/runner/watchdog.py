@@ -8,7 +8,7 @@ from collections.abc import Callable
 from peltier_client.errors import NotReady
 
 from peltier_server import retry_hints
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.runner.runner import Runner
 
 logger = logging.getLogger(__name__)

@@ -7,18 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
+from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.graphs.choice import create_graphs
-from peltier_adapters.row import RowOutput
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
 
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Ticket, settle
 from peltier_server.runner.bisection import Bisection
+from peltier_server.runner.compute_guard import Relieved, Shift
 from peltier_server.runner.decoder import Decoder
-from peltier_server.runner.shift import Relieved, Shift
 
 logger = logging.getLogger(__name__)
 

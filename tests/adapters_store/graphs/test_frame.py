@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Bank, Banks
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.row import Row
 from peltier_adapters.graphs.shape import Shape, shape_of
-from peltier_adapters.presets import presets_for
-from peltier_adapters.row import Row
+from peltier_adapters.presets.presets import presets_for
+from peltier_adapters.residency.bank import Bank, Banks
 from peltier_backbone import varlen
 from peltier_backbone.bert_weights import build_bert, canonical_bert
 from peltier_backbone.checkpoint import read_tensors

@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks, Resident
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.row import Row
 from peltier_adapters.graphs.shape import MAX_TOKENS, BankShape, Shape, round_tokens, round_up, runs_of, shape_of
-from peltier_adapters.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 

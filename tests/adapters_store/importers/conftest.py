@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.importers.options import TaskOptions
 from peltier_adapters.importers.run import Import, import_adapter
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.row import Row
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
 from safetensors.torch import save_file
 

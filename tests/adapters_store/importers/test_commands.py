@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from peltier_adapters.artifact import load_artifact
+from peltier_adapters.artifact.artifact import load_artifact
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.commands import import_
 from peltier_backbone.load import Backbone

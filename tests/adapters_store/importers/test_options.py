@@ -2,7 +2,7 @@
 
 import pytest
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.foreign import Foreign
+from peltier_adapters.importers.imported_adapter import Foreign
 from peltier_adapters.importers.options import TaskOptions
 from peltier_backbone.load import Backbone
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
 from peltier_adapters.ops.backend import AdapterGroup, Backend
 from peltier_adapters.ops.native import NativeBackend
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Op, Program
 from peltier_adapters.ops.torch import ACTIVATIONS, TORCH
-from peltier_adapters.row import Row
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
 from peltier_backbone.native.library import Library, load_library
 from peltier_backbone.norm import LayerNorm

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 import pytest
-from peltier_adapters.manifest import read_header
-from peltier_adapters.registry import Registry
-from peltier_adapters.store.blobs import BlobError, Blobs, digest_of
-from peltier_adapters.store.commands import app
+from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.load import Backbone
+from peltier_store.blobs.blobs import BlobError, Blobs, digest_of
+from peltier_store.commands import app
+from peltier_store.registry import Registry
 from typer.testing import CliRunner, Result
 
 from tests.conftest import MakeArtifact
@@ -25,7 +25,7 @@ from importlib.metadata import EntryPoint
 from peltier_client import cli
 from peltier_client.commands import plugins
 
-plugins.entry_points = lambda group: [EntryPoint("store", "peltier_adapters.store.commands:app", group)]
+plugins.entry_points = lambda group: [EntryPoint("store", "peltier_store.commands:app", group)]
 try:
     cli.main()
 finally:

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from peltier_adapters.registry import BlobBusy, Registry
-from peltier_adapters.registry.claims import MAX_COLLECTING
-from peltier_adapters.registry.tables import ReservationRow
-from peltier_adapters.store import garbage
-from peltier_adapters.store.blob_location import locate
-from peltier_adapters.store.blobs import BlobError, Blobs, StoredBlob, digest_of
-from peltier_adapters.store.garbage import Collected, Collector
+from peltier_store import garbage
+from peltier_store.blobs.blobs import BlobError, Blobs, StoredBlob, digest_of
+from peltier_store.blobs.location import locate
+from peltier_store.garbage import Collected, Collector
+from peltier_store.registry import BlobBusy, Registry
+from peltier_store.registry.claims import MAX_COLLECTING
+from peltier_store.registry.tables import ReservationRow
 from sqlalchemy import update
 
 from tests.postgres_server import PostgresServer, run_postgres

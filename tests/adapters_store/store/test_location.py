@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from peltier_adapters.store.blob_location import BlobError
-from peltier_adapters.store.location import StoreLocation
+from peltier_store.blobs.location import BlobError
+from peltier_store.location import StoreLocation
 
 REGISTRY = "postgresql+asyncpg://localhost/peltier"
 

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from peltier_adapters.registry import Registry, RegistryError
-from peltier_adapters.store.blobs import BlobError, Blobs
-from peltier_adapters.store.ownership import require_not_foreign, require_own, require_registry_of
+from peltier_store.blobs.blobs import BlobError, Blobs
+from peltier_store.ownership import require_not_foreign, require_own, require_registry_of
+from peltier_store.registry import Registry, RegistryError
 
 
 @pytest.fixture

@@ -3,12 +3,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from peltier_adapters.manifest import read_header
-from peltier_adapters.registry import Registry
-from peltier_adapters.store.blob_location import locate
-from peltier_adapters.store.blobs import Blobs, digest_of
-from peltier_adapters.store.verification import verify_store
+from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.load import Backbone
+from peltier_store.blobs.blobs import Blobs, digest_of
+from peltier_store.blobs.location import locate
+from peltier_store.registry import Registry
+from peltier_store.verification import verify_store
 
 from tests.conftest import MakeArtifact
 

@@ -1,8 +1,8 @@
 """Bounds of the server's life, and of what it counts."""
 
 import pytest
-from peltier_server.lifecycle import Lifecycle
-from peltier_server.tenant_labels import TenantLabels
+from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.metrics.tenant_labels import TenantLabels
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import Servers
@@ -41,7 +41,7 @@ def _(servers: Servers) -> Met:
     return "the version is counted as `other`"
 
 
-@probe("tenants with series of their own in the metrics", "peltier_server.tenant_labels._MAX_LABELS")
+@probe("tenants with series of their own in the metrics", "peltier_server.metrics.tenant_labels._MAX_LABELS")
 def _(_: Servers) -> Met:
     labels = TenantLabels()
     assert [labels.of(f"tenant-{number}") for number in range(101)][99:] == ["tenant-99", "_others"]

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 from peltier_client.protocol import Parameters
 from peltier_client.protocol.predict import MAX_PRIORITY, MAX_TIMEOUT_MS
-from peltier_server import pace
+from peltier_server.fairness.shared_bound import SharedBound
+from peltier_server.http import slow_body as pace
 from peltier_server.settings import Settings
-from peltier_server.shared_bound import SharedBound
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import KEY, STALL_SECONDS, TEXT, Servers, Small
@@ -34,7 +34,7 @@ def _(servers: Servers) -> Met:
         return httpx2.get(f"{other.listening.url}/info")
 
 
-@probe("connections beyond these", "peltier_server.connection._MAX_SURPLUS")
+@probe("connections beyond these", "peltier_server.http.connection._MAX_SURPLUS")
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_connections=1) as other, ExitStack() as held:
         for _ in range(64):
@@ -43,7 +43,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("size of a request's line and headers", "peltier_server.request_head.MAX_HEAD_BYTES")
+@probe("size of a request's line and headers", "peltier_server.http.request_head.MAX_HEAD_BYTES")
 def _(servers: Servers) -> Met:
     assert servers.bert.hears(b"GET /health HTTP/1.1\r\nx: ", *[b"a" * 65536] * 2) == b""
     return _CLOSED
@@ -55,7 +55,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("requests sent ahead on a connection", "peltier_server.connection._MAX_PIPELINED")
+@probe("requests sent ahead on a connection", "peltier_server.http.connection._MAX_PIPELINED")
 def _(servers: Servers) -> Met:
     assert servers.bert.hears(_request("GET /health") * 100).count(b"HTTP/1.1 200") < 100
     # Without a header each, too.
@@ -68,7 +68,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=1), headers=_JSON)
 
 
-@probe("slowest pace of a body, bytes a second", "peltier_server.pace.MIN_BYTES_PER_SECOND")
+@probe("slowest pace of a body, bytes a second", "peltier_server.http.slow_body.MIN_BYTES_PER_SECOND")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=8), headers=_JSON)
 
@@ -81,7 +81,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("time to read on after an early answer", "peltier_server.pace._MAX_LINGER_SECONDS")
+@probe("time to read on after an early answer", "peltier_server.http.slow_body._MAX_LINGER_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, "_MAX_LINGER_SECONDS", 0.2)
@@ -97,7 +97,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "strings, commas and brackets of a JSON body (64 for each of `max_inputs` if that is more)",
-    "peltier_server.routes.bodies._MIN_TOKENS",
+    "peltier_server.http.bodies._MIN_TOKENS",
 )
 def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=b"[" * 65_537, headers=_JSON)
@@ -153,12 +153,12 @@ def _(servers: Servers) -> Met:
     return servers.bert.predict("g" * 70_000, truncate=False)
 
 
-@probe("keys of a JSON body", "peltier_server.routes.bodies._MAX_KEYS")
+@probe("keys of a JSON body", "peltier_server.http.bodies._MAX_KEYS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, json={f"key-{number}": 0 for number in range(1001)})
 
 
-@probe("mistakes in a JSON body that are named", "peltier_server.routes.bodies._MAX_MISTAKES")
+@probe("mistakes in a JSON body that are named", "peltier_server.http.bodies._MAX_MISTAKES")
 def _(servers: Servers) -> Met:
     item = {f"key-{number}": 0 for number in range(200)}
     return servers.bert.client.post("/v1/predict", json={"requests": [item] * 8})
@@ -166,7 +166,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "items of mixed requests, and prompts of completions with `stop`, begun at once, of one tenant",
-    "peltier_server.preparation.MAX_ITEMS_BEGUN",
+    "peltier_server.fairness.preparation.MAX_ITEMS_BEGUN",
 )
 def _(servers: Servers) -> Met:
     with (
@@ -258,7 +258,7 @@ def _(servers: Servers) -> Met:
     return answers[0]
 
 
-@probe("models on a page of `GET /v1/models`", "peltier_server.routes.openai.MAX_MODELS")
+@probe("models on a page of `GET /v1/models`", "peltier_server.protocols.openai.routes.MAX_MODELS")
 def _(servers: Servers) -> Met:
     return servers.bert.client.get("/v1/models", params={"limit": 10_001})
 

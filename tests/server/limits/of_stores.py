@@ -6,10 +6,10 @@ import sqlite3
 from datetime import timedelta
 
 import pytest
-from peltier_adapters.registry import database, transactions
-from peltier_adapters.store import blob_location
-from peltier_server import rates
-from peltier_server.rates import Rate, Rates
+from peltier_server.quotas import rates
+from peltier_server.quotas.rates import Rate, Rates
+from peltier_store.blobs import location as blob_location
+from peltier_store.registry import database, transactions
 from sqlalchemy import make_url
 
 from tests.server.limits.probe import Met, probe
@@ -21,7 +21,7 @@ _OWN = "nothing: this replica counts for itself"
 
 @probe(
     "time of a request to a bucket; with what is tried again three times that",
-    "peltier_adapters.store.blob_location._DEFAULT_TIMEOUT_SECONDS",
+    "peltier_store.blobs.location._DEFAULT_TIMEOUT_SECONDS",
 )
 def _(_: Servers) -> Met:
     given = blob_location._patience({"timeout": "7"})
@@ -31,13 +31,13 @@ def _(_: Servers) -> Met:
     return _DOWN
 
 
-@probe("time to connect to a bucket", "peltier_adapters.store.blob_location._MAX_CONNECT_SECONDS")
+@probe("time to connect to a bucket", "peltier_store.blobs.location._MAX_CONNECT_SECONDS")
 def _(_: Servers) -> Met:
     assert blob_location._patience({})["client_options"]["connect_timeout"] == timedelta(seconds=5)
     return _DOWN
 
 
-@probe("time for a turn among those who change the registry", "peltier_adapters.registry.transactions._TURN_SECONDS")
+@probe("time for a turn among those who change the registry", "peltier_store.registry.transactions._TURN_SECONDS")
 def _(servers: Servers) -> Met:
     turn = servers.bert.service.store.registry._transactions._turn
     with pytest.MonkeyPatch.context() as patch:
@@ -49,7 +49,7 @@ def _(servers: Servers) -> Met:
             servers.bert.run(_release(turn))
 
 
-@probe("time for a lock of SQLite that another process holds", "peltier_adapters.registry.database._BUSY_SECONDS")
+@probe("time for a lock of SQLite that another process holds", "peltier_store.registry.database._BUSY_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(database, "_BUSY_SECONDS", 0.1)
@@ -64,25 +64,25 @@ def _(servers: Servers) -> Met:
             return answer
 
 
-@probe("time of a statement in PostgreSQL", "peltier_adapters.registry.database._STATEMENT_SECONDS")
+@probe("time of a statement in PostgreSQL", "peltier_store.registry.database._STATEMENT_SECONDS")
 def _(_: Servers) -> Met:
     assert database._postgresql_arguments(durable=True)["command_timeout"] == 30
     return _DOWN
 
 
-@probe("time to connect to PostgreSQL", "peltier_adapters.registry.database._CONNECT_SECONDS")
+@probe("time to connect to PostgreSQL", "peltier_store.registry.database._CONNECT_SECONDS")
 def _(_: Servers) -> Met:
     assert database._postgresql_arguments(durable=True)["timeout"] == 10
     return _DOWN
 
 
-@probe("time for the rate store to answer", "peltier_server.rates._TIMEOUT_SECONDS")
+@probe("time for the rate store to answer", "peltier_server.quotas.rates._TIMEOUT_SECONDS")
 def _(_: Servers) -> Met:
     assert asyncio.run(_taken_from_one_that_hangs(1)) == [True]
     return _OWN
 
 
-@probe("time in which a rate store that did not answer is not asked", "peltier_server.rates._PAUSE_SECONDS")
+@probe("time in which a rate store that did not answer is not asked", "peltier_server.quotas.rates._PAUSE_SECONDS")
 def _(_: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rates, "_PAUSE_SECONDS", 3600)

@@ -1,7 +1,7 @@
 """Bounds of one tenant."""
 
 import pytest
-from peltier_adapters.registry import aliases
+from peltier_store.registry import aliases
 
 from tests.server.limits.probe import Met, probe
 from tests.server.limits.servers import TEXT, Servers
@@ -55,7 +55,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/keys", json={"scopes": ["predict"], "note": "a" * 201})
 
 
-@probe("aliases of an adapter", "peltier_adapters.registry.aliases.MAX_ALIASES")
+@probe("aliases of an adapter", "peltier_store.registry.aliases.MAX_ALIASES")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(aliases, "MAX_ALIASES", 1)
@@ -70,7 +70,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.put("/v1/adapters/demo/aliases/moved", json={"versions": split})
 
 
-@probe("changes in the history of an alias", "peltier_adapters.registry.aliases._MAX_HISTORY")
+@probe("changes in the history of an alias", "peltier_store.registry.aliases._MAX_HISTORY")
 def _(servers: Servers) -> Met:
     path = "/v1/adapters/demo/aliases/moved"
     with pytest.MonkeyPatch.context() as patch:

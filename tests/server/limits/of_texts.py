@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from peltier_adapters.artifact import read_artifact, to_bytes
-from peltier_adapters.task_spec import MAX_BEAMS, MAX_TEMPERATURE
+from peltier_adapters.artifact.artifact import read_artifact, to_bytes
+from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_TEMPERATURE
 from peltier_server.runner.group import Group
 
 from tests.server.limits.probe import Met, probe
@@ -28,17 +28,17 @@ def _(servers: Servers) -> Met:
     return replace(servers.t5, task="brief").predict(max_new_tokens=6)
 
 
-@probe("beams of a text", "peltier_adapters.task_spec.MAX_BEAMS")
+@probe("beams of a text", "peltier_adapters.spec.tasks.MAX_BEAMS")
 def _(servers: Servers) -> Met:
     return servers.t5.predict(num_beams=MAX_BEAMS + 1)
 
 
-@probe("temperature", "peltier_adapters.task_spec.MAX_TEMPERATURE")
+@probe("temperature", "peltier_adapters.spec.tasks.MAX_TEMPERATURE")
 def _(servers: Servers) -> Met:
     return servers.t5.predict(temperature=MAX_TEMPERATURE + 1)
 
 
-@probe("stop sequences of a completion", "peltier_server.texts.openai_protocol._MAX_STOPS")
+@probe("stop sequences of a completion", "peltier_server.protocols.openai.messages._MAX_STOPS")
 def _(servers: Servers) -> Met:
     body = {"model": "demo", "prompt": TEXT, "stop": list("abcde")}
     return servers.t5.client.post("/v1/completions", json=body)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from peltier_server import quarantine
+from peltier_server.inference import quarantine
 from peltier_server.runner import bisection
 from peltier_server.settings import Settings
 
@@ -74,7 +74,7 @@ def _(servers: Servers) -> Met:
     return _of_a_stuck_runner(servers)[1]
 
 
-@probe("failures of a version in a row", "peltier_server.quarantine._MAX_FAILURES")
+@probe("failures of a version in a row", "peltier_server.inference.quarantine._MAX_FAILURES")
 def _(servers: Servers) -> Met:
     with servers.bert.tenant() as other:
         return _quarantined(other)
@@ -82,7 +82,7 @@ def _(servers: Servers) -> Met:
 
 @probe(
     "time in quarantine: 10 s at first, doubled by each trial that fails",
-    "peltier_server.quarantine._MAX_PAUSE_SECONDS",
+    "peltier_server.inference.quarantine._MAX_PAUSE_SECONDS",
 )
 def _(servers: Servers) -> Met:
     with servers.bert.tenant() as other:

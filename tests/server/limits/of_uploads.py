@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from peltier_adapters.manifest import MAX_HEADER_BYTES
-from peltier_server.intake import Intake
+from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
+from peltier_server.http.uploads import Intake
 from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe
@@ -27,14 +27,14 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(b"", name="a" * 5000)
 
 
-@probe("uploads received at once", "peltier_server.intake.MAX_RECEIVED_AT_ONCE")
+@probe("uploads received at once", "peltier_server.http.uploads.MAX_RECEIVED_AT_ONCE")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers.bert.listening.app.state.intake, "_receiving", asyncio.Semaphore(0))
         return servers.bert.upload(b"")
 
 
-@probe("uploads received at once, of one tenant", "peltier_server.intake.MAX_RECEIVED_OF_ONE")
+@probe("uploads received at once, of one tenant", "peltier_server.http.uploads.MAX_RECEIVED_OF_ONE")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(servers.bert.listening.app.state.intake, "_of_tenant", {"default": asyncio.Semaphore(0)})
@@ -56,12 +56,12 @@ def _(_: Servers) -> Met:
     return "other uploads wait"
 
 
-@probe("size of an artifact's header", "peltier_adapters.manifest.MAX_HEADER_BYTES")
+@probe("size of an artifact's header", "peltier_adapters.artifact.manifest.MAX_HEADER_BYTES")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(struct.pack("<Q", MAX_HEADER_BYTES + 1) + b" " * (MAX_HEADER_BYTES + 1))
 
 
-@probe("strings, commas and brackets of a header or a manifest", "peltier_adapters.manifest.MAX_JSON_TOKENS")
+@probe("strings, commas and brackets of a header or a manifest", "peltier_adapters.artifact.manifest.MAX_JSON_TOKENS")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(struct.pack("<Q", 140_000) + b"[" * 140_000)
 
@@ -84,12 +84,12 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "bitfit", add_labels))
 
 
-@probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.map_spec.MAX_SIZE")
+@probe("sizes in a part: bottleneck, rank, `n`", "peltier_adapters.spec.maps.MAX_SIZE")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "pfeiffer", lambda manifest: manifest["parts"][0].update(size=4097)))
 
 
-@probe("prefix or prompt length", "peltier_adapters.spec.MAX_PREFIX")
+@probe("prefix or prompt length", "peltier_adapters.spec.parts.MAX_PREFIX")
 def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "prefix", lambda manifest: manifest["parts"][0].update(length=513)))
 

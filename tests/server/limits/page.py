@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from peltier_adapters.registry import Quotas
 from peltier_server.settings import Settings
+from peltier_store.registry import Quotas
 
 PAGE = Path(__file__).parents[3] / "docs/limits.md"
 _NUM_CELLS = 5

@@ -6,15 +6,14 @@ from pathlib import Path
 from types import ModuleType
 
 import httpx2
-import peltier_adapters.registry
-import peltier_adapters.store
 import peltier_backbone
 import peltier_client.protocol
 import peltier_server
+import peltier_store
 import pytest
-from peltier_adapters.registry import Quotas
 from peltier_backbone.load import Backbone
 from peltier_server.settings import Settings
+from peltier_store.registry import Quotas
 
 from tests.server.conftest import Listen
 from tests.server.limits import (  # noqa: F401 - each registers its probes
@@ -46,36 +45,35 @@ PACKAGES = (
     peltier_backbone,
     peltier_server,
     peltier_client.protocol,
-    peltier_adapters.registry,
-    peltier_adapters.store,
+    peltier_store,
 )
 # What no caller meets: how often and how long the server does things by itself, what its log and a shell show, the
 # range of a number's type, and a constant that a setting or another row stands for.
 UNMET = frozenset(
     {
-        "peltier_adapters.registry.claims.MAX_COLLECTING",
-        "peltier_adapters.registry.tenants._MAX_COUNT",
-        "peltier_adapters.store.backup_reader._MAX_SUMMARY_BYTES",
-        "peltier_adapters.store.blob_location._MAX_RETRIES",
-        "peltier_adapters.store.commands._MAX_GRACE_SECONDS",
-        "peltier_adapters.store.commands._MAX_SHOWN_ORPHANS",
-        "peltier_adapters.store.garbage._MAX_DELETIONS",
-        "peltier_adapters.store.garbage._MAX_STOPPING_SECONDS",
+        "peltier_store.registry.claims.MAX_COLLECTING",
+        "peltier_store.registry.tenants._MAX_COUNT",
+        "peltier_store.backup.reader._MAX_SUMMARY_BYTES",
+        "peltier_store.blobs.location._MAX_RETRIES",
+        "peltier_store.commands._MAX_GRACE_SECONDS",
+        "peltier_store.commands._MAX_SHOWN_ORPHANS",
+        "peltier_store.garbage._MAX_DELETIONS",
+        "peltier_store.garbage._MAX_STOPPING_SECONDS",
         "peltier_backbone.varlen._MAX_HEAD_SIZE",
         "peltier_client.protocol.names.MAX_VERSION",
         "peltier_client.protocol.predict.MAX_BEAMS",
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
         "peltier_client.protocol.tenants._MAX_COUNT",
-        "peltier_server.access_log._MAX_METHOD_LEN",
-        "peltier_server.access_log._MAX_PATH_LEN",
+        "peltier_server.logs.access_log._MAX_METHOD_LEN",
+        "peltier_server.logs.access_log._MAX_PATH_LEN",
         "peltier_server.errors._MAX_SHOWN_CHARS",
-        "peltier_server.preparation.MAX_PIECE_COST",
+        "peltier_server.fairness.preparation.MAX_PIECE_COST",
         "peltier_server.queue.estimator.MAX_CHANGE",
         "peltier_server.queue.estimator._MAX_SURPRISE",
-        "peltier_server.routes.quick._MAX_BYTES",
+        "peltier_server.http.quick._MAX_BYTES",
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
-        "peltier_server.versions.janitor._MAX_PAUSE_SECONDS",
+        "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",
     }
 )
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.search import Decoding
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.queue.batch import Batch
@@ -374,6 +374,6 @@ async def test_an_error_names_the_inputs_it_belongs_to() -> None:
 
 def _output() -> object:
     import torch
-    from peltier_adapters.row import RowOutput
+    from peltier_adapters.batch.row import RowOutput
 
     return RowOutput(torch.zeros(2))

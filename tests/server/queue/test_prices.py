@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_server.queue.batch_limit import BatchBounds

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency.host import HostCache
 
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from peltier_client.errors import TooLarge, Unavailable
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.residency import fetches as fetches_module
 from peltier_server.residency.slots import Budget, Slots
 

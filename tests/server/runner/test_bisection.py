@@ -18,13 +18,13 @@ _PROGRAM = """
 import json, random, re, resource, sys
 from pathlib import Path
 import torch
-from peltier_adapters.row import Row
+from peltier_adapters.batch.row import Row
 from peltier_backbone import load
 from peltier_backbone.linear import PackedLinear
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import PeltierError
 from peltier_server.runner import bisection
-from peltier_server.runner.shift import Shift
+from peltier_server.runner.compute_guard import Shift
 
 torch.set_num_threads(1)
 load.choose_linear = lambda *_: PackedLinear  # by chance the other one is as fast on so small a model

@@ -12,17 +12,17 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.generation import Draft, Generator, create_draft, generate
-from peltier_adapters.row import Row
-from peltier_adapters.search import Decoding
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import Outcome, Progress, Ticket
+from peltier_server.runner.compute_guard import Shift
 from peltier_server.runner.decoder import Decoder
-from peltier_server.runner.shift import Shift
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
 NUM_KINDS = 24

@@ -12,23 +12,23 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.row import Row, RowOutput
-from peltier_adapters.search import Decoding
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, Unavailable
-from peltier_server.metrics import Metrics
+from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.lane import Lane, Room
+from peltier_server.queue.fair_queue import Lane, Room
 from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import bisection
 from peltier_server.runner.bisection import Bisection
+from peltier_server.runner.compute_guard import Shift
 from peltier_server.runner.runner import Runner
-from peltier_server.runner.shift import Shift
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """What shapes the training alone, checked without torch."""
 
 import pytest
-from peltier_adapters.presets import PRESETS
+from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.load import Backbone
 from peltier_training.config.training_settings import check_settings, routed_sides
 from peltier_training.errors import TrainingError

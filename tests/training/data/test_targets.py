@@ -1,7 +1,7 @@
 """The label strings of closed tasks on a T5."""
 
 import pytest
-from peltier_adapters.task_spec import DecodingSpec, TaskSpec
+from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_training.data.examples import Example
 from peltier_training.data.targets import Numbers, class_targets, gold_targets, gold_texts, number_targets
 from peltier_training.errors import TrainingError

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from peltier_adapters.artifact import Artifact, read_artifact
-from peltier_adapters.bank import Banks
-from peltier_adapters.row import Row
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks
 from peltier_backbone.load import Backbone
 from peltier_training.evaluate.decoder_gates import decoder_gates
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from peltier_adapters.artifact import read_artifact
+from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.errors import InputError
 from peltier_backbone.load import Backbone
 from peltier_training.data.examples import Example

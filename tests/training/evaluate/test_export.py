@@ -1,13 +1,13 @@
 """From trained tensors to an artifact that proves itself."""
 
 import pytest
-from peltier_adapters.artifact import read_artifact
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.manifest import TrainingRecord
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.artifact.manifest import TrainingRecord
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.presets import find_preset
-from peltier_adapters.proof import Candidate
-from peltier_adapters.task_spec import DecodingSpec, TaskSpec
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
@@ -76,6 +76,6 @@ def test_a_text_that_is_empty_is_proved_by_its_input(t5: Backbone, monkeypatch: 
         decoding=DecodingSpec(answer="generate", max_new_tokens=4),
     )
     trained = Candidate("toy", "lora", parts, tensors, task)
-    monkeypatch.setattr("peltier_adapters.proof.write", lambda *_: ["", "a film"])
+    monkeypatch.setattr("peltier_adapters.golden.proof.write", lambda *_: ["", "a film"])
     golden = read_artifact(export(t5, trained, ["bad", "dull plot"], TrainingRecord()), t5).manifest.golden
     assert [one.text for one in golden] == ["bad", "a film"]

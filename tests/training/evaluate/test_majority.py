@@ -1,7 +1,7 @@
 """The constant answer beside which a training is seen."""
 
 import pytest
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.majority import Majority
 

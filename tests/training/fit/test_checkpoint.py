@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from peltier_adapters.presets import find_preset
+from peltier_adapters.presets.presets import find_preset
 from peltier_backbone.load import Backbone
 from peltier_training.config.run import Run
 from peltier_training.errors import TrainingError

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from peltier_adapters.baselines import BASELINES, find_method
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.baselines import BASELINES, find_method
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_training.config.run import Run
 from peltier_training.data.data import Data

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from peltier_adapters.presets import find_preset
-from peltier_adapters.spec import tensor_shapes
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.parts import tensor_shapes
 from peltier_backbone.load import Backbone
 from peltier_training.errors import TrainingError
 from peltier_training.models.experts import Experts

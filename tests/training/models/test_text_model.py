@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from peltier_adapters.bank import Banks
-from peltier_adapters.batch import forward
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.presets import PRESETS, find_preset
-from peltier_adapters.proof import Candidate
-from peltier_adapters.row import Row
-from peltier_adapters.spec import tensor_shapes
-from peltier_adapters.task_spec import DecodingSpec, TaskSpec
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.presets.presets import PRESETS, find_preset
+from peltier_adapters.residency.bank import Banks
+from peltier_adapters.spec.parts import tensor_shapes
+from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone import load
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.targets import Targets

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.data.labels import TaskType
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.majority import Majority

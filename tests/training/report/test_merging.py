@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 import torch
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.presets import find_preset
-from peltier_adapters.proof import Candidate
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.report.mistakes import MAX_LABEL_LEN, MAX_MISTAKES, MAX_TEXT_LEN, Mistake
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 
 import pytest
-from peltier_adapters.manifest import BackboneRef, TrainingRecord
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.manifest import BackboneRef, TrainingRecord
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.evaluate.majority import Majority
 from peltier_training.report.answers import Confusion, Sample
 from peltier_training.report.cost import Cost

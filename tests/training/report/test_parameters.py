@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from peltier_adapters.presets import find_preset
-from peltier_adapters.spec import Parts, count_parameters
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.parts import Parts, count_parameters
 from peltier_backbone.bert_weights import build_bert
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import Backbone

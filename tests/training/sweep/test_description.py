@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_adapters.baselines import find_method
-from peltier_adapters.presets import PRESETS
+from peltier_adapters.presets.baselines import find_method
+from peltier_adapters.presets.presets import PRESETS
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from peltier_training.errors import TrainingError

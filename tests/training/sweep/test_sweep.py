@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peltier_adapters.artifact import load_artifact
+from peltier_adapters.artifact.artifact import load_artifact
 from peltier_backbone.load import Backbone
 from peltier_training.data.examples import read_examples
 from peltier_training.evaluate.examination import evaluate

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from peltier_adapters.baselines import find_method
+from peltier_adapters.presets.baselines import find_method
 from peltier_backbone.config import BackboneConfig, BertConfig
 
 from peltier_training.config.run import Run

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peltier_adapters.baselines import Baseline, find_method
+from peltier_adapters.artifact.manifest import misfits, read_manifest
 from peltier_adapters.errors import ArtifactError
-from peltier_adapters.manifest import misfits, read_manifest
+from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import BackboneConfig, load_config
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from peltier_adapters.composition import Setting
+from peltier_adapters.presets.composition import Setting
 from pydantic import BaseModel, ConfigDict
 
 from peltier_training.errors import TrainingError

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-from peltier_adapters.composition import Settings
-from peltier_adapters.manifest import TrainingRecord
+from peltier_adapters.artifact.manifest import TrainingRecord
+from peltier_adapters.presets.composition import Settings
 
 from peltier_training.config.run import Run
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from peltier_adapters.baselines import find_method
+from peltier_adapters.presets.baselines import find_method
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import BackboneConfig, load_config
 from rich.console import Console

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from peltier_adapters.baselines import find_method
-from peltier_adapters.manifest import NAME_PATTERN
+from peltier_adapters.artifact.manifest import NAME_PATTERN
+from peltier_adapters.presets.baselines import find_method
 from peltier_backbone.config import BackboneConfig
 from typer import Option
 

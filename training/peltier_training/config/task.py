@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from peltier_adapters.label_tree import target_problems
-from peltier_adapters.task_spec import MAX_NEW_TOKENS, DecodingSpec, Inputs, TaskSpec
+from peltier_adapters.artifact.label_tree import target_problems
+from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, Inputs, TaskSpec
 from peltier_backbone.load import Backbone
 from pydantic import ValidationError
 

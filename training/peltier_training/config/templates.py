@@ -3,7 +3,7 @@ had them (docs/methods.md#tasks-as-text). Imports no torch."""
 
 from collections.abc import Mapping
 
-from peltier_adapters.task_spec import Inputs
+from peltier_adapters.spec.tasks import Inputs
 
 from peltier_training.errors import TrainingError
 

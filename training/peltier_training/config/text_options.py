@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Literal
 
-from peltier_adapters.task_spec import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE
+from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE
 from typer import Option
 
 from peltier_training.data.labels import TaskType

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from peltier_adapters.composition import Settings
-from peltier_adapters.map_spec import MAX_SIZE
+from peltier_adapters.presets.composition import Settings
+from peltier_adapters.spec.maps import MAX_SIZE
 from peltier_backbone.config import BackboneConfig
 
 from peltier_training.errors import TrainingError

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from peltier_adapters.task_spec import Inputs
+from peltier_adapters.spec.tasks import Inputs
 from typer import Option
 
 from peltier_training.data.label_cells import check_separator

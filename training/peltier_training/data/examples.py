@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peltier_adapters.manifest import Input
+from peltier_adapters.artifact.manifest import Input
 
 from peltier_training.data.bad_rows import BadRow, refuse
 from peltier_training.data.delimited import read_delimited

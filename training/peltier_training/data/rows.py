@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from peltier_adapters.errors import InputError
-from peltier_adapters.inputs import Reader, encode_input
-from peltier_adapters.spec import Parts, prompt_length
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.golden.inputs import Reader, encode_input
+from peltier_adapters.spec.parts import Parts, prompt_length
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.config import T5Config
 from peltier_backbone.packing import Encoded
 

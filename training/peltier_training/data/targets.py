@@ -5,9 +5,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal
 
-from peltier_adapters.inputs import Reader
+from peltier_adapters.golden.inputs import Reader
 from peltier_adapters.names import parse_names
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels

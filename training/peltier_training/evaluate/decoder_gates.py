@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import torch
+from peltier_adapters.batch.row import Row, adapt, adapt_tokens
+from peltier_adapters.batch.scoring import pack_targets
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.row import Row, adapt, adapt_tokens
-from peltier_adapters.scoring import pack_targets
 from peltier_backbone.config import T5Config
 from peltier_backbone.load import Backbone
 from torch import Tensor

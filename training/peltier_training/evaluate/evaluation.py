@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from peltier_adapters.manifest import Input
-from peltier_adapters.row import RowOutput
+from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.batch.row import RowOutput
 from torch import Tensor
 
 Gates = Mapping[str, Sequence[float | None]]

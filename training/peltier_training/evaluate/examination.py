@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from peltier_adapters.artifact import Artifact
-from peltier_adapters.bank import Banks, Resident
-from peltier_adapters.inputs import Reader, encode_input
-from peltier_adapters.row import Row, RowOutput
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.golden.inputs import Reader, encode_input
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from torch import Tensor
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from peltier_adapters.artifact.manifest import Input, TrainingRecord
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.inputs import encode_input
-from peltier_adapters.manifest import Input, TrainingRecord
-from peltier_adapters.proof import Candidate, prove
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.golden.proof import Candidate, prove
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 
 from peltier_training.data.examples import Example

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from peltier_adapters.map_spec import Spec
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from peltier_adapters.batch import forward
-from peltier_adapters.row import Row, RowOutput
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_backbone.load import Backbone
 
 from peltier_training.errors import NotFiniteError

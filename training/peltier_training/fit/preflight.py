@@ -5,8 +5,8 @@ torch and transformers are imported for a baseline that counts tensors, and only
 from functools import cache
 from pathlib import Path
 
-from peltier_adapters.baselines import Baseline
-from peltier_adapters.spec import Parts, pooler_users
+from peltier_adapters.presets.baselines import Baseline
+from peltier_adapters.spec.parts import Parts, pooler_users
 from peltier_backbone.checkpoint import read_names
 from peltier_backbone.config import BackboneConfig
 

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import torch
-from peltier_adapters.baselines import BASELINES
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.presets.baselines import BASELINES
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone

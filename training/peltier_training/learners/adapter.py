@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 
 import torch
-from peltier_adapters.composition import Settings
-from peltier_adapters.manifest import Manifest, TrainingRecord, read_manifest
-from peltier_adapters.presets import find_preset
-from peltier_adapters.proof import Candidate
-from peltier_adapters.spec import HeadSpec
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.manifest import Manifest, TrainingRecord, read_manifest
+from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.presets.composition import Settings
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.spec.parts import HeadSpec
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone, load_backbone
 
 from peltier_training.config.run import Run

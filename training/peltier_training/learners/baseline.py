@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_adapters.baselines import BASELINES
-from peltier_adapters.composition import Settings
-from peltier_adapters.manifest import TrainingRecord
-from peltier_adapters.proof import create_reference
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.manifest import TrainingRecord
+from peltier_adapters.golden.proof import create_reference
+from peltier_adapters.presets.baselines import BASELINES
+from peltier_adapters.presets.composition import Settings
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
 from peltier_backbone.load import Backbone, load_backbone

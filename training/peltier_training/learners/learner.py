@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from peltier_adapters.composition import Settings
-from peltier_adapters.manifest import Manifest, TrainingRecord
+from peltier_adapters.artifact.manifest import Manifest, TrainingRecord
+from peltier_adapters.presets.composition import Settings
 
 from peltier_training.data.examples import Example
 from peltier_training.evaluate.evaluation import Evaluation

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from itertools import groupby
 
 import torch
-from peltier_adapters.adaptation import BatchAdaptation
-from peltier_adapters.batch import Pooled
-from peltier_adapters.composition import Settings
+from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.forward import Pooled
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.op import Program
 from peltier_adapters.ops.torch import TORCH, multiply_all
 from peltier_adapters.parts import head, lower
 from peltier_adapters.parts.part import under
-from peltier_adapters.spec import HeadSpec, Parts
+from peltier_adapters.presets.composition import Settings
+from peltier_adapters.spec.parts import HeadSpec, Parts
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
 from torch import Tensor, nn

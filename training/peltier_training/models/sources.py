@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import torch
-from peltier_adapters.composition import Settings
 from peltier_adapters.parts import init_tensors
-from peltier_adapters.spec import LoraSpec, Parts, PrefixSpec
+from peltier_adapters.presets.composition import Settings
+from peltier_adapters.spec.parts import LoraSpec, Parts, PrefixSpec
 from peltier_backbone.config import BackboneConfig, T5Config
 from peltier_backbone.load import Backbone
 from torch import Tensor, nn

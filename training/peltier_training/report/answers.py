@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
-from peltier_adapters.manifest import Input
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.spec.maps import Spec
 from sklearn.metrics import confusion_matrix
 
 from peltier_training.evaluate.evaluation import Evaluation

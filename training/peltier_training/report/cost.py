@@ -5,7 +5,7 @@ import sys
 import time
 
 import torch
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.spec.maps import Spec
 
 from peltier_training.fit.history import History
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.spec.maps import Spec
 
 from peltier_training.fit.history import History
 

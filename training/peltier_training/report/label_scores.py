@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.spec.maps import Spec
 
 from peltier_training.report.answers import Confusion, LabelCounts
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 import torch
-from peltier_adapters.map_spec import Spec
-from peltier_adapters.proof import Candidate
+from peltier_adapters.golden.proof import Candidate
+from peltier_adapters.spec.maps import Spec
 from peltier_backbone.load import Backbone
 
 from peltier_training.data.examples import Example

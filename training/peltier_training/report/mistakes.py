@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
-from peltier_adapters.answers import scores
-from peltier_adapters.manifest import Input
-from peltier_adapters.map_spec import Spec
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.generation.text_answers import scores
+from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.evaluate.evaluation import Evaluation
 

@@ -1,7 +1,7 @@
 """What an adapter adds to its backbone, by part."""
 
-from peltier_adapters.map_spec import Spec
-from peltier_adapters.spec import Parts, count_parameters
+from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.parts import Parts, count_parameters
 from peltier_backbone.config import BackboneConfig
 from torch import nn
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from peltier_adapters.manifest import BackboneRef, Manifest, TrainingRecord
-from peltier_adapters.map_spec import Spec
-from peltier_adapters.task_spec import TaskSpec
+from peltier_adapters.artifact.manifest import BackboneRef, Manifest, TrainingRecord
+from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.majority import Majority

@@ -1,7 +1,7 @@
 """What the settings of a run became."""
 
-from peltier_adapters.manifest import TrainingRecord
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.artifact.manifest import TrainingRecord
+from peltier_adapters.spec.maps import Spec
 
 from peltier_training.report.cost import Cost
 from peltier_training.report.curves import Curves

@@ -6,8 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from peltier_adapters.composition import Setting
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.presets.composition import Setting
+from peltier_adapters.spec.maps import Spec
 from peltier_adapters.validation import sentences
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 

@@ -6,9 +6,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from peltier_adapters.baselines import Baseline, find_method
-from peltier_adapters.composition import Setting
-from peltier_adapters.spec import count_parameters
+from peltier_adapters.presets.baselines import Baseline, find_method
+from peltier_adapters.presets.composition import Setting
+from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint import CHECKPOINT_PATTERNS, find_checkpoint
 from peltier_backbone.config import load_config
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from peltier_adapters.map_spec import Spec
+from peltier_adapters.spec.maps import Spec
 from pydantic import Field, FiniteFloat
 
 from peltier_training.config.run import Run

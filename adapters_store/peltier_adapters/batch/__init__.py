@@ -1,0 +1,1 @@
+"""One forward pass for rows of any adapters."""

@@ -1,0 +1,111 @@
+"""One row of a batch: a tokenised input, and the adapter that answers it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from torch import Tensor
+
+from peltier_adapters.artifact.label_tree import LabelTree
+from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.residency.bank import Bank, Resident, Slot
+
+Gates = dict[str, list[float | None]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tokenised input and the adapter that answers it.
+
+    Without an adapter the output is the first token's last hidden state; with `bare` the adapter's head reads the
+    unadapted backbone. On T5 the label strings of the adapter's task are scored, or those of `tree`.
+    """
+
+    encoded: Encoded
+    resident: Resident | None = None
+    bare: bool = False
+    tree: LabelTree | None = None
+
+    @property
+    def body(self) -> Bank | None:
+        return None if self.resident is None or self.bare else self.resident.body
+
+    @property
+    def slot(self) -> Slot | None:
+        """The body's slot in its bank."""
+        return None if self.resident is None or self.bare else self.resident.body_slot
+
+    @property
+    def order(self) -> tuple[bool, bool, int, int]:
+        """Neighbours share a bank and a slot; rows without prefixes or norms stand together."""
+        if self.body is None or self.slot is None:
+            return (False, False, -1, -1)
+        return (self.body.has_prefix, self.body.has_norm, self.body.number, self.slot.number)
+
+    @property
+    def prompted(self) -> Encoded:
+        """The tokens with a placeholder for each soft token of the adapter in front, at the positions it gives them."""
+        body = self.body
+        if body is None or not (body.prompt_length or body.position_offset):
+            return self.encoded
+        soft, offset = (0,) * body.prompt_length, body.position_offset
+        return replace(self.encoded, ids=soft + self.encoded.ids, types=soft + self.encoded.types, offset=offset)
+
+    @property
+    def scored(self) -> LabelTree | None:
+        """The label strings that a T5 scores for this row."""
+        return self.tree or (None if self.resident is None else self.resident.tree)
+
+    @cached_property
+    def num_tokens(self) -> int:
+        """What the row costs: soft tokens and label tokens count."""
+        return len(self.prompted) + (0 if self.scored is None else len(self.scored.ids))
+
+
+@dataclass(frozen=True)
+class RowOutput:
+    """`logits` [outputs] in float32 on the CPU; `gates` per part one value a layer (on T5 of the encoder; None
+    for a layer without that part), where they were recorded."""
+
+    logits: Tensor
+    gates: Gates | None = None
+
+
+def adapt(
+    backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False
+) -> BatchAdaptation:
+    """The adaptation of rows in `Row.order`, of `lengths` tokens."""
+    groups = [_group(list(members), record_gates) for _, members in groupby(rows, key=lambda row: (row.body, row.slot))]
+    return BatchAdaptation(backbone, groups, lengths, backend.choose_backend(backbone.device, backbone.dtype))
+
+
+def adapt_tokens(
+    backbone: Backbone, rows: Sequence[Row], num_tokens: Sequence[int], *, record_gates: bool = False
+) -> BatchAdaptation:
+    """The adaptation of decoder tokens, `num_tokens` of each row. Each is a row of its own: a gate must not see later
+    tokens."""
+    tokens = [row for row, num in zip(rows, num_tokens, strict=True) for _ in range(num)]
+    return adapt(backbone, tokens, [1] * len(tokens), record_gates=record_gates)
+
+
+def _group(rows: Sequence[Row], record_gates: bool) -> AdapterGroup:
+    body, slot = rows[0].body, rows[0].slot
+    if body is None or slot is None:
+        return AdapterGroup(len(rows))
+    return AdapterGroup(len(rows), body.program, slot.read(), {} if record_gates else None)
+
+
+def row_gates(group: AdapterGroup, row: int, num_layers: int) -> Gates | None:
+    """What the gates of a group's row were in the first `num_layers` layers, where they were recorded."""
+    if not group.gates:
+        return None
+    layers = range(num_layers)
+    return {
+        label: [float(own[layer][row]) if layer in own else None for layer in layers]
+        for label, own in group.gates.items()
+    }

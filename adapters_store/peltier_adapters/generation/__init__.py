@@ -1,0 +1,1 @@
+"""Texts that a T5 generates."""

@@ -1,0 +1,156 @@
+"""Continuous decoding on T5: texts of any tenants, methods and lengths join and leave between two steps."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from peltier_backbone.cache import Cache
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.row import Row, adapt, adapt_tokens
+from peltier_adapters.generation.search import Beams, Decoding, FinishReason, Line, create_search
+
+
+@dataclass(eq=False)
+class Draft:
+    """One text on its way. `failed` is set in place of `finish` where the model's output is not finite."""
+
+    row: Row
+    decoding: Decoding
+    search: Line | Beams
+    slots: list[int] = field(default_factory=list)
+    failed: bool = False
+
+    @property
+    def ids(self) -> list[int]:
+        """The text's tokens so far, without start and end; beams may change theirs until they have finished."""
+        return self.search.ids
+
+    @property
+    def finish(self) -> FinishReason | None:
+        """`stop` at the end token, `length` at `max_new_tokens`."""
+        return self.search.finish
+
+    @property
+    def done(self) -> bool:
+        """It takes no further step."""
+        return self.failed or self.finish is not None
+
+    @property
+    def score(self) -> float:
+        """Geometric mean of the probabilities of its tokens, the end among them."""
+        steps = len(self.ids) + (self.finish == "stop")
+        return math.exp(self.search.log_prob / steps) if steps else 1.0
+
+
+def create_draft(backbone: Backbone, row: Row, decoding: Decoding) -> Draft:
+    """A draft that has not begun."""
+    config = backbone.t5.config
+    return Draft(row, decoding, create_search(decoding, config.start_token_id, config.eos_token_id))
+
+
+class Generator:
+    """The drafts that are decoded together. Each gets what it would get alone. One thread at a time."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self._backbone = backbone
+        self._cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
+        self._live: list[Draft] = []
+        self._adaptation: BatchAdaptation | None = None
+        self._slots: list[int] = []
+
+    @property
+    def live(self) -> Sequence[Draft]:
+        """The drafts that take part in the next step."""
+        return tuple(self._live)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the next step; a draft with beams has one for each."""
+        return sum(draft.decoding.num_beams for draft in self._live)
+
+    @torch.inference_mode()
+    def join(self, drafts: Sequence[Draft]) -> None:
+        """Read the inputs of `drafts` in one pass; they take part from the next step on."""
+        if not drafts:
+            return
+        model, backbone = self._backbone.t5, self._backbone
+        arriving = sorted(drafts, key=lambda draft: draft.row.order)
+        packed = backbone.pack([draft.row.prompted for draft in arriving])
+        adaptation = adapt(backbone, [draft.row for draft in arriving], packed.lengths)
+        memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
+        slots = self._cache.join(memory, [draft.decoding.num_beams for draft in arriving])
+        for draft, own in zip(arriving, slots, strict=True):
+            draft.slots = own
+        self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)
+        self._adaptation = None
+
+    def drop(self, drafts: Iterable[Draft]) -> None:
+        """Take drafts out; their slots are free at once."""
+        gone = set(drafts)
+        leaving = [draft for draft in self._live if draft in gone]
+        if leaving:
+            self._cache.leave([slot for draft in leaving for slot in draft.slots])
+            self._live = [draft for draft in self._live if draft not in gone]
+            self._adaptation = None
+
+    @torch.inference_mode()
+    def step(self) -> list[Draft]:
+        """One token for every live draft; returns them, and those that are done have left."""
+        stepped = list(self._live)
+        if not stepped:
+            return []
+        if self._adaptation is None:
+            self._arrange()
+        assert self._adaptation is not None
+        model = self._backbone.t5
+        tokens = torch.tensor(
+            [token for draft in stepped for token in draft.search.tokens], device=self._backbone.device
+        )
+        hidden = model.step(tokens, self._slots, self._cache, self._adaptation)
+        self._advance(stepped, model.logits(hidden, self._adaptation).float())
+        self.drop([draft for draft in stepped if draft.done])
+        return stepped
+
+    def _arrange(self) -> None:
+        self._adaptation = adapt_tokens(
+            self._backbone, [draft.row for draft in self._live], [draft.decoding.num_beams for draft in self._live]
+        )
+        self._slots = [slot for draft in self._live for slot in draft.slots]
+
+    def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
+        tops, tokens = logits.max(-1)
+        normalisers = logits.logsumexp(-1)
+        likeliest = zip(tokens.tolist(), (tops - normalisers).tolist(), strict=True)
+        chosen = list(likeliest)
+        start = 0
+        for draft in drafts:
+            rows = slice(start, start + draft.decoding.num_beams)
+            start = rows.stop
+            if not all(math.isfinite(log_prob) for _, log_prob in chosen[rows]):
+                draft.failed = True
+            elif isinstance(draft.search, Line) and draft.search.greedy:
+                draft.search.append(*chosen[rows.start])
+            else:
+                self._search(draft, logits[rows].log_softmax(-1).cpu())
+
+    def _search(self, draft: Draft, log_probs: Tensor) -> None:
+        sources = draft.search.advance(log_probs)
+        if sources is not None and sources != list(range(len(sources))):
+            self._cache.reorder(draft.slots, [draft.slots[source] for source in sources])
+
+
+def generate(backbone: Backbone, drafts: Sequence[Draft], *, max_rows: int) -> None:
+    """Decode `drafts` to their ends, at most about `max_rows` rows at a time."""
+    generator, waiting = Generator(backbone), list(reversed(drafts))
+    while waiting or generator.live:
+        joining: list[Draft] = []
+        room = max_rows - generator.num_rows
+        while waiting and (room > 0 or not (generator.live or joining)):
+            joining.append(waiting.pop())
+            room -= joining[-1].decoding.num_beams
+        generator.join(joining)
+        generator.step()

@@ -1,0 +1,83 @@
+"""From a row's logits to what the caller reads."""
+
+from dataclasses import dataclass
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.generation.generation import Draft
+from peltier_adapters.generation.search import FinishReason
+from peltier_adapters.spec.tasks import TaskSpec
+
+MULTILABEL_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """A generated text; `label` or `value` is what it stands for in a closed task, None where it is none of its
+    targets. `score` is the geometric mean of its tokens' probabilities."""
+
+    text: str
+    score: float
+    finish_reason: FinishReason
+    label: str | None = None
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`scores` keep the task's label order. Classification has `label` and `score`, multilabel `labels`, regression
+    `value` alone."""
+
+    scores: dict[str, float]
+    label: str | None = None
+    score: float | None = None
+    labels: tuple[str, ...] | None = None
+    value: float | None = None
+
+
+def scores(task: TaskSpec, logits: Tensor) -> Tensor:
+    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); regression's value as it is.
+
+    On T5 the logits are log-likelihoods of the targets, and the probabilities are among these targets.
+    """
+    if task.targets:
+        return logits.softmax(-1)
+    match task.type:
+        case "classification":
+            return logits.softmax(-1)
+        case "multilabel":
+            return logits.sigmoid()
+        case "regression" | "text2text":
+            return logits
+
+
+def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: int | None = None) -> Answer:
+    """The answer for one row's logits [labels]; `raw_scores` gives logits for probabilities, `top_k` keeps the best
+    labels in `scores`."""
+    # Of a handful of labels a list is faster than operations of torch, each of which also lets go of the interpreter.
+    values: list[float] = logits.tolist()
+    best = values.index(max(values))
+    if task.type == "regression":
+        return Answer(scores={}, value=float(task.targets[best]) if task.targets else values[0])
+    probabilities: list[float] = scores(task, logits).tolist()
+    shown = values if raw_scores else probabilities
+    kept = range(len(values)) if top_k is None else sorted(torch.topk(logits, min(top_k, len(values))).indices.tolist())
+    table = {task.labels[index]: shown[index] for index in kept}
+    if task.type == "multilabel":
+        chosen = (label for label, one in zip(task.labels, probabilities, strict=True) if one >= MULTILABEL_THRESHOLD)
+        return Answer(scores=table, labels=tuple(chosen))
+    return Answer(scores=table, label=task.labels[best], score=shown[best])
+
+
+def text_answer(task: TaskSpec, backbone: Backbone, draft: Draft) -> TextAnswer:
+    """The answer of a finished draft."""
+    assert draft.finish is not None, "only finished drafts answer"
+    text = backbone.tokenizer.decode(draft.ids)
+    label, value = None, None
+    if text.strip() in task.targets:
+        index = task.targets.index(text.strip())
+        label = task.labels[index] if task.type == "classification" else None
+        value = float(task.targets[index]) if task.type == "regression" else None
+    return TextAnswer(text, draft.score, draft.finish, label, value)

@@ -1,0 +1,1 @@
+"""Whether a backbone computes an adapter's golden examples as its training did."""

@@ -1,0 +1,68 @@
+"""From what a caller sends to tokens."""
+
+from typing import Protocol
+
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.packing import Encoded
+from peltier_backbone.tokenizer import Tokenizer
+
+from peltier_adapters.artifact.manifest import Input
+from peltier_adapters.errors import InputError
+from peltier_adapters.spec.tasks import TaskSpec
+
+# By the number of texts of an input.
+_FORMS = {1: "one text", 2: "a pair of texts [text, pair]", 3: "three texts [text, pair, third]"}
+
+
+class Reader(Protocol):
+    """What texts are read with: a backbone, or what is left of one without its weights."""
+
+    @property
+    def config(self) -> BackboneConfig: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+
+def encode_input(
+    backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True, max_chars: int | None = None
+) -> Encoded:
+    """Tokenise one input of a task; an `InputError` says why it does not fit. Of what it renders to at most `max_chars`
+    characters a text are read."""
+    texts = (value,) if isinstance(value, str) else value
+    if len(texts) != task.num_texts:
+        raise InputError(f"the input is {_FORMS[len(texts)]}; this task takes {_FORMS[task.num_texts]}")
+    for text in texts:
+        _check_text(text)
+    rendered = task.render(*texts)
+    encoded = backbone.tokenizer.encode(*rendered, max_tokens=task.max_length, max_chars=max_chars)
+    if encoded.truncated and not truncate:
+        raise InputError(_too_long(encoded, task, max(map(len, rendered)), max_chars))
+    if len(encoded) > task.max_length:
+        raise InputError(f"the input has {len(encoded)} tokens; this task takes at most {task.max_length}")
+    return _padded(encoded, backbone, task) if task.padded else encoded
+
+
+def _too_long(encoded: Encoded, task: TaskSpec, num_chars: int, max_chars: int | None) -> str:
+    num_tokens = len(encoded) + encoded.num_dropped
+    if num_tokens > task.max_length:
+        found = f"more than {task.max_length}" if encoded.unread else num_tokens
+        return f"the input has {found} tokens; this task takes at most {task.max_length}"
+    return f"the input has a text of {num_chars} characters; at most {max_chars} are read"
+
+
+def _padded(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:
+    pad = backbone.tokenizer.pad_id
+    if pad is None:
+        raise InputError("this task pads its inputs, and the backbone's tokenizer has no pad token")
+    return encoded.padded(task.max_length, pad)
+
+
+def _check_text(text: str) -> None:
+    if not text.strip():
+        raise InputError("an input text is empty; every text must have at least one visible character")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[error.start]
+        raise InputError(f"an input text has a lone surrogate {wrong!r} at character {error.start}") from None

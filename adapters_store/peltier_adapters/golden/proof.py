@@ -1,0 +1,111 @@
+"""From parts, tensors and a task to an artifact that proves itself: its golden examples are its own answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.artifact.artifact import Artifact, read_artifact, to_bytes
+from peltier_adapters.artifact.label_tree import text_tree
+from peltier_adapters.artifact.manifest import BackboneRef, Golden, Input, Manifest, TrainingRecord
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.generation.generation import create_draft, generate
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.golden.golden import check_golden
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.parts import Parts
+from peltier_adapters.spec.tasks import TaskSpec
+
+_UNKNOWN_TEXT = "?"  # stands in a golden example until the adapter has written its own
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The served parts and tensors of one task, of which an artifact is to be made."""
+
+    name: str
+    preset: str
+    parts: Parts
+    tensors: Mapping[str, Tensor]
+    task: TaskSpec
+
+    def to_bytes(self, backbone: Backbone, golden: Sequence[Golden], record: TrainingRecord) -> bytes:
+        """The file with the given golden examples."""
+        manifest = Manifest(
+            name=self.name,
+            preset=self.preset,
+            parts=self.parts,
+            backbone=create_reference(backbone),
+            task=self.task,
+            training=record,
+            golden=tuple(golden),
+        )
+        return to_bytes(manifest, self.tensors)
+
+    def unproved(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
+        """The adapter as a server would load it, before its golden outputs are known."""
+        zeros = (0.0,) * self.task.num_outputs
+        text = _UNKNOWN_TEXT if self.task.type == "text2text" else None
+        golden = [Golden(input=one, output=zeros, text=text) for one in inputs]
+        return read_artifact(self.to_bytes(backbone, golden, TrainingRecord()), backbone)
+
+
+def create_reference(backbone: Backbone) -> BackboneRef:
+    """What an artifact says of the backbone that it is for."""
+    config = backbone.config
+    return BackboneRef(
+        family=config.family,
+        fingerprint=backbone.fingerprint,
+        hidden_size=config.hidden_size,
+        num_layers=config.num_layers,
+        num_parameters=config.num_parameters,
+        name=backbone.name,
+    )
+
+
+def prove(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
+    """The artifact's bytes with what it answers to `inputs`, read back and re-proved as a server would.
+
+    An `AdapterError` where it does not prove itself, or its answers are no finite numbers."""
+    resident = Banks(backbone).add(adapter.unproved(backbone, inputs))
+    data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
+    reasons = check_golden(backbone, read_artifact(data, backbone))
+    if reasons:
+        raise AdapterError(f"adapter {adapter.name!r} does not prove itself: {reasons[0]}")
+    return data
+
+
+def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:
+    encoded = [encode_input(backbone, task, one) for one in inputs]
+    texts: list[str | None] = [None] * len(inputs)
+    if task.type == "text2text":
+        texts = list(_texts(backbone, write(backbone, task, [Row(one, resident) for one in encoded]), inputs))
+    trees = [None if text is None else text_tree(text, backbone) for text in texts]
+    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    outputs = [output.logits for output in forward(backbone, rows)]
+    if not all(bool(output.isfinite().all()) for output in outputs):
+        raise AdapterError("the adapter's answers are not finite numbers")
+    return [
+        Golden(input=one, output=tuple(output.tolist()), text=text)
+        for one, output, text in zip(inputs, outputs, texts, strict=True)
+    ]
+
+
+def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[str]:
+    """What the adapter writes greedily."""
+    assert task.decoding is not None, "a T5 task says how it answers"
+    drafts = [create_draft(backbone, row, Decoding(task.decoding.max_new_tokens)) for row in rows]
+    generate(backbone, drafts, max_rows=len(rows))
+    if any(draft.failed for draft in drafts):
+        raise AdapterError("the adapter's answers are not finite numbers")
+    return [backbone.tokenizer.decode(draft.ids) for draft in drafts]
+
+
+def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[Input]) -> Iterator[str]:
+    """Golden texts; where an adapter has nothing to say, the input's own text proves it as well."""
+    for text, one in zip(written, inputs, strict=True):
+        yield text if backbone.tokenizer.ids(text) else (one if isinstance(one, str) else one[0])

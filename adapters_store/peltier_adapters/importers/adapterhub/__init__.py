@@ -1,0 +1,1 @@
+"""AdapterHub's files."""

@@ -1,0 +1,118 @@
+"""Directories that AdapterHub's `adapters` saves (docs/methods.md#adapterhub): bottlenecks, Compacter, LoRA, prefixes
+and unions of them, with heads. UniPELT is a union whose members are gated."""
+
+import re
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from peltier_backbone.load import Backbone
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.adapterhub.bottleneck import read_bottleneck
+from peltier_adapters.importers.adapterhub.head import read_head
+from peltier_adapters.importers.adapterhub.lora import read_lora
+from peltier_adapters.importers.adapterhub.prefix import read_prefix
+from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.config_file import ConfigFile, read_config
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.module_sites import base_names
+from peltier_adapters.importers.parts.imported_part import Piece
+
+_FILES = ("adapter.safetensors", "pytorch_adapter.bin")
+_DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
+# Modules that hold what each adapter has of its own, by the adapter's name.
+_OWNERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
+_WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
+
+Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], Piece]
+_READERS: dict[str, Reader] = {
+    "bottleneck": read_bottleneck,
+    "lora": read_lora,
+    "prefix_tuning": read_prefix,
+}
+# What acts first comes first, as in Peltier's own presets.
+_ORDER = ("prefix_tuning", "lora", "bottleneck")
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """The outer settings of a saved adapter."""
+
+    outer: ConfigFile
+    name: str
+    version: str
+
+
+def read_adapterhub(path: Path, backbone: Backbone) -> Foreign:
+    """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
+    saved = _read_outer(path, backbone)
+    members = _members(saved)
+    checkpoint = _named(read_checkpoint(find_file(path, _FILES)), saved.name)
+    pieces = [_read(kind, members[kind], checkpoint, backbone, saved) for kind in _ORDER if kind in members]
+    checkpoint.finish()
+    gated = [piece for piece in pieces if getattr(piece.spec, "gated", False)]
+    if gated and backbone.config.generates:
+        raise AdapterError(
+            f"{saved.outer.where}: AdapterHub's gates average over the whole answer, of which a T5 that is writing it "
+            "knows only the beginning; served on a T5 are adapters without gates"
+        )
+    head = read_head(path, saved.name, backbone)
+    origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
+    method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
+    return Foreign(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
+
+
+def _read_outer(path: Path, backbone: Backbone) -> _Saved:
+    outer, config = read_config(find_file(path, ("adapter_config.json",))), backbone.config
+    for key, own in (("model_type", config.family), ("hidden_size", config.hidden_size)):
+        found = outer.get(key, own)
+        if found != own:
+            raise AdapterError(f"{outer.where}: {key} is {found!r}; this backbone's is {own!r}")
+    name = outer.get("name")
+    if not isinstance(name, str):
+        raise AdapterError(f"{outer.where}: name is {name!r}; it must be the adapter's name")
+    version = str(outer.get("version", "unknown"))
+    outer.ignore("config", *_DESCRIPTION)
+    outer.finish()
+    return _Saved(outer, name, version)
+
+
+def _members(saved: _Saved) -> dict[str, ConfigFile]:
+    """The configuration of each member of a union, or of the one adapter, by its architecture."""
+    config = saved.outer.get("config")
+    union = isinstance(config, dict) and config.get("architecture") == "union"
+    raw = config.get("configs") if isinstance(config, dict) and union else [config]
+    if not isinstance(raw, list) or not raw or not all(isinstance(one, dict) for one in raw):
+        raise AdapterError(f"{saved.outer.where}: config is {reprlib.repr(config)}; it must be an adapter's settings")
+    members: dict[str, ConfigFile] = {}
+    for one in raw:
+        kind = one.get("architecture") or "bottleneck"
+        if kind == "prompt_tuning":
+            raise AdapterError(
+                f"{saved.outer.where}: a soft prompt of AdapterHub stands behind an encoder's embeddings, without "
+                "positions or norm; soft prompts are served on a T5 alone"
+            )
+        if not isinstance(kind, str) or kind not in _READERS or kind in members:
+            raise AdapterError(
+                f"{saved.outer.where}: architecture {kind!r} is not served{' twice' if kind in [*members] else ''}; it "
+                f"is one of {', '.join(_READERS)}, or a union of them"
+            )
+        members[kind] = ConfigFile({**one, "version": saved.version}, saved.outer.where)
+    return members
+
+
+def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
+    """Names below the base model, with the adapter's own name as `T`; the copies of a prefix in each layer
+    (docs/methods.md#adapterhub) are set aside."""
+    checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
+    pattern = re.compile(rf"(^|\.)({_OWNERS})\.{re.escape(name)}\.")
+    return checkpoint.renamed(lambda one: pattern.sub(r"\1\2.T.", base_names(one), count=1))
+
+
+def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> Piece:
+    config.ignore("version", *_WITHOUT_EFFECT)
+    piece = _READERS[kind](config, checkpoint, backbone, saved.version)
+    config.finish()
+    return piece

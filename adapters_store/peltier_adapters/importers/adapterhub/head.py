@@ -1,0 +1,100 @@
+"""The heads that AdapterHub saves beside an adapter: its own classes' and the plain transformers ones."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.config_file import ConfigFile, read_config
+from peltier_adapters.importers.module_sites import base_names
+from peltier_adapters.importers.parts.head import Pooling, create_head, take_dense, take_head
+from peltier_adapters.importers.parts.imported_part import Piece
+
+_CONFIG = "head_config.json"
+_FILES = ("model_head.safetensors", "pytorch_model_head.bin")
+# By the library's name of a head; None is by its outputs, one of which the library trains as a regression.
+_TYPES = {"classification": None, "multilabel_classification": "multilabel"}
+_DESCRIPTION = ("name", "model_type", "model_name", "model_class", "hidden_size", "version", "num_labels")
+
+
+@dataclass(frozen=True)
+class SavedHead:
+    """A saved head: `piece` is None where there is none or the backbone's own is meant, `labels` and `task_type` where
+    the file does not say them."""
+
+    piece: Piece | None = None
+    labels: tuple[str, ...] | None = None
+    task_type: str | None = None
+
+
+def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
+    """The head in directory `path`; an `AdapterError` says what of it is not served."""
+    if not (path / _CONFIG).is_file():
+        return SavedHead()
+    outer = read_config(path / _CONFIG)
+    checkpoint = read_checkpoint(find_file(path, _FILES)).renamed(base_names)
+    raw = outer.get("config")
+    config = ConfigFile(raw if isinstance(raw, dict) else {}, outer.where)
+    labels = _labels(config.get("label2id") if raw else outer.get("label2id"))
+    head = _flexible(config, checkpoint, name, backbone) if raw else SavedHead(_plain(checkpoint, backbone))
+    outer.ignore("label2id", *_DESCRIPTION)
+    for settings in (outer, config):
+        settings.finish()
+    checkpoint.finish()
+    return replace(head, labels=labels)
+
+
+def _plain(checkpoint: Checkpoint, backbone: Backbone) -> Piece | None:
+    if backbone.config.generates:
+        _check_own(checkpoint, "lm_head.weight", backbone)
+        return None
+    head = take_head(checkpoint, backbone.config)
+    if head is None:
+        raise AdapterError(f"{checkpoint.where} has no classifier; an encoder answers with one")
+    return head
+
+
+def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
+    kind = config.get("head_type")
+    config.ignore("num_labels", "vocab_size", "bias", "dropout_prob")  # sizes and biases are those of the tensors
+    if backbone.config.generates and kind == "seq2seq_lm":
+        config.only("layers", 1)
+        config.only("layer_norm", False)
+        config.ignore("shift_labels", "activation_function")
+        _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
+        return SavedHead()
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise AdapterError(f"{config.where}: head_type is {kind!r}; served are {' and '.join(_TYPES)}")
+    config.only("layers", 1, 2)
+    layers, hidden = config.get("layers", 1), backbone.config.hidden_size
+    dense = None
+    if layers == 2:
+        config.only("activation_function", "tanh")
+        dense = take_dense(checkpoint, f"heads.{name}.1", hidden, hidden)
+    config.ignore("activation_function")
+    output = take_dense(checkpoint, f"heads.{name}.{1 if layers == 1 else 4}", None, hidden)
+    pooling: Pooling = "pooler" if config.get("use_pooler", False) else "first"
+    return SavedHead(create_head(output, pooling, dense), task_type=_TYPES[kind])
+
+
+def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
+    """A language-model head must be the backbone's, which many tasks share."""
+    saved = checkpoint.take(name, None, backbone.config.hidden_size)
+    own: Tensor = backbone.t5.lm_head.weights()[0].cpu()
+    if len(saved) < len(own) or not torch.allclose(saved[: len(own)], own, atol=1e-6):
+        raise AdapterError(
+            f"{checkpoint.where}: tensor {name!r} is not the backbone's own; a T5 answers with its frozen output layer"
+        )
+
+
+def _labels(ids: object) -> tuple[str, ...] | None:
+    """Names in the order of their ids; None where they only count."""
+    if not isinstance(ids, dict) or sorted(ids.values(), key=str) != sorted(range(len(ids)), key=str):
+        return None
+    names = sorted(ids, key=lambda one: int(ids[one]))
+    return None if all(re.fullmatch(r"LABEL_\d+", one) for one in names) else tuple(names)

@@ -1,0 +1,52 @@
+"""AdapterHub's prefixes on encoders, whose MLP is evaluated and dropped."""
+
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.config_file import ConfigFile
+from peltier_adapters.importers.module_sites import find_places
+from peltier_adapters.importers.parts.gate import take_gate
+from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.prefix import (
+    KeysValues,
+    create_prefix,
+    evaluate_prefix,
+    prefix_width,
+    unfold_prefix,
+)
+
+_TABLE = "prefix_tuning.prefix_tunings.T.self_prefix"
+
+
+def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> Piece:
+    """The part of an encoder's prefixes."""
+    if backbone.config.generates:
+        raise AdapterError(
+            f"{config.where}: a prefix of AdapterHub on a T5 moves the relative positions of the text by its length; "
+            "served are prefixes that leave positions alone"
+        )
+    config.only("leave_out", [], None)
+    config.only("non_linearity", "tanh")
+    config.ignore("encoder_prefix", "cross_prefix", "bottleneck_size", "shared_gating")
+    if config.get("use_gating", False) and not config.get("shared_gating", True):
+        raise AdapterError(
+            f"{config.where}: keys and values have gates of their own (shared_gating is false); served is one gate"
+        )
+    gates, hidden = {}, backbone.config.hidden_size
+    for module, index in find_places(backbone.config).attentions.items():
+        gates[index] = take_gate(checkpoint, f"{module}.prefix_tuning.prefix_gates.T", hidden)
+    prefixes = unfold_prefix(_flat(config, checkpoint, backbone.config), backbone.config)
+    gated = {index: KeysValues(one.keys, one.values, gates[index]) for index, one in prefixes.items()}
+    return create_prefix(gated, backbone.config)
+
+
+def _flat(config: ConfigFile, checkpoint: Checkpoint, backbone: BackboneConfig) -> Tensor:
+    """Keys and values of all layers, [P, 2 * L * width]."""
+    length = config.count("prefix_length")
+    if config.get("flat", False):
+        return checkpoint.take(f"{_TABLE}.control_trans", length * prefix_width(backbone)).view(length, -1)
+    table = checkpoint.take(f"{_TABLE}.wte.weight", length, None)
+    return evaluate_prefix(table, checkpoint, f"{_TABLE}.control_trans", backbone)

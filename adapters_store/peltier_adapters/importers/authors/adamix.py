@@ -1,0 +1,64 @@
+"""Checkpoints of the AdaMix authors' code for BERT and RoBERTa (docs/methods.md#authors), whose experts are merged."""
+
+import re
+from pathlib import Path
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.module_sites import Place, base_names, find_places
+from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
+from peltier_adapters.importers.parts.head import take_head
+
+_FILES = ("pytorch_model_expert_soup.bin",)
+
+
+def read_adamix(path: Path, backbone: Backbone) -> Foreign:
+    """The mean of the experts as one bottleneck after the feed-forward block, and the classifier."""
+    whole = read_checkpoint(find_file(path, _FILES))
+    if whole.matches(r"(module\.)?transformer\.h\..*"):
+        raise AdapterError(f"{path} is of AdaMix for GPT-2; served are BERT and RoBERTa")
+    if backbone.config.generates:
+        raise AdapterError(f"{path} is of AdaMix for BERT and RoBERTa; this backbone is {backbone.config.family}")
+    checkpoint = whole.renamed(base_names)
+    found: dict[Place, Bottleneck] = {}
+    experts: set[int] = set()
+    hidden = backbone.config.hidden_size
+    for module, place in find_places(backbone.config).sublayers.items():
+        name = f"{module}.ExpertSoup"
+        if checkpoint.matches(rf"{re.escape(name)}\..*"):
+            down = _merge(checkpoint, f"{name}.MoA_A", (None, hidden), experts)
+            up = _merge(checkpoint, f"{name}.MoA_B", (hidden, len(down["bias"])), experts)
+            found[place] = Bottleneck(down, up)
+    if not found:
+        raise AdapterError(f"{path} has no ExpertSoup at any layer of this backbone")
+    head = take_head(checkpoint, backbone.config)
+    checkpoint.finish()
+    if head is not None and backbone.config.family == "roberta" and len(head.tensors["bias"]) == 1:
+        raise AdapterError(
+            f"{path} is a regression of AdaMix on RoBERTa, whose answers the authors' code cuts off at 0"
+        )
+    piece = create_bottleneck(found, Kind("gelu"), backbone.config)
+    return Foreign("adamix", [piece], head, origin={"library": "microsoft/AdaMix", "experts": max(experts)})
+
+
+def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], experts: set[int]) -> dict[str, Tensor]:
+    """The experts of one projection, each of `shape` [out, in], weighted by the softmax of their scores: uniformly, for
+    the scores are frozen zeros. A projection that all experts share is its own mean."""
+    pattern = rf"{re.escape(name)}\.deepspeed_experts\.(\d+)\.weight"
+    members = sorted(int(match[1]) for match in checkpoint.matches(pattern))
+    if not members or members != list(range(len(members))):
+        raise AdapterError(f"{checkpoint.where}: {name!r} has the experts {members}; they must count from 0")
+    experts.add(len(members))
+    shares = checkpoint.take(f"{name}.expert_score_weight", len(members)).softmax(0)
+    weights: list[Tensor] = []
+    for one in members:
+        weights.append(checkpoint.take(f"{name}.deepspeed_experts.{one}.weight", *shape))
+        shape = (len(weights[0]), shape[1])  # of as many outputs as the first
+    biases = [checkpoint.take(f"{name}.deepspeed_experts.{one}.bias", shape[0]) for one in members]
+    merged = torch.einsum("e,eoi->io", shares, torch.stack(weights))
+    return {"weight": merged, "bias": shares @ torch.stack(biases)}

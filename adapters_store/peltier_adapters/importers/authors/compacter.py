@@ -1,0 +1,91 @@
+"""Checkpoints of the Compacter authors' code (docs/methods.md#authors): every method of the paper's tables but SAID, on
+T5."""
+
+import re
+from pathlib import Path
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.authors.authors import only_task, read_model
+from peltier_adapters.importers.authors.frozen import finish_frozen
+from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.module_sites import Place, find_places
+from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
+from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.map import take_maps, take_rule
+from peltier_adapters.importers.parts.prompt import create_prompt
+from peltier_adapters.importers.parts.replaced import take_biases, take_norms
+from peltier_adapters.parts.norm import backbone_norms
+from peltier_adapters.spec.parts import Activation, NormSpec
+
+_ADAPTER = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
+# Nothing in the checkpoint says it; every configuration that the authors published has this one.
+_ACTIVATION: Activation = "gelu_new"
+
+
+def read_compacter(path: Path, backbone: Backbone) -> Foreign:
+    """The adapter, prompt or biases and the norms that were trained; an `AdapterError` says what is not served."""
+    checkpoint = read_model(path)
+    if not backbone.config.generates:
+        raise AdapterError(
+            f"{path} is of the Compacter authors' code, which is for T5; this is {backbone.config.family}"
+        )
+    if checkpoint.matches(r"intrinsic_parameter.*"):
+        raise AdapterError(
+            f"{path} is an Intrinsic-SAID checkpoint: its random projections are not saved, so that it cannot be "
+            "loaded again; save the tuned weights themselves"
+        )
+    task = only_task(checkpoint, _ADAPTER)
+    pieces = [*_prompt(checkpoint, backbone), *_bottlenecks(checkpoint, backbone, task)]
+    places = find_places(backbone.config)
+    pieces += take_biases(checkpoint, places, backbone) + _trained(take_norms(checkpoint, places, backbone), backbone)
+    finish_frozen(checkpoint, backbone)
+    if not pieces:
+        raise AdapterError(f"{path} holds no adapter, prompt or bias of the Compacter authors' code")
+    method = pieces[0].spec.kind if task is None else _method(pieces[0])
+    return Foreign(f"compacter-{method}", pieces, origin={"library": "rabeehk/compacter", "name": task or ""})
+
+
+def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -> list[Piece]:
+    if task is None:
+        return []
+    rule = take_rule(checkpoint, "phm_rule")
+    found: dict[Place, Bottleneck] = {}
+    for module, place in find_places(backbone.config).sublayers.items():
+        name = f"{module}.adapter_controller.adapters.{task}"
+        if checkpoint.matches(rf"{re.escape(name)}\..*"):
+            sides = (f"{name}.down_sampler", f"{name}.up_sampler")
+            found[place] = Bottleneck(*take_maps(checkpoint, *sides, backbone.config.hidden_size, rule))
+    if not found:
+        raise AdapterError(f"{checkpoint.where} has adapters of task {task!r} at no block of this backbone")
+    return [create_bottleneck(found, Kind(_ACTIVATION, rule=rule), backbone.config)]
+
+
+def _prompt(checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
+    """The prompt is saved once more for each stack; the decoder reads none."""
+    table = checkpoint.take_if("prefix_shared", None, backbone.config.hidden_size)
+    for stack in ("encoder", "decoder"):
+        alias = checkpoint.take_if(f"{stack}.prefix_emb")
+        if alias is not None and (table is None or not torch.equal(alias, table)):
+            raise AdapterError(f"{checkpoint.where}: tensor '{stack}.prefix_emb' is not the shared prompt")
+    return [] if table is None else [create_prompt(table, backbone.config)]
+
+
+def _trained(norms: list[Piece], backbone: Backbone) -> list[Piece]:
+    """Norms without what is still the backbone's own: prompts and biases are trained beside frozen norms."""
+    kept: dict[str, Tensor] = {}
+    for piece in norms:
+        for name, tensor in piece.tensors.items():
+            own = backbone_norms(name, backbone)
+            if own is None or not torch.equal(tensor, own.cpu()):
+                kept[name] = tensor
+    return [Piece(NormSpec(weight="weight" in kept, bias="bias" in kept), kept)] if kept else []
+
+
+def _method(piece: Piece) -> str:
+    map_ = getattr(piece.spec, "map", None)
+    return {"lphm": "compacter", "phm": "phm", "lowrank": "lowrank"}.get(getattr(map_, "kind", ""), "adapter")

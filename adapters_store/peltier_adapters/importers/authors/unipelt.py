@@ -1,0 +1,88 @@
+"""Checkpoints of the UniPELT authors' code (docs/methods.md#authors): prefix, LoRA and adapter of a BERT, alone or
+together, each with a gate or without."""
+
+from pathlib import Path
+
+from peltier_backbone.load import Backbone
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.authors.authors import read_model, read_settings
+from peltier_adapters.importers.authors.frozen import finish_frozen
+from peltier_adapters.importers.authors.unipelt_adapter import find_task, take_adapter, used
+from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.config_file import ConfigFile
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.module_sites import Place, base_names, find_places
+from peltier_adapters.importers.parts.gate import take_gate
+from peltier_adapters.importers.parts.head import take_head
+from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.lora import LoraPair, create_lora
+from peltier_adapters.importers.parts.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
+
+_ALPHA = 16.0  # the scripts' default; a gate replaces it
+
+
+def read_unipelt(path: Path, backbone: Backbone) -> Foreign:
+    """The parts that the checkpoint holds, and its classifier; an `AdapterError` says what is not served."""
+    config, checkpoint = read_settings(path), read_model(path).renamed(base_names)
+    if backbone.config.family != "bert":
+        raise AdapterError(
+            f"{path} is of the UniPELT authors' code, which is for BERT; this is {backbone.config.family}"
+        )
+    config.only("add_central_gate", False)
+    task = find_task(checkpoint)
+    pieces = [
+        *_prefix(config, checkpoint, backbone),
+        *_lora(config, checkpoint, backbone),
+        *([] if task is None else [take_adapter(config, checkpoint, backbone, task)]),
+    ]
+    if not pieces:
+        raise AdapterError(f"{path} holds no prefix, LoRA or adapter of the UniPELT authors' code")
+    _drop_dead_gates(checkpoint)
+    head = _head(checkpoint, backbone)
+    finish_frozen(checkpoint, backbone)
+    gated = any(getattr(piece.spec, "gated", False) for piece in pieces)
+    method = "unipelt" if len(pieces) > 1 else f"unipelt-{pieces[0].spec.kind}"
+    origin = {"library": "morningmoni/UniPELT", "name": task or ""}
+    return Foreign(method, pieces, head, origin=origin, padded=gated)
+
+
+def _head(checkpoint: Checkpoint, backbone: Backbone) -> Piece | None:
+    """The classifier; a pooler beside it is the backbone's, which is looked at later."""
+    pooler = [f"pooler.dense.{name}" for name in ("weight", "bias")]
+    frozen = {name: checkpoint.take(name) for name in pooler if name in checkpoint}
+    head = take_head(checkpoint, backbone.config)
+    checkpoint.put_back(frozen)
+    return head
+
+
+def _drop_dead_gates(checkpoint: Checkpoint) -> None:
+    """A gate of the prefix is saved even where there is no prefix."""
+    checkpoint.skip(r"encoder\.layer\.\d+\.attention\.self\.prefix_gate\..*")
+
+
+def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
+    hidden = backbone.config.hidden_size
+    table = checkpoint.take_if("encoder.prefix_enc_embed.weight", None, hidden)
+    if table is None:
+        return []
+    config.only("drop_first_prefix_layers_enc", [])
+    flat = evaluate_prefix(table, checkpoint, "encoder.prefix_embed_MLP", backbone.config)
+    ungated, prefixes = unfold_prefix(flat, backbone.config), {}
+    for module, index in find_places(backbone.config).attentions.items():
+        one = ungated[index]
+        gate = used(take_gate(checkpoint, f"{module}.prefix_gate", hidden), config, "add_prefix_gate")
+        prefixes[index] = KeysValues(one.keys, one.values, gate)
+    return [create_prefix(prefixes, backbone.config)]
+
+
+def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
+    alpha, hidden = config.number("lora_alpha", _ALPHA), backbone.config.hidden_size
+    pairs: dict[Place, LoraPair] = {}
+    for module, place in find_places(backbone.config).projections.items():
+        a = checkpoint.take_if(f"{module}.lora_A", None, hidden)
+        if a is not None:
+            b = checkpoint.take(f"{module}.lora_B", hidden, len(a))
+            gate = used(take_gate(checkpoint, f"{module}.lora_gate", hidden), config, "add_lora_gate")
+            pairs[place] = LoraPair(a, b, alpha / len(a), gate)
+    return [create_lora(pairs, backbone.config)] if pairs else []

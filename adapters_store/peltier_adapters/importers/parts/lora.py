@@ -1,0 +1,61 @@
+"""LoRA of any ranks and scales as one part: scales go into the up maps, ranks are filled with zeros (exact)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from peltier_backbone.config import BackboneConfig
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.module_sites import Place
+from peltier_adapters.importers.parts.gate import Gate, stacked_gates
+from peltier_adapters.importers.parts.imported_part import Piece, stacked
+from peltier_adapters.spec.parts import LoraSpec, LoraTarget
+
+_TARGETS: dict[str, LoraTarget] = {"query": "query", "key": "key", "value": "value", "attention_output": "output"}
+
+
+@dataclass(frozen=True)
+class LoraPair:
+    """y + scale * (x a^T) b^T on one projection; a [r, in], b [out, r]. A gate replaces the scale
+    (docs/methods.md#lora)."""
+
+    a: Tensor
+    b: Tensor
+    scale: float = 1.0
+    gate: Gate | None = None
+
+    @property
+    def scaled_b(self) -> Tensor:
+        """b with the scale in it."""
+        return self.b if self.gate is not None else self.b * self.scale
+
+
+def check_target(site: str) -> None:
+    """Refuse a projection that no LoRA here adapts."""
+    if site not in _TARGETS:
+        raise AdapterError(
+            f"LoRA adapts the projection {site!r} of a layer; served are those of the attention: {', '.join(_TARGETS)}"
+        )
+
+
+def create_lora(pairs: Mapping[Place, LoraPair], config: BackboneConfig) -> Piece:
+    """The part of `pairs` by site and attention."""
+    gated = {place for place, pair in pairs.items() if pair.gate is not None}
+    if gated and gated != set(pairs):
+        raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; it must be all or none")
+    targets = tuple(target for site, target in _TARGETS.items() if any(site == own for own, _ in pairs))
+    rank = max(len(pair.a) for pair in pairs.values())
+    spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated))
+    return Piece(spec, _tensors(spec, pairs, config))
+
+
+def _tensors(spec: LoraSpec, pairs: Mapping[Place, LoraPair], config: BackboneConfig) -> dict[str, Tensor]:
+    placed = {(spec.targets.index(_TARGETS[site]), index): pair for (site, index), pair in pairs.items()}
+    leading = (len(spec.targets), config.num_attentions)
+    down, up = (config.hidden_size, spec.rank), (spec.rank, config.attention_size)
+    gates = {place: pair.gate for place, pair in placed.items() if pair.gate is not None}
+    return {
+        "down": stacked({place: pair.a.T for place, pair in placed.items()}, leading, down),
+        "up": stacked({place: pair.scaled_b.T for place, pair in placed.items()}, leading, up),
+    } | stacked_gates(gates, leading, config.hidden_size)

@@ -1,0 +1,62 @@
+"""Prefixes of every attention as one part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from peltier_backbone.config import BackboneConfig
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.parts.gate import Gate, stacked_gates
+from peltier_adapters.importers.parts.head import take_dense
+from peltier_adapters.importers.parts.imported_part import Piece, stacked
+from peltier_adapters.spec.parts import PrefixSpec
+
+
+@dataclass(frozen=True)
+class KeysValues:
+    """Keys and values [P, width] of one attention, and the gate that scales both."""
+
+    keys: Tensor
+    values: Tensor
+    gate: Gate | None = None
+
+
+def prefix_width(config: BackboneConfig) -> int:
+    """Values of one position of an encoder's prefix: a key and a value for each layer."""
+    return 2 * config.num_attentions * config.attention_size
+
+
+def evaluate_prefix(table: Tensor, checkpoint: Checkpoint, mlp: str, config: BackboneConfig) -> Tensor:
+    """[P, 2 * L * width] of a table [P, embedding] through the two layers `mlp`.0 and `mlp`.2 with a tanh between them,
+    which serving does without (docs/methods.md#prefix)."""
+    inner = take_dense(checkpoint, f"{mlp}.0", None, table.shape[1])
+    outer = take_dense(checkpoint, f"{mlp}.2", prefix_width(config), len(inner.weight))
+    return torch.tanh(table @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
+
+
+def unfold_prefix(flat: Tensor, config: BackboneConfig) -> dict[int, KeysValues]:
+    """Keys and values by attention of an encoder's [P, 2 * L * width]: layer i has rows 2i and 2i + 1."""
+    tables = flat.view(len(flat), 2 * config.num_attentions, config.attention_size)
+    return {i: KeysValues(tables[:, 2 * i], tables[:, 2 * i + 1]) for i in range(config.num_attentions)}
+
+
+def create_prefix(
+    prefixes: Mapping[int, KeysValues], config: BackboneConfig, *, shifts_positions: bool = False
+) -> Piece:
+    """The part of `prefixes` by attention; there must be one for each, for an absent key is not a zero key."""
+    if len(prefixes) != config.num_attentions:
+        raise AdapterError(f"prefixes of {len(prefixes)} attentions were found; there are {config.num_attentions}")
+    gates = {(index,): one.gate for index, one in prefixes.items() if one.gate is not None}
+    if len(gates) not in (0, config.num_attentions):
+        raise AdapterError(f"{len(gates)} of {len(prefixes)} prefixes are gated; it must be all or none")
+    length = len(prefixes[0].keys)
+    leading, shape = (config.num_attentions,), (length, config.attention_size)
+    spec = PrefixSpec(length=length, gated=bool(gates), shifts_positions=shifts_positions)
+    tensors = {
+        "keys": stacked({(index,): one.keys for index, one in prefixes.items()}, leading, shape),
+        "values": stacked({(index,): one.values for index, one in prefixes.items()}, leading, shape),
+    }
+    return Piece(spec, tensors | stacked_gates(gates, leading, config.hidden_size))

@@ -1,0 +1,72 @@
+"""Norms and biases that a foreign adapter trained: what it leaves alone is the backbone's own."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from peltier_backbone.load import Backbone
+from torch import Tensor
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.module_sites import Place, Places
+from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.parts.bias import backbone_bias
+from peltier_adapters.parts.norm import backbone_norms
+from peltier_adapters.spec.parts import BiasSite, BiasSpec, NormSpec
+
+
+def take_norms(checkpoint: Checkpoint, places: Places, backbone: Backbone) -> list[Piece]:
+    """The norm weights and biases in `checkpoint` as a part; none where there are none."""
+    found: dict[str, dict[int, Tensor]] = {"weight": {}, "bias": {}}
+    for module, index in places.norms.items():
+        for name, tensors in found.items():
+            tensor = checkpoint.take_if(f"{module}.{name}", backbone.config.hidden_size)
+            if tensor is not None:
+                tensors[index] = tensor
+    if not any(found.values()):
+        return []
+    spec = NormSpec(weight=bool(found["weight"]), bias=bool(found["bias"]))
+    return [Piece(spec, {name: _norms(name, tensors, spec, backbone) for name, tensors in found.items() if tensors})]
+
+
+def _norms(name: str, found: Mapping[int, Tensor], spec: NormSpec, backbone: Backbone) -> Tensor:
+    own = backbone_norms(name, backbone)
+    kept = spec.biased(backbone.config) if name == "bias" else range(backbone.config.num_norms)
+    strange = sorted(set(found) - set(kept))
+    if strange:
+        raise AdapterError(f"norm {strange[0]} has a bias of its own, which the final norms of a T5 cannot have")
+    zeros = torch.zeros(backbone.config.num_norms, backbone.config.hidden_size)
+    whole = zeros if own is None else own.cpu().clone()
+    for index, tensor in found.items():
+        whole[index] = tensor
+    return whole[list(kept)]
+
+
+def take_biases(checkpoint: Checkpoint, places: Places, backbone: Backbone) -> list[Piece]:
+    """The biases of projections in `checkpoint` as a part; none where there are none."""
+    found: dict[Place, Tensor] = {}
+    for module, place in places.projections.items():
+        tensor = checkpoint.take_if(f"{module}.bias")
+        if tensor is not None:
+            found[place] = tensor
+    if not found:
+        return []
+    sites = tuple(dict.fromkeys(cast(BiasSite, site) for site, _ in found))
+    spec = BiasSpec(sites=sites)
+    return [Piece(spec, {site: _biases(site, found, spec, backbone) for site in sites})]
+
+
+def _biases(site: str, found: Mapping[Place, Tensor], spec: BiasSpec, backbone: Backbone) -> Tensor:
+    shape = spec.shapes(backbone.config)[site]
+    whole = backbone_bias(site, backbone, shape).cpu().clone()
+    for (own, index), tensor in found.items():
+        if own != site:
+            continue
+        target = whole[index] if whole.dim() == 2 else whole
+        if target.shape != tensor.shape:
+            raise AdapterError(
+                f"the bias of {site!r} has shape {list(tensor.shape)}; on this backbone it is {list(target.shape)}"
+            )
+        target.copy_(tensor)
+    return whole

@@ -1,0 +1,95 @@
+"""Directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA, prefix, prompt and LayerNorm tuning."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from peltier_backbone.load import Backbone
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.config_file import ConfigFile, read_config
+from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.module_sites import base_names, find_places
+from peltier_adapters.importers.parts.head import take_head
+from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.prefix import create_prefix, prefix_width, unfold_prefix
+from peltier_adapters.importers.parts.prompt import create_prompt
+from peltier_adapters.importers.parts.replaced import take_biases, take_norms
+from peltier_adapters.importers.peft.lora import read_lora
+
+_FILES = ("adapter_model.safetensors", "adapter_model.bin")
+_TASKS = (None, "SEQ_CLS", "SEQ_2_SEQ_LM", "FEATURE_EXTRACTION")
+_NO_EFFECT = (
+    "auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "target_modules",
+    "exclude_modules", "modules_to_save", "layers_to_transform", "layers_pattern", "init_weights",
+)  # fmt: skip
+_SHORTEST = 3  # tokens of the longest input that a task must take at least, as in `TaskSpec`
+
+
+def read_peft(path: Path, backbone: Backbone) -> Foreign:
+    """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
+    config = read_config(find_file(path, ("adapter_config.json",)))
+    checkpoint = read_checkpoint(find_file(path, _FILES))
+    kind = config.get("peft_type")
+    if not isinstance(kind, str) or kind not in _READERS:
+        raise AdapterError(f"{config.where}: peft_type is {kind!r}; served are {', '.join(_READERS)}")
+    config.only("task_type", *_TASKS)
+    config.ignore(*_NO_EFFECT)
+    pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
+    config.finish()
+    places = find_places(backbone.config)
+    head = None if backbone.config.generates else take_head(checkpoint, backbone.config)
+    pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
+    checkpoint.finish()
+    if not pieces:
+        raise AdapterError(f"{checkpoint.where} holds no adapter for this backbone, only a head")
+    origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
+    return Foreign(f"peft-{kind.lower()}", pieces, head, origin=origin)
+
+
+Read = tuple[list[Piece], Checkpoint]
+
+
+def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """Nothing of its own: norms are taken for every type."""
+    return [], checkpoint.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
+
+
+def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """On a T5 the table has a second half, for the decoder, which PEFT does not read (docs/methods.md#peft)."""
+    length = config.count("num_virtual_tokens")
+    config.ignore("num_transformer_submodules", "num_attention_heads", "num_layers", "token_dim")
+    config.ignore("prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs")
+    table = checkpoint.take("prompt_embeddings", None, backbone.config.hidden_size)
+    if len(table) not in (length, 2 * length):
+        raise AdapterError(f"{checkpoint.where}: the prompt has {len(table)} rows; {config.where} says {length}")
+    return [create_prompt(table[:length], backbone.config)], checkpoint.renamed(base_names)
+
+
+def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
+    """An MLP before it (`prefix_projection`) was evaluated when PEFT saved."""
+    if backbone.config.generates:
+        raise AdapterError(
+            f"{config.where}: a PEFT prefix on a T5 reaches the decoder's self-attention alone, in an order of layers "
+            "of its own; served are prefixes of every attention"
+        )
+    length = config.count("num_virtual_tokens")
+    config.only("num_transformer_submodules", 1, None)
+    config.ignore("num_attention_heads", "num_layers", "token_dim", "encoder_hidden_size", "prefix_projection")
+    if backbone.config.max_tokens - length < _SHORTEST:
+        raise AdapterError(
+            f"{config.where}: num_virtual_tokens is {length}; PEFT counts them among the {backbone.config.max_tokens} "
+            f"positions of this backbone, which leaves fewer than {_SHORTEST} for the text"
+        )
+    flat = checkpoint.take("prompt_embeddings", length, prefix_width(backbone.config))
+    prefixes = unfold_prefix(flat, backbone.config)
+    piece = create_prefix(prefixes, backbone.config, shifts_positions=True)
+    return [piece], checkpoint.renamed(base_names)
+
+
+_READERS: dict[str, Callable[[ConfigFile, Checkpoint, Backbone], Read]] = {
+    "LORA": read_lora,
+    "PREFIX_TUNING": _prefix,
+    "PROMPT_TUNING": _prompt,
+    "LN_TUNING": _norms,
+}

@@ -1,0 +1,1 @@
+"""Named sets of parts: the methods of the papers."""

@@ -1,0 +1,80 @@
+"""Ways of training that adapters are compared with, which leave nothing that a shared backbone could apply. Imports no
+torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from peltier_backbone.config import BackboneConfig
+from pydantic import ValidationError
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
+from peltier_adapters.presets.preset import HEAD, Preset, Variant, own_pooling
+from peltier_adapters.presets.presets import PRESETS, find_preset
+from peltier_adapters.spec.parts import HeadSpec
+from peltier_adapters.validation import sentences
+
+_BYTES = 4  # of a float32
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A method that moves every weight of the backbone. Its T5 inputs begin with the task's name
+    (docs/methods.md#task-name)."""
+
+    name: str
+    source: str
+    encoder: Variant
+    t5: Variant
+    task_prefix: bool = True
+
+    def variant(self, config: BackboneConfig) -> Variant:
+        """The method on this backbone."""
+        return self.t5 if config.generates else self.encoder
+
+    def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
+        """As a preset's."""
+        head = {} if config.generates else HEAD
+        return override(self.name, {**self.variant(config).defaults, **head}, overrides)
+
+    def head(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
+        """The head of an encoder, as an adapter's; an `AdapterError` for settings that cannot be."""
+        try:
+            spec = BUILDERS["head"](own_pooling(settings, config), outputs)
+        except ValidationError as error:
+            raise AdapterError(f"preset {self.name!r} cannot be built: {'; '.join(sentences(error))}") from None
+        assert isinstance(spec, HeadSpec)
+        return spec
+
+    def count_parameters(self, settings: Settings, config: BackboneConfig) -> int:
+        """What is trained, without the head of an encoder."""
+        return int(settings.get("dimension", config.num_parameters))
+
+    def reason(self, config: BackboneConfig) -> str:
+        """Why there is no artifact of it."""
+        size = _BYTES * config.num_parameters / 1e6
+        return (
+            f"it moves every weight of the backbone, which all tasks of a server share: it would be a second backbone "
+            f"of {size:,.0f} MB"
+        )
+
+
+_SAID: Settings = {"dimension": 20000}
+
+BASELINES: Mapping[str, Baseline] = {
+    baseline.name: baseline
+    for baseline in (
+        Baseline("full", "Full fine-tuning (trained, not served)", Variant(2e-5, {}), Variant(3e-4, {})),
+        Baseline(
+            "intrinsic-said",
+            "Intrinsic-SAID, Aghajanyan et al. 2020 (trained, not served)",
+            Variant(3e-2, _SAID),
+            Variant(3e-2, _SAID),
+        ),
+    )
+}
+
+
+def find_method(name: str) -> Preset | Baseline:
+    """The preset or the baseline called `name`; an unknown name is answered with those there are."""
+    return BASELINES[name] if name in BASELINES else find_preset(name, [*PRESETS, *BASELINES])

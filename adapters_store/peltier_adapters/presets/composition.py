@@ -1,0 +1,125 @@
+"""From a preset's settings to part specs; imports no torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.spec import parts as spec
+from peltier_adapters.spec.parts import PartSpec
+
+Setting = bool | int | float | str
+Settings = Mapping[str, Setting]
+
+
+def parse_setting(name: str, text: str, default: Setting) -> Setting:
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
+        return type(default)(text)
+    except (ValueError, KeyError):
+        kind = {bool: "true or false", int: "an integer", float: "a number"}[type(default)]
+        raise AdapterError(f"setting {name!r} is {text!r}; it must be {kind}") from None
+
+
+def override(owner: str, known: Settings, overrides: Mapping[str, str]) -> dict[str, Setting]:
+    """`known` with `overrides` parsed by the type of what they replace; unknown names are refused."""
+    for name in overrides:
+        if name not in known:
+            has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise AdapterError(f"preset {owner!r} has no setting {name!r}; {has}")
+    return {**known, **{name: parse_setting(name, text, known[name]) for name, text in overrides.items()}}
+
+
+def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
+    """`NAME=VALUE` pairs of a command line."""
+    wrong = [pair for pair in pairs if "=" not in pair]
+    if wrong:
+        raise AdapterError(f"--set takes NAME=VALUE, not {wrong[0]!r}")
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def _map(settings: Settings) -> dict[str, Any]:
+    kind = settings["map"]
+    keys = {"dense": (), "lowrank": ("rank",), "phm": ("n",), "lphm": ("n", "rank")}
+    if kind not in keys:
+        raise AdapterError(f"setting 'map' is {kind!r}; it must be one of {', '.join(keys)}")
+    return {"kind": kind, **{key: settings[key] for key in keys[str(kind)]}}
+
+
+def _names(text: Setting) -> tuple[str, ...]:
+    return tuple(part.strip() for part in str(text).split(",") if part.strip())
+
+
+def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
+    fields = {
+        "sites": _names(settings["sites"]),
+        "size": settings["bottleneck"],
+        "activation": settings["activation"],
+        "input": settings["input"],
+        "map": _map(settings),
+        "gated": settings["gated"],
+        "skip": settings["skip"],
+    }
+    return spec.BottleneckSpec.model_validate(fields)
+
+
+def _lora(settings: Settings, outputs: int) -> PartSpec:
+    rank = int(settings["rank"])
+    fields = {"targets": _names(settings["targets"]), "rank": rank, "alpha": settings["alpha"]}
+    return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings)})
+
+
+def _prefix(settings: Settings, outputs: int) -> PartSpec:
+    return spec.PrefixSpec.model_validate({"length": settings["length"], "gated": _gated(settings)})
+
+
+def _gated(settings: Settings) -> Setting:
+    """LoRA and prefix have gates of their own where there is no central one."""
+    return settings["gated"] and not settings.get("central", False)
+
+
+def _central_gate(settings: Settings, outputs: int) -> PartSpec:
+    return spec.CentralGateSpec()
+
+
+def _prompt(settings: Settings, outputs: int) -> PartSpec:
+    return spec.PromptSpec.model_validate({"length": settings["length"]})
+
+
+def _bias(settings: Settings, outputs: int) -> PartSpec:
+    # A head that does not read the pooler leaves the pooler's bias without effect.
+    pooled = settings.get("pooling", "pooler") == "pooler"
+    sites = [site for site in _names(settings["sites"]) if site != "pooler" or pooled]
+    return spec.BiasSpec.model_validate({"sites": tuple(sites)})
+
+
+def _norm(settings: Settings, outputs: int) -> PartSpec:
+    return spec.NormSpec()
+
+
+def _norm_weight(settings: Settings, outputs: int) -> PartSpec:
+    return spec.NormSpec(bias=False)
+
+
+def _norm_bias(settings: Settings, outputs: int) -> PartSpec:
+    return spec.NormSpec(weight=False)
+
+
+def _head(settings: Settings, outputs: int) -> PartSpec:
+    return spec.HeadSpec.model_validate(
+        {"pooling": settings["pooling"], "hidden": settings["head_hidden"], "outputs": outputs}
+    )
+
+
+BUILDERS: dict[str, Callable[[Settings, int], PartSpec]] = {
+    "bottleneck": _bottleneck,
+    "lora": _lora,
+    "prefix": _prefix,
+    "central_gate": _central_gate,
+    "prompt": _prompt,
+    "bias": _bias,
+    "norm": _norm,
+    "norm_weight": _norm_weight,
+    "norm_bias": _norm_bias,
+    "head": _head,
+}

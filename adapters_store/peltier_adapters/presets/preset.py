@@ -1,0 +1,83 @@
+"""What a preset is: a published method as a composition of parts. Imports no torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from peltier_backbone.config import BackboneConfig
+from pydantic import ValidationError
+
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
+from peltier_adapters.spec.parts import Parts
+from peltier_adapters.validation import sentences
+
+# An encoder's adapter has a head; "auto" is the family's own pooling: BERT's pooler, RoBERTa's first token and dense
+# layer.
+HEAD: Settings = {"pooling": "auto", "head_hidden": False}
+# The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
+_T5_REDUCTION = 32
+AUTO_SIZE = 0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method on one kind of backbone: the learning rate it is trained with, and its settings' defaults."""
+
+    learning_rate: float
+    defaults: Settings
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One method: its source, its parts in order, and its variants. A T5 variant says only what differs from the
+    encoder's settings; None where the method is not defined. `task_prefix` is whether T5 inputs begin with the task's
+    name, as the papers had it (docs/methods.md#task-name)."""
+
+    name: str
+    source: str
+    parts: tuple[str, ...]
+    encoder: Variant | None
+    t5: Variant | None
+    task_prefix: bool = False
+
+    def variant(self, config: BackboneConfig) -> Variant:
+        """The method on this backbone, or an `AdapterError`."""
+        found = self.t5 if config.generates else self.encoder
+        if found is None:
+            raise AdapterError(f"preset {self.name!r} is not defined on a {config.family} backbone")
+        return found
+
+    def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
+        """Defaults on this backbone with `overrides` parsed by each default's type; unknown names are refused."""
+        variant = self.variant(config)
+        known: dict[str, Setting] = dict(self.encoder.defaults if self.encoder else {})
+        known.update(variant.defaults)
+        if known.get("bottleneck") == AUTO_SIZE:
+            known["bottleneck"] = max(config.hidden_size // _T5_REDUCTION, 1)
+        known.update({} if config.generates else HEAD)
+        return override(self.name, known, overrides)
+
+    def compose(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> Parts:
+        """The served parts of an adapter; on an encoder with a head of `outputs` values."""
+        norms = ["norm_weight" if config.generates else "norm"]  # T5's norms have no bias
+        central = ["central_gate"] if settings.get("central") else []
+        kinds = [*central, *self.parts, *(norms if settings.get("norms") else [])]
+        if not config.generates:
+            kinds, settings = [*kinds, "head"], own_pooling(settings, config)
+        try:
+            parts = tuple(BUILDERS[kind](settings, outputs) for kind in kinds)
+        except ValidationError as error:
+            raise AdapterError(f"preset {self.name!r} cannot be built: {'; '.join(sentences(error))}") from None
+        problems = [problem for part in parts for problem in part.problems(config)]
+        if problems:
+            raise AdapterError(f"preset {self.name!r} does not fit this backbone: {'; '.join(problems)}")
+        return parts
+
+
+def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
+    """`settings` with the family's pooling and head in the place of "auto"."""
+    if settings["pooling"] != "auto":
+        return settings
+    if config.family == "roberta":
+        return {**settings, "pooling": "first", "head_hidden": True}
+    return {**settings, "pooling": "pooler"}

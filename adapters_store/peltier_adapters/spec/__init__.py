@@ -1,0 +1,1 @@
+"""What an adapter is made of, as data: parts, maps, tasks. Imports no torch."""

@@ -1,0 +1,176 @@
+"""What adapters cost beside their backbone: multiply-adds, and elements on the device. Imports no torch.
+
+A multiply-add is one term of a matrix product. Sums, activations, softmax and norms are not counted, on neither side.
+Everything is counted as it is served (`served_spec`): PHM maps are dense there, Compacter's have their rule folded in.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Self
+
+from peltier_backbone.config import BackboneConfig
+
+from peltier_adapters.spec.maps import FoldedLphmMap, ServedMapSpec
+from peltier_adapters.spec.parts import BottleneckSpec, CentralGateSpec, HeadSpec, LoraSpec, Parts, PartSpec, PrefixSpec
+from peltier_adapters.spec.served import served_parts
+
+
+@dataclass(frozen=True)
+class BackboneCost:
+    """Multiply-adds of the frozen model. `blocks`: those of one token with weights, in each block, which is also the
+    number of the block's weights; a decoder's include its cross-attention. `pair`: those of one query with one key and
+    its value, in one attention. `output`: those of T5's output layer for one token, else 0."""
+
+    blocks: tuple[int, ...]
+    pair: int
+    output: int
+
+    @classmethod
+    def of(cls, config: BackboneConfig) -> Self:
+        """Of a backbone of this shape."""
+        attention = 4 * config.hidden_size * config.attention_size
+        forward = config.hidden_size * (config.expansion_size + config.intermediate_size)
+        encoder, decoder = (attention + forward,), (2 * attention + forward,)
+        blocks = encoder * config.num_layers + decoder * (config.num_blocks - config.num_layers)
+        output = config.vocab_size * config.hidden_size if config.generates else 0
+        return cls(blocks, 2 * config.attention_size, output)
+
+
+@dataclass(frozen=True)
+class PartCost:
+    """What one part adds: multiply-adds of one token in each block and of one row after the last, and elements on the
+    device. A prefix's are those of a token that attends to all of its keys."""
+
+    kind: str
+    blocks: tuple[int, ...]
+    row: int
+    elements: int
+
+
+@dataclass(frozen=True)
+class AdapterCost:
+    """What an adapter adds to its backbone."""
+
+    backbone: BackboneCost
+    parts: tuple[PartCost, ...]
+
+    @classmethod
+    def of(cls, parts: Parts, config: BackboneConfig) -> Self:
+        """Of an adapter with these parts, as its artifact names them."""
+        return cls._of(parts, config)
+
+    @classmethod
+    @lru_cache(maxsize=1024)
+    def _of(cls, parts: Parts, config: BackboneConfig) -> Self:
+        served = served_parts(parts)
+        return cls(BackboneCost.of(config), tuple(_part_cost(part, served, config) for part in served))
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Multiply-adds of one token in each block, all parts together."""
+        return tuple(map(sum, zip(*(part.blocks for part in self.parts), strict=True)))
+
+    @property
+    def elements(self) -> int:
+        """Held on the device."""
+        return sum(part.elements for part in self.parts)
+
+    @property
+    def row(self) -> int:
+        """Multiply-adds of a row's head."""
+        return sum(part.row for part in self.parts)
+
+    @property
+    def compute_ratio(self) -> float:
+        """Multiply-adds that the adapter adds to a token, as a multiple of the block's own, in the block where that is
+        most."""
+        return max(own / base for own, base in zip(self.blocks, self.backbone.blocks, strict=True))
+
+    @property
+    def elements_ratio(self) -> float:
+        """Elements of the adapter, as a multiple of the weights in all blocks."""
+        return self.elements / sum(self.backbone.blocks)
+
+    def problems(self, max_ratio: float, setting: str) -> list[str]:
+        """Why an adapter may not cost so much, each naming the part that costs most; empty if it may. `setting` is what
+        the reader has to change to allow it."""
+        return [*self._compute_problems(max_ratio, setting), *self._elements_problems(max_ratio, setting)]
+
+    def _compute_problems(self, max_ratio: float, setting: str) -> Iterator[str]:
+        block = max(range(len(self.blocks)), key=lambda number: self.blocks[number] / self.backbone.blocks[number])
+        added, base = self.blocks[block], self.backbone.blocks[block]
+        if added > max_ratio * base:
+            part = max(self.parts, key=lambda part: part.blocks[block])
+            yield (
+                f"part {part.kind!r} takes {part.blocks[block]:,} multiply-adds a token of the {added:,} that the "
+                f"adapter adds to block {block}, {added / base:.2f} times the block's own {base:,}; at most "
+                f"{max_ratio:g} times is allowed ({setting})"
+            )
+
+    def _elements_problems(self, max_ratio: float, setting: str) -> Iterator[str]:
+        base = sum(self.backbone.blocks)
+        if self.elements > max_ratio * base:
+            part = max(self.parts, key=lambda part: part.elements)
+            yield (
+                f"part {part.kind!r} takes {part.elements:,} elements of the {self.elements:,} that the adapter takes "
+                f"on the device, {self.elements / base:.2f} times the {base:,} weights in the backbone's blocks; at "
+                f"most {max_ratio:g} times is allowed ({setting})"
+            )
+
+
+def _part_cost(part: PartSpec, parts: Parts, config: BackboneConfig) -> PartCost:
+    elements = sum(prod(shape) for shape in part.shapes(config).values())
+    return PartCost(part.kind, _block_cost(part, parts, config), _row_cost(part, config), elements)
+
+
+def _block_cost(part: PartSpec, parts: Parts, config: BackboneConfig) -> tuple[int, ...]:
+    match part:
+        case BottleneckSpec():
+            own, having = _bottleneck(part, config), frozenset(part.blocks(config))
+            return tuple(own if block in having else 0 for block in range(config.num_blocks))
+        case LoraSpec():
+            gate = config.hidden_size if part.gated else 0
+            return _attentions(len(part.targets) * (_lora_target(part, config) + gate), config)
+        case PrefixSpec():
+            gate = config.hidden_size if part.gated else 0
+            return _attentions(part.length * BackboneCost.of(config).pair + gate, config)
+        case CentralGateSpec():
+            return _attentions(_num_shares(parts) * 2 * config.hidden_size, config)
+    return (0,) * config.num_blocks
+
+
+def _attentions(each: int, config: BackboneConfig) -> tuple[int, ...]:
+    """`each` for every attention of a block: a decoder's blocks have two."""
+    return (each,) * config.num_layers + (2 * each,) * (config.num_blocks - config.num_layers)
+
+
+def _bottleneck(spec: BottleneckSpec, config: BackboneConfig) -> int:
+    hidden, size = config.hidden_size, spec.size
+    gate = hidden if spec.gated else 0
+    return len(spec.sites) * (_map(spec.map, hidden, size) + _map(spec.map, size, hidden) + gate)
+
+
+def _map(spec: ServedMapSpec, before: int, after: int) -> int:
+    shapes = spec.shapes(before, after)
+    if not isinstance(spec, FoldedLphmMap):
+        return sum(map(prod, shapes.values()))
+    # The factor on the wider side meets each of the n blocks.
+    left, right = prod(shapes["left"]), prod(shapes["right"])
+    return spec.n * left + right if spec.contracts(before, after) else left + spec.n * right
+
+
+def _lora_target(spec: LoraSpec, config: BackboneConfig) -> int:
+    return spec.rank * (config.hidden_size + config.attention_size)
+
+
+def _num_shares(parts: Sequence[PartSpec]) -> int:
+    """How often an attention asks the central gate: for the prefix, and for each target of LoRA."""
+    return sum(len(part.targets) if isinstance(part, LoraSpec) else isinstance(part, PrefixSpec) for part in parts)
+
+
+def _row_cost(part: PartSpec, config: BackboneConfig) -> int:
+    if not isinstance(part, HeadSpec):
+        return 0
+    return part.outputs * config.hidden_size + (config.hidden_size**2 if part.hidden else 0)

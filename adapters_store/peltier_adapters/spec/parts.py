@@ -1,0 +1,295 @@
+"""What an adapter is made of: one frozen spec a part, and the exact tensors that each part owns. Imports no torch.
+
+Shapes are without the slot dimension that a bank puts in front. Letters: S sites, B blocks (BERT's layers; T5's encoder
+blocks, then its decoder blocks), A attentions (BERT's layers; T5's encoder, decoder and cross-attentions, in this
+order), H hidden size, W attention size (H but for some T5), d bottleneck, n hypercomplex division, r rank, K LoRA
+targets, P prefix or prompt length, N norms, C outputs.
+"""
+
+from math import prod
+from typing import Annotated, Literal, Self
+
+from peltier_backbone.config import BackboneConfig
+from pydantic import Field, model_validator
+
+from peltier_adapters.spec.maps import FoldedLphmMap, LphmMap, MapSpec, ServedMapSpec, Shape, Shapes, Size, Spec
+
+Site = Literal["attention", "ffn"]
+Activation = Literal["relu", "gelu", "gelu_new", "swish"]
+LoraTarget = Literal["query", "key", "value", "output"]
+BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler", "lm_head"]
+MAX_PREFIX = 512
+
+
+def _gate_shapes(gated: bool, *leading: int, hidden: int) -> Shapes:
+    return {"gate.weight": (*leading, hidden), "gate.bias": leading} if gated else {}
+
+
+class _PartSpec(Spec):
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        for name in ("sites", "targets"):
+            values = getattr(self, name, ())
+            if len(set(values)) != len(values):
+                raise ValueError(f"{name} {values} name one {name.removesuffix('s')} twice")
+        return self
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        """Why the part cannot act on a backbone of this shape; empty if it can."""
+        return []
+
+
+class BottleneckSpec(_PartSpec):
+    """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
+
+    `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual, `sum`
+    y + residual itself (on T5, where no norm follows the sum; docs/methods.md#pfeiffer).
+    `gated` scales the adapter's own term with UniPELT's gate on that input. The first `skip` blocks of each stack have
+    none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter
+    (docs/methods.md#sites).
+    """
+
+    kind: Literal["bottleneck"] = "bottleneck"
+    sites: tuple[Site, ...] = Field(min_length=1, max_length=2)
+    size: Size
+    activation: Activation
+    input: Literal["output", "normed", "sum"] = "output"
+    map: MapSpec
+    gated: bool = False
+    skip: Annotated[int, Field(ge=0)] = 0
+
+    def blocks(self, config: BackboneConfig) -> list[int]:
+        """The blocks that have an adapter, in order."""
+        first, last = config.num_layers, config.num_blocks
+        return [*range(self.skip, first), *range(first + self.skip, last)]
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        n = getattr(self.map, "n", 1)
+        problems = [
+            f"bottleneck: n = {n} must divide the {what} {value}"
+            for what, value in (("hidden size", config.hidden_size), ("bottleneck size", self.size))
+            if value % n
+        ]
+        # Beyond it the factored form is wider than the dense one, and a small file would cost gigabytes to serve.
+        if isinstance(self.map, LphmMap) and n * n * self.map.rank > config.hidden_size:
+            problems.append(
+                f"bottleneck: n * n * rank = {n * n * self.map.rank} must not exceed the hidden size "
+                f"{config.hidden_size}"
+            )
+        if not self.blocks(config):
+            problems.append(f"bottleneck: skip = {self.skip} leaves no block of {config.num_layers} with an adapter")
+        if self.input == "normed" and config.generates:
+            problems.append("bottleneck: input 'normed' reads a norm after the residual sum, which T5 does not have")
+        return problems
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        leading = (len(self.sites), len(self.blocks(config)))
+        hidden = config.hidden_size
+        shapes: Shapes = {}
+        for side, before, after in (("down", hidden, self.size), ("up", self.size, hidden)):
+            shapes |= {f"{side}.{name}": leading + shape for name, shape in self.map.shapes(before, after).items()}
+            if _has_bias(self.map, before, after):
+                shapes[f"{side}.bias"] = (*leading, after)
+        if isinstance(self.map, LphmMap):
+            shapes["rule"] = (self.map.n,) * 3
+        return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
+
+
+def _has_bias(spec: ServedMapSpec, before: int, after: int) -> bool:
+    return not isinstance(spec, FoldedLphmMap) or spec.contracts(before, after)
+
+
+class LoraSpec(_PartSpec):
+    """y + scale * (x down) up on the projections of every attention; a gate replaces the scale alpha / rank
+    (docs/methods.md#lora)."""
+
+    kind: Literal["lora"] = "lora"
+    targets: tuple[LoraTarget, ...] = Field(min_length=1, max_length=4)
+    rank: Size
+    alpha: float = Field(gt=0, allow_inf_nan=False)
+    gated: bool = False
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        if "output" in self.targets and config.attention_size != config.hidden_size:
+            sizes = f"{config.attention_size} and {config.hidden_size}"
+            return [f"lora: target 'output' needs an attention as wide as the hidden size; here they are {sizes}"]
+        return []
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        leading = (len(self.targets), config.num_attentions)
+        hidden = config.hidden_size
+        shapes = {"down": (*leading, hidden, self.rank), "up": (*leading, self.rank, config.attention_size)}
+        return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
+
+
+class PrefixSpec(_PartSpec):
+    """P extra keys and values in front of every attention; a gate scales both (UniPELT). On T5 encoder, decoder and
+    cross-attention have prefixes of their own, which get no position bias (docs/methods.md#prefix).
+
+    With `shifts_positions` an encoder's text begins at position P, as if the prefix were tokens before it (PEFT)."""
+
+    kind: Literal["prefix"] = "prefix"
+    length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
+    gated: bool = False
+    shifts_positions: bool = False
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        if self.shifts_positions and config.generates:
+            return ["prefix: shifts_positions is for encoders; T5 has no positions to count from"]
+        return []
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        shape = (config.num_attentions, self.length, config.attention_size)
+        shapes = {"keys": shape, "values": shape}
+        return shapes | _gate_shapes(self.gated, config.num_attentions, hidden=config.hidden_size)
+
+
+class CentralGateSpec(_PartSpec):
+    """One gate an attention that divides between LoRA and the prefix, which then have no gates and no scale of their
+    own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
+    `add_central_gate`, docs/methods.md#unipelt). Each takes its share from the input x that it acts on: on T5's
+    cross-attention a value's is the encoder's output, and their shares need not sum to 1."""
+
+    kind: Literal["central_gate"] = "central_gate"
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        return {"weight": (config.num_attentions, config.hidden_size, 2), "bias": (config.num_attentions, 2)}
+
+
+class PromptSpec(_PartSpec):
+    """P soft tokens in front of the encoder's input (prompt tuning, docs/methods.md#prompt)."""
+
+    kind: Literal["prompt"] = "prompt"
+    length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return [] if config.generates else [f"prompt: a {config.family} backbone has no soft prompts; T5 has"]
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        return {"weight": (self.length, config.hidden_size)}
+
+
+class BiasSpec(_PartSpec):
+    """Biases that replace the backbone's at the named sites; T5 has none, so there they are added (BitFit,
+    docs/methods.md#bitfit)."""
+
+    kind: Literal["bias"] = "bias"
+    sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=8)
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        strange = "pooler" if config.generates else "lm_head"
+        return [f"bias: a {config.family} backbone has no {strange!r}"] if strange in self.sites else []
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        return {site: self._shape(site, config) for site in self.sites}
+
+    @staticmethod
+    def _shape(site: BiasSite, config: BackboneConfig) -> Shape:
+        match site:
+            case "pooler":
+                return (config.hidden_size,)
+            case "lm_head":
+                return (config.vocab_size,)
+            case "intermediate":
+                return (config.num_blocks, config.expansion_size)
+            case "output":
+                return (config.num_blocks, config.hidden_size)
+            case "attention_output":
+                return (config.num_attentions, config.hidden_size)
+            case "query" | "key" | "value":
+                return (config.num_attentions, config.attention_size)
+
+
+class NormSpec(_PartSpec):
+    """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (docs/methods.md#norms).
+
+    T5's norms have no bias: there one is added, but not to the two final norms (docs/methods.md#bitfit)."""
+
+    kind: Literal["norm"] = "norm"
+    weight: bool = True
+    bias: bool = True
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not (self.weight or self.bias):
+            raise ValueError("a norm part replaces the weight, the bias or both")
+        return self
+
+    def biased(self, config: BackboneConfig) -> list[int]:
+        """The norms that may have a bias."""
+        final = (2 * config.num_layers, config.num_norms - 1) if config.generates else ()
+        return [index for index in range(config.num_norms) if index not in final]
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        weight: Shapes = {"weight": (config.num_norms, config.hidden_size)} if self.weight else {}
+        return weight | ({"bias": (len(self.biased(config)), config.hidden_size)} if self.bias else {})
+
+
+class HeadSpec(_PartSpec):
+    """The task's own output layer over one vector a row of an encoder; T5 answers in text and has none.
+
+    `pooling` picks that vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token,
+    `mean` the mean over tokens. `hidden` puts a dense tanh layer of the adapter's own in front, as RoBERTa's head has.
+    """
+
+    kind: Literal["head"] = "head"
+    pooling: Literal["pooler", "first", "mean"] = "pooler"
+    hidden: bool = False
+    outputs: Size
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return ["head: T5 answers in text and takes no head"] if config.generates else []
+
+    def shapes(self, config: BackboneConfig) -> Shapes:
+        hidden = config.hidden_size
+        dense: Shapes = {"dense.weight": (hidden, hidden), "dense.bias": (hidden,)} if self.hidden else {}
+        return dense | {"weight": (hidden, self.outputs), "bias": (self.outputs,)}
+
+
+PartSpec = Annotated[
+    BottleneckSpec | LoraSpec | PrefixSpec | CentralGateSpec | PromptSpec | BiasSpec | NormSpec | HeadSpec,
+    Field(discriminator="kind"),
+]
+Parts = tuple[PartSpec, ...]
+
+
+def discords(parts: Parts) -> list[str]:
+    """Why these parts cannot be one adapter's; empty if they can."""
+    kinds = [part.kind for part in parts]
+    if "central_gate" not in kinds:
+        return []
+    scaled = [part for part in parts if isinstance(part, LoraSpec | PrefixSpec)]
+    if len({part.kind for part in scaled}) < 2 or any(part.gated for part in scaled):
+        return ["central_gate: it divides between a lora and a prefix that have no gates of their own"]
+    return []
+
+
+def tensor_shapes(parts: Parts, config: BackboneConfig) -> Shapes:
+    """Every tensor of an adapter, named `part.tensor`: neither more nor fewer are accepted."""
+    return {f"{part.kind}.{name}": shape for part in parts for name, shape in part.shapes(config).items()}
+
+
+def pooler_users(parts: Parts) -> list[str]:
+    """The kinds of the parts that need a backbone with a pooler."""
+    return [
+        part.kind
+        for part in parts
+        if (isinstance(part, HeadSpec) and part.pooling == "pooler")
+        or (isinstance(part, BiasSpec) and "pooler" in part.sites)
+    ]
+
+
+def prompt_length(parts: Parts) -> int:
+    """How many soft tokens stand in front of a row's own."""
+    return sum(part.length for part in parts if isinstance(part, PromptSpec))
+
+
+def position_offset(parts: Parts) -> int:
+    """How many positions of an encoder a row's prefix takes from its text."""
+    return sum(part.length for part in parts if isinstance(part, PrefixSpec) and part.shifts_positions)
+
+
+def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False) -> int:
+    """Elements that serving needs; the papers count without the task head."""
+    counted = tuple(part for part in parts if head or part.kind != "head")
+    return sum(prod(shape) for shape in tensor_shapes(counted, config).values())

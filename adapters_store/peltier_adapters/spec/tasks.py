@@ -1,0 +1,123 @@
+"""What a task asks of its backbone: from texts to an answer. Imports no torch."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from peltier_adapters.spec.maps import Spec
+
+MAX_NEW_TOKENS = 4096
+MAX_BEAMS = 16
+MAX_TEMPERATURE = 2.0
+Inputs = Literal["single", "pair", "triple"]
+_FIELDS: Mapping[Inputs, tuple[str, ...]] = {
+    "single": ("{text}",),
+    "pair": ("{text}", "{pair}"),
+    "triple": ("{text}", "{pair}", "{third}"),
+}
+_FIELD = re.compile(r"\{(?:text|pair|third)\}")
+
+
+class DecodingSpec(Spec):
+    """How a T5 answers: by the likelihood of each label string, or by generating text.
+
+    A caller may ask for fewer new tokens than `max_new_tokens` or for other beams. `completion_temperature` is that of
+    completions in OpenAI's shape whose caller names none; 1 is OpenAI's own default, 0 is greedy."""
+
+    answer: Literal["score", "generate"]
+    max_new_tokens: Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)] = 64
+    num_beams: Annotated[int, Field(ge=1, le=MAX_BEAMS)] = 1
+    completion_temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)] = 1.0
+
+
+class TaskSpec(Spec):
+    """How texts become logits and logits an answer. `labels` are in the order of the logits; regression has one.
+
+    On T5 a task has a `template`, the input's text with `{text}` (and `{pair}`, `{third}`) in it, and a closed task the
+    label strings `targets`: one a label, or the numbers that a regression can answer.
+
+    With `padded` every input of an encoder is padded to `max_length`: no token sees a pad, but gates average over them
+    too, as those of the UniPELT authors' code do (docs/methods.md#unipelt).
+    """
+
+    type: Literal["classification", "multilabel", "regression", "text2text"]
+    labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(max_length=4096)
+    inputs: Inputs
+    max_length: Annotated[int, Field(ge=3)]
+    template: Annotated[str, Field(max_length=4096)] | None = None
+    targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
+    decoding: DecodingSpec | None = None
+    padded: bool = False
+
+    @model_validator(mode="after")
+    def _labels_fit(self) -> Self:
+        if len(set(self.labels)) != len(self.labels):
+            raise ValueError("two labels have the same name")
+        if self.type == "regression" and len(self.labels) != 1:
+            raise ValueError(f"regression has one label, not {len(self.labels)}")
+        if self.type == "classification" and len(self.labels) < 2:
+            raise ValueError("classification needs at least two labels")
+        if self.type == "multilabel" and not self.labels:
+            raise ValueError("multilabel needs at least one label")
+        if self.type == "text2text" and (self.labels or self.targets):
+            raise ValueError("text2text has no labels; its answer is any text")
+        return self
+
+    @model_validator(mode="after")
+    def _text_fits(self) -> Self:
+        if (self.template is None) != (self.decoding is None):
+            raise ValueError("template and decoding belong together: a T5 task has both")
+        if self.template is None:
+            if self.type == "text2text" or self.targets:
+                raise ValueError("text2text and targets need a template: they are for T5")
+            if self.inputs == "triple":
+                raise ValueError("inputs of three texts need a template: they are for T5")
+            return self
+        if self.padded:
+            raise ValueError("padded inputs are for encoders; T5's gates see no pads")
+        wanted = _FIELDS[self.inputs]
+        if set(_FIELD.findall(self.template)) != set(wanted):
+            raise ValueError(f"template {self.template!r} must name {' and '.join(wanted)}")
+        self._check_targets()
+        return self
+
+    def _check_targets(self) -> None:
+        if self.type == "multilabel":
+            raise ValueError("multilabel is not served on T5: one text cannot name any set of labels")
+        if len(set(self.targets)) != len(self.targets):
+            raise ValueError("two targets are the same text")
+        if self.type == "classification" and len(self.targets) != len(self.labels):
+            raise ValueError(f"there are {len(self.targets)} targets for {len(self.labels)} labels")
+        if self.type == "regression":
+            if len(self.targets) < 2:
+                raise ValueError("regression on T5 needs at least two numbers to answer with")
+            wrong = [target for target in self.targets if not _is_number(target)]
+            if wrong:
+                raise ValueError(f"target {wrong[0]!r} is not a number")
+
+    @property
+    def num_texts(self) -> int:
+        """Texts of one input."""
+        return len(_FIELDS[self.inputs])
+
+    @property
+    def num_outputs(self) -> int:
+        """Values that a golden example records: one a label or target, one for a text."""
+        return len(self.targets) or len(self.labels) or 1
+
+    def render(self, *texts: str) -> tuple[str, ...]:
+        """What is tokenised: the template with the texts of one input in it, or the texts as they are."""
+        if self.template is None:
+            return texts
+        values = dict(zip(_FIELDS[self.inputs], texts, strict=True))
+        return (_FIELD.sub(lambda match: values[match[0]], self.template),)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Where adapters are kept: the registry, the blobs, and backups of both."""

@@ -1,0 +1,1 @@
+"""A whole store as files, and back."""

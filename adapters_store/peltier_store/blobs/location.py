@@ -1,0 +1,162 @@
+"""Where blobs may be kept: a local directory, or a bucket of S3, Google Cloud Storage or Azure."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
+from peltier_adapters.durable import make_directory
+from peltier_adapters.errors import AdapterError
+
+_DEFAULT_TIMEOUT_SECONDS = 30
+_MAX_CONNECT_SECONDS = 5
+_MAX_RETRIES = 4
+
+
+class BlobError(AdapterError):
+    """The blob store could not do what was asked of it."""
+
+
+@dataclass(frozen=True)
+class BlobLocation:
+    """One place for blobs: its name in messages, obstore's way to it, and its directory where it is a local one."""
+
+    name: str
+    store: ObjectStore
+    directory: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Service:
+    """A kind of bucket: obstore's class, and the options that its URLs may have."""
+
+    create: Callable[..., ObjectStore]
+    options: tuple[str, ...]
+
+
+_SERVICES = {
+    "s3": _Service(S3Store, ("endpoint", "region", "virtual_hosted_style_request")),
+    "gs": _Service(GCSStore, ("endpoint",)),
+    "az": _Service(AzureStore, ("endpoint", "account_name")),
+}
+# What obstore calls an option where it is not what this page calls it.
+_CALLED = {("gs", "endpoint"): "base_url"}
+# What the value of an option must match, and how to say so.
+_RULES = {
+    "account_name": (re.compile(".+"), "given"),
+    "allow_http": (re.compile("true|false"), "true or false"),
+    "endpoint": (re.compile(r"https?://[^/?#\s]+[^?#\s]*"), "an http:// or https:// URL"),
+    "region": (re.compile(".+"), "given"),
+    "timeout": (re.compile("[1-9][0-9]?|[1-5][0-9]{2}"), "a whole number of seconds from 1 to 599"),
+    "virtual_hosted_style_request": (re.compile("true|false"), "true or false"),
+}
+
+
+def is_remote(location: str | Path) -> bool:
+    """Whether the location names a bucket rather than a directory of this machine; it need not be a valid one."""
+    return "://" in str(location) and not str(location).startswith("file://")
+
+
+def locate(location: str | Path, *, make: bool = True) -> BlobLocation:
+    """Reads a path, file:///DIRECTORY, or {s3,gs,az}://BUCKET[/PREFIX][?OPTION=VALUE&…]; touches no network.
+
+    A directory is made where it is missing, if `make` says so. Options are `endpoint`, `allow_http` (true or false) and
+    `timeout` (seconds of one request; with its retries it takes at most three times that), on S3 `region` and
+    `virtual_hosted_style_request`, on Azure `account_name`. Credentials, and options that are not given, come from the
+    AWS_*, GOOGLE_* and AZURE_* variables. Raises BlobError of one sentence.
+    """
+    return _bucket(str(location)) if is_remote(location) else _directory(location, make)
+
+
+def local_path(location: str | Path) -> Path:
+    """The directory that a path or a file:///DIRECTORY URL names; raises BlobError for another URL."""
+    if "://" not in str(location):
+        return Path(location)
+    url = urlsplit(str(location))
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path:
+        raise BlobError(f"the blob store {str(location)!r} is neither a directory nor a file:///DIRECTORY URL")
+    return Path(unquote(url.path))
+
+
+def _directory(location: str | Path, make: bool) -> BlobLocation:
+    path = local_path(location).absolute()
+    try:
+        if make:
+            make_directory(path)
+        elif not path.is_dir():
+            raise FileNotFoundError("there is no such directory")
+        return BlobLocation(str(path), LocalStore(path), path)
+    except (BaseError, OSError, ValueError) as error:
+        raise BlobError(f"the blob store {str(path)!r} cannot be opened: {error}") from error
+
+
+def _bucket(text: str) -> BlobLocation:
+    url = _split(text)
+    service = _SERVICES[url.scheme]
+    name = f"{url.scheme}://{url.netloc}{url.path}".rstrip("/")
+    options = _options(name, url)
+    given = {_CALLED.get((url.scheme, key), key): options[key] for key in service.options if key in options}
+    prefix = unquote(url.path).strip("/")
+    try:
+        store = service.create(url.netloc, prefix=prefix or None, **given, **_patience(options))
+    except (BaseError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BlobError(f"the blob store {name!r} cannot be opened: {reason}") from error
+    return BlobLocation(name, store)
+
+
+def _split(text: str) -> SplitResult:
+    scheme, shown = text.partition("://")[0], text.partition("?")[0]
+    # Not shown where there is an @, because before it there may be a password.
+    if "@" in shown:
+        raise BlobError(f"the blob store's {scheme}:// URL holds credentials; they belong in the environment")
+    if scheme not in _SERVICES:
+        kinds = ", ".join(f"{known}://BUCKET/PREFIX" for known in _SERVICES)
+        raise BlobError(f"the blob store {shown!r} is neither a directory nor one of {kinds}")
+    rule = f"the blob store {shown!r} is not of the form {scheme}://BUCKET/PREFIX?OPTION=VALUE"
+    try:
+        url = urlsplit(text)
+    except ValueError as error:
+        raise BlobError(rule) from error
+    if not url.netloc or ":" in url.netloc or url.fragment:
+        raise BlobError(rule)
+    return url
+
+
+def _options(name: str, url: SplitResult) -> dict[str, str]:
+    """The options of a URL, each of a known name and a valid value."""
+    known = {*_SERVICES[url.scheme].options, "allow_http", "timeout"}
+    options: dict[str, str] = {}
+    for key, value in parse_qsl(url.query, keep_blank_values=True):
+        # The value of an unknown one is not shown, because it may be a secret.
+        if key not in known:
+            raise BlobError(f"the blob store {name!r} has no option {key!r}; there are {', '.join(sorted(known))}")
+        if key in options:
+            raise BlobError(f"the blob store {name!r} is given the option {key!r} twice")
+        pattern, rule = _RULES[key]
+        if not pattern.fullmatch(value):
+            raise BlobError(f"the blob store {name!r} has the option {key}={value!r}, which must be {rule}")
+        options[key] = value
+    if options.get("endpoint", "").startswith("http://") and options.get("allow_http") != "true":
+        raise BlobError(f"the blob store {name!r} has an unencrypted endpoint; allow_http=true would allow it")
+    return options
+
+
+def _patience(options: Mapping[str, str]) -> dict[str, Any]:
+    """How long a store that is down or silent is waited for."""
+    seconds = int(options.get("timeout", _DEFAULT_TIMEOUT_SECONDS))
+    client: dict[str, Any] = {
+        "timeout": timedelta(seconds=seconds),
+        "connect_timeout": timedelta(seconds=min(seconds, _MAX_CONNECT_SECONDS)),
+    }
+    if "allow_http" in options:
+        client["allow_http"] = options["allow_http"] == "true"
+    backoff = {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2}
+    # The last attempt begins before `retry_timeout` is over.
+    retry = {"max_retries": _MAX_RETRIES, "retry_timeout": timedelta(seconds=2 * seconds), "backoff": backoff}
+    return {"client_options": client, "retry_config": retry}

@@ -1,0 +1,160 @@
+"""`peltier store`: the care of what a server has stored, while servers use it or not."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from peltier_store.backup.backup import Summary
+from peltier_store.backup.export import export_store
+from peltier_store.backup.restore import import_store
+from peltier_store.blobs.blobs import Blobs
+from peltier_store.garbage import Collected, Collector
+from peltier_store.location import StoreLocation
+from peltier_store.ownership import require_not_foreign, require_own
+from peltier_store.registry import Registry
+from peltier_store.verification import Verdict, verify_store
+
+_ACTOR = "peltier store"
+_MAX_SHOWN_ORPHANS = 20
+_MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
+
+Store = Annotated[
+    str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as of peltier serve.")
+]
+RegistryUrl = Annotated[
+    str, typer.Option(envvar="PELTIER_REGISTRY", help="sqlite+aiosqlite:///PATH or postgresql+asyncpg://…")
+]
+# Without a default: one that is shorter than the server's would break the server's promise.
+Grace = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=_MAX_GRACE_SECONDS,
+        envvar="PELTIER_UNDELETE_SECONDS",
+        help="Purge versions that were deleted longer ago than this, as peltier serve does. Default: none.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Back up, restore, check and tidy what is stored.")
+
+
+@app.command("export")
+def export(
+    output: Annotated[Path, typer.Argument(help="The backup to write, *.tar; it must not exist.")],
+    store: Store = ".peltier",
+    registry: RegistryUrl = "",
+    json_output: Json = False,
+) -> None:
+    """Write a backup of everything: tenants, keys (as digests), adapters, versions, aliases, audit log and bytes."""
+    location = StoreLocation.of(store, registry).existing()
+    summary = asyncio.run(_export(location, output))
+    _print_summary(f"exported to {output}", summary, json_output)
+
+
+@app.command("import")
+def import_(
+    backup: Annotated[Path, typer.Argument(help="A backup that `peltier store export` wrote.")],
+    store: Store = ".peltier",
+    registry: RegistryUrl = "",
+    json_output: Json = False,
+) -> None:
+    """Fill an empty registry and blob store with a backup, all or nothing."""
+    summary = asyncio.run(_import(StoreLocation.of(store, registry), backup))
+    _print_summary(f"imported from {backup}", summary, json_output)
+
+
+@app.command("verify")
+def verify(store: Store = ".peltier", registry: RegistryUrl = "", json_output: Json = False) -> None:
+    """Read the bytes of every version and say what is wrong; exit status 1 if anything is."""
+    verdict = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
+    if json_output:
+        print(json.dumps(asdict(verdict), default=str))
+    else:
+        _print_verdict(verdict)
+    if verdict.problems:
+        raise typer.Exit(1)
+
+
+@app.command("gc")
+def gc(
+    store: Store = ".peltier",
+    registry: RegistryUrl = "",
+    undelete_seconds: Grace = None,
+    json_output: Json = False,
+) -> None:
+    """Delete the bytes that nothing needs; with --undelete-seconds, first forget versions deleted longer ago."""
+    grace = None if undelete_seconds is None else timedelta(seconds=undelete_seconds)
+    collected = asyncio.run(_collect(StoreLocation.of(store, registry).existing(), grace))
+    if json_output:
+        print(json.dumps(asdict(collected)))
+        return
+    print(f"deleted {collected.num_deleted} blobs ({collected.deleted_bytes:,} bytes); {collected.num_kept} are kept")
+    if collected.num_remains:
+        print(f"removed {collected.num_remains} files that broken-off uploads had left")
+    if collected.num_failed:
+        print(f"{collected.num_failed} blobs could not be deleted: for an hour, nobody can upload the same bytes")
+
+
+@asynccontextmanager
+async def _opened(location: StoreLocation, *, read_only: bool = False) -> AsyncIterator[tuple[Registry, Blobs]]:
+    blobs = await asyncio.to_thread(Blobs.open, location.blobs, read_only=read_only)
+    registry = await Registry.open(location.registry, migrate=not read_only)
+    try:
+        if read_only:
+            await require_not_foreign(registry, blobs)
+        yield registry, blobs
+    finally:
+        await registry.close()
+
+
+async def _export(location: StoreLocation, output: Path) -> Summary:
+    async with _opened(location, read_only=True) as (registry, blobs):
+        return await export_store(registry, blobs, output)
+
+
+async def _import(location: StoreLocation, backup: Path) -> Summary:
+    async with _opened(location) as (registry, blobs):
+        return await import_store(registry, blobs, backup)
+
+
+async def _verify(location: StoreLocation) -> Verdict:
+    async with _opened(location, read_only=True) as (registry, blobs):
+        return await verify_store(registry, blobs)
+
+
+async def _collect(location: StoreLocation, grace: timedelta | None) -> Collected:
+    async with _opened(location) as (registry, blobs):
+        await require_own(registry, blobs)
+        if grace is not None:
+            await registry.purge(datetime.now(UTC) - grace, actor=_ACTOR)
+        return await Collector(registry, blobs).run()
+
+
+def _print_summary(done: str, summary: Summary, json_output: bool) -> None:
+    if json_output:
+        print(summary.model_dump_json())
+        return
+    rows = ", ".join(f"{count} {table}" for table, count in sorted(summary.num_rows.items()))
+    print(f"{done}: {rows}; {summary.num_blobs} blobs of {summary.blob_bytes:,} bytes")
+
+
+def _print_verdict(verdict: Verdict) -> None:
+    for problem in verdict.problems:
+        print(problem)
+    for orphan in verdict.orphans[:_MAX_SHOWN_ORPHANS]:
+        print(f"no version needs {orphan.digest} ({orphan.size_bytes:,} bytes, {orphan.modified_at:%Y-%m-%d})")
+    if verdict.orphans:
+        total = sum(orphan.size_bytes for orphan in verdict.orphans)
+        print(f"{len(verdict.orphans)} orphans of {total:,} bytes, which `peltier store gc` deletes")
+    print(
+        f"{verdict.num_versions} versions, {verdict.num_blobs} blobs of {verdict.blob_bytes:,} bytes: "
+        f"{f'{len(verdict.problems)} problems' if verdict.problems else 'all as recorded'}"
+    )

@@ -1,0 +1,185 @@
+"""Aliases: names for versions, moved in one step, with a history to go back in.
+
+Each change is a row that stays. The last one is the alias as it is now, and each knows where a rollback from it goes:
+to the split that was in force before it was set. So rolling back twice goes two steps back, and rolling back a deletion
+brings the alias back. A split names live versions only, since deleting one that is named is refused.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
+from peltier_store.registry.lookup import require_adapter, require_live
+from peltier_store.registry.records import Alias, AliasChange
+from peltier_store.registry.rules import check_name
+from peltier_store.registry.tables import AliasRow
+from peltier_store.registry.transactions import Writing
+
+Split: TypeAlias = Mapping[int, float]
+
+_TOLERANCE = 1e-6
+_MAX_HISTORY = 1000
+# An adapter is shown with all of them.
+MAX_ALIASES = 100
+
+
+async def set_alias(writing: Writing, tenant: str, name: str, alias: str, split: Split) -> Alias:
+    """Makes the alias name these versions in these shares."""
+    check_alias(alias)
+    check_split(alias, split)
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    await require_live(writing.connection, adapter_id, name, *split)
+    await _require_room(writing.connection, adapter_id, name, alias)
+    current = await _current(writing.connection, adapter_id, alias)
+    previous_id = None if current is None else current.previous_id if current.split is None else current.id
+    changed = await _change(writing, adapter_id, alias, split, previous_id)
+    await writing.audit(tenant, "set_alias", f"{name}@{alias}", split=_stored(split))
+    return changed
+
+
+async def rollback_alias(writing: Writing, tenant: str, name: str, alias: str) -> Alias:
+    """Goes back to the split before; raises RegistryConflict where there is none or its versions are gone."""
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    current = await _current(writing.connection, adapter_id, alias)
+    if current is None:
+        raise _unknown(name, alias)
+    if current.previous_id is None:
+        raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no earlier split to go back to")
+    target = (await writing.connection.execute(select_changes().where(AliasRow.id == current.previous_id))).one()
+    split = split_of(target.split)
+    try:
+        await require_live(writing.connection, adapter_id, name, *split)
+    except VersionUnknown as error:
+        raise RegistryConflict(
+            f"alias {alias!r} cannot go back to {_shown(split)}: {error}; undelete it or set the alias anew"
+        ) from error
+    await _require_room(writing.connection, adapter_id, name, alias)
+    changed = await _change(writing, adapter_id, alias, split, target.previous_id)
+    await writing.audit(tenant, "rollback_alias", f"{name}@{alias}", split=_stored(split))
+    return changed
+
+
+async def delete_alias(writing: Writing, tenant: str, name: str, alias: str) -> None:
+    """Makes the alias name nothing."""
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    current = await _current(writing.connection, adapter_id, alias)
+    if current is None or current.split is None:
+        raise _unknown(name, alias)
+    await _change(writing, adapter_id, alias, None, current.id)
+    await writing.audit(tenant, "delete_alias", f"{name}@{alias}")
+
+
+async def delete_all(writing: Writing, adapter_id: int) -> None:
+    """Makes every alias of the adapter name nothing."""
+    for current in await _all_current(writing.connection, adapter_id):
+        await _change(writing, adapter_id, current.alias, None, current.id)
+
+
+async def naming(connection: AsyncConnection, adapter_id: int, number: int) -> list[str]:
+    """The aliases that name this version, in order."""
+    current = await _all_current(connection, adapter_id)
+    return sorted(row.alias for row in current if str(number) in row.split)
+
+
+async def read_history(connection: AsyncConnection, tenant: str, name: str, alias: str) -> list[AliasChange]:
+    """The last thousand changes of an alias, newest first."""
+    adapter_id = await require_adapter(connection, tenant, name)
+    changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
+    rows = (await connection.execute(changes.order_by(AliasRow.id.desc()).limit(_MAX_HISTORY))).all()
+    if not rows:
+        raise _unknown(name, alias)
+    return [
+        AliasChange(row.id, None if row.split is None else split_of(row.split), row.created_at, row.created_by)
+        for row in rows
+    ]
+
+
+def select_aliases() -> Select[*tuple[object, ...]]:
+    """Every alias that names something: what `alias_of` reads."""
+    return select_changes().where(AliasRow.is_current, AliasRow.split.is_not(None))
+
+
+def select_changes() -> Select[*tuple[object, ...]]:
+    """Every state that any alias was ever in."""
+    return select(AliasRow.__table__)
+
+
+def alias_of(row: Row[*tuple[object, ...]]) -> Alias:
+    """The alias in a row of `select_aliases`."""
+    return Alias(row.alias, split_of(row.split), row.created_at, row.created_by)
+
+
+def split_of(stored: Mapping[str, float]) -> dict[int, float]:
+    """A split as it is, from how JSON keeps it."""
+    return {int(number): share for number, share in stored.items()}
+
+
+def check_alias(alias: str) -> None:
+    """Raises InvalidRecord for a name that an alias cannot have."""
+    check_name("alias", alias)
+    if alias.isdecimal():
+        raise InvalidRecord(f"the alias {alias!r} would read as a version's number")
+
+
+def check_split(alias: str, split: Split) -> None:
+    """Raises InvalidRecord unless the shares are positive and sum to 1."""
+    for number, share in split.items():
+        if not (math.isfinite(share) and share > 0):
+            raise InvalidRecord(f"alias {alias!r} gives version {number} the share {share}: it must be above 0")
+    total = math.fsum(split.values())
+    if abs(total - 1) > _TOLERANCE:
+        raise InvalidRecord(f"the shares of alias {alias!r} sum to {total:g}: they must sum to 1")
+
+
+async def _current(connection: AsyncConnection, adapter_id: int, alias: str) -> Row[*tuple[object, ...]] | None:
+    mine = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
+    return (await connection.execute(mine)).one_or_none()
+
+
+async def _all_current(connection: AsyncConnection, adapter_id: int) -> list[Row[*tuple[object, ...]]]:
+    return list((await connection.execute(select_aliases().where(AliasRow.adapter_id == adapter_id))).all())
+
+
+async def _require_room(connection: AsyncConnection, adapter_id: int, name: str, alias: str) -> None:
+    others = [row for row in await _all_current(connection, adapter_id) if row.alias != alias]
+    if len(others) >= MAX_ALIASES:
+        raise RegistryConflict(
+            f"adapter {name!r} has {len(others)} aliases, and may have {MAX_ALIASES}: delete one first"
+        )
+
+
+async def _change(writing: Writing, adapter_id: int, alias: str, split: Split | None, previous_id: int | None) -> Alias:
+    mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
+    await writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
+    row = (
+        insert(AliasRow)
+        .inline()
+        .values(
+            adapter_id=adapter_id,
+            alias=alias,
+            split=None if split is None else _stored(split),
+            previous_id=previous_id,
+            is_current=True,
+            created_at=writing.at,
+            created_by=writing.actor,
+        )
+    )
+    await writing.connection.execute(row)
+    await writing.stamp_adapter(adapter_id)
+    return Alias(alias, dict(split or {}), writing.at, writing.actor)
+
+
+def _stored(split: Split) -> dict[str, float]:
+    return {str(number): split[number] for number in sorted(split)}
+
+
+def _shown(split: Split) -> str:
+    return ", ".join(f"{number}: {share:g}" for number, share in sorted(split.items()))
+
+
+def _unknown(name: str, alias: str) -> VersionUnknown:
+    return VersionUnknown(f"adapter {name!r} has no alias {alias!r}")

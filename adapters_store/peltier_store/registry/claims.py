@@ -1,0 +1,100 @@
+"""Why collecting garbage never deletes bytes that someone is just publishing.
+
+A digest is in one of three states. Each change of state is one writing transaction, and these follow each other:
+
+- *reserved*: rows in `reservations`, one an upload. `reserve` makes one before the bytes are stored, and refuses while
+  the digest is being collected. `publish` turns its own one into a version, and refuses where it is gone.
+- *recorded*: a row in `versions`, live or deleted. Only `purge` removes it, once the grace period is over.
+- *being collected*: a row in `collections`. `collectable` makes it only for a digest that is neither reserved nor
+  recorded; the collector then deletes the bytes, and `collected` removes the row.
+
+So from the moment `reserve` returns until the version is purged, no collector may touch the bytes; and whoever finds
+its reservation gone must store them anew, which is why a reservation need not survive a power loss. No clock decides
+that, only whether the row is still there: `collectable` removes reservations that have expired, and only then are their
+bytes free.
+
+Clocks decide one thing: a collector that died leaves its rows behind, so after an hour others ignore them. A collector
+must therefore have deleted everything `MAX_COLLECTING` after it asked, by its own watch; the rest of the hour is for
+clocks that differ and for a deletion that hangs.
+"""
+
+import secrets
+from collections.abc import Collection, Iterable, Iterator
+from datetime import timedelta
+
+from sqlalchemy import Text, delete, insert, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import InstrumentedAttribute
+
+from peltier_store.registry.errors import BlobBusy
+from peltier_store.registry.records import Reservation
+from peltier_store.registry.tables import CollectionRow, ReservationRow, UtcDateTime, VersionRow
+from peltier_store.registry.transactions import Writing
+
+MAX_COLLECTING = timedelta(minutes=10)
+_RESERVED = timedelta(hours=1)
+_COLLECTING = timedelta(hours=1)
+# Well below what either database takes in one statement.
+_CHUNK = 500
+
+
+async def reserve(writing: Writing, digest: str) -> Reservation:
+    """Keeps collectors from the bytes until they are published, released or an hour is over."""
+    reservation = Reservation(secrets.token_hex(16), digest, writing.at + _RESERVED)
+    collecting = select(CollectionRow.digest).where(
+        CollectionRow.digest == digest, CollectionRow.expires_at > writing.at
+    )
+    row = select(
+        literal(reservation.token, Text), literal(digest, Text), literal(reservation.expires_at, UtcDateTime)
+    ).where(~collecting.exists())
+    made = insert(ReservationRow).inline().from_select(["token", "digest", "expires_at"], row)
+    if (await writing.connection.execute(made)).rowcount != 1:
+        raise BlobBusy(f"the blob {digest} is just being deleted; it can be stored again in a moment")
+    return reservation
+
+
+async def consume(connection: AsyncConnection, reservation: Reservation) -> None:
+    """Gives the reservation up for a version; raises BlobBusy where it has been lost."""
+    taken = await connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
+    if taken.rowcount != 1:
+        raise BlobBusy(f"the upload of {reservation.digest} took too long and its bytes may be gone; upload it again")
+
+
+async def release(writing: Writing, reservation: Reservation) -> None:
+    """Gives the reservation up; one that is gone is no error."""
+    await writing.connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
+
+
+async def collectable(writing: Writing, digests: Iterable[str]) -> set[str]:
+    """Those of `digests` that nothing needs, marked as being collected."""
+    connection = writing.connection
+    await connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
+    await connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
+    free = set(digests)
+    for column in (VersionRow.digest, ReservationRow.digest, CollectionRow.digest):
+        free -= await _among(connection, column, free)
+    expires_at = writing.at + _COLLECTING
+    for chunk in _chunks(free):
+        await connection.execute(
+            insert(CollectionRow), [{"digest": digest, "expires_at": expires_at} for digest in chunk]
+        )
+    return free
+
+
+async def collected(writing: Writing, digests: Iterable[str]) -> None:
+    """The bytes are gone, or were left alone after all: they can be stored again."""
+    for chunk in _chunks(digests):
+        await writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
+
+
+async def _among(connection: AsyncConnection, column: InstrumentedAttribute[str], digests: Collection[str]) -> set[str]:
+    found: set[str] = set()
+    for chunk in _chunks(digests):
+        found.update((await connection.execute(select(column).where(column.in_(chunk)))).scalars())
+    return found
+
+
+def _chunks(digests: Iterable[str]) -> Iterator[list[str]]:
+    ordered = sorted(digests)
+    for start in range(0, len(ordered), _CHUNK):
+        yield ordered[start : start + _CHUNK]

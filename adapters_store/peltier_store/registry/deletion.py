@@ -1,0 +1,96 @@
+"""Deletion: versions are marked at once, can be undeleted for a while, and are purged at last."""
+
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, select, update
+
+from peltier_store.registry import aliases
+from peltier_store.registry.errors import RegistryConflict, VersionUnknown
+from peltier_store.registry.lookup import (
+    LIVE,
+    find_live_bytes,
+    find_version,
+    read_digests,
+    require_adapter,
+    require_live,
+)
+from peltier_store.registry.marks import mark
+from peltier_store.registry.records import Version
+from peltier_store.registry.room import require_room_for_adapter
+from peltier_store.registry.tables import AdapterRow, VersionRow
+from peltier_store.registry.tenants import require_quotas
+from peltier_store.registry.transactions import Writing
+
+
+async def delete_version(writing: Writing, tenant: str, name: str, number: int) -> None:
+    """Marks one live version as deleted."""
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    await require_live(writing.connection, adapter_id, name, number)
+    users = await aliases.naming(writing.connection, adapter_id, number)
+    if users:
+        raise RegistryConflict(
+            f"version {number} of adapter {name!r} is in use by its alias {users[0]!r}; move or delete the alias first"
+        )
+    await _mark_deleted(writing, adapter_id, VersionRow.number == number)
+    await writing.audit(tenant, "delete_version", f"{name}@{number}")
+
+
+async def delete_adapter(writing: Writing, tenant: str, name: str) -> int:
+    """Marks every live version as deleted and deletes the aliases; returns how many versions there were."""
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).order_by(VersionRow.number)
+    numbers = list((await writing.connection.execute(live)).scalars())
+    await aliases.delete_all(writing, adapter_id)
+    await _mark_deleted(writing, adapter_id, LIVE)
+    await writing.audit(tenant, "delete_adapter", name, versions=numbers)
+    return len(numbers)
+
+
+async def undelete(writing: Writing, tenant: str, name: str, number: int) -> Version:
+    """Makes a deleted version live again; one that is live stays as it is."""
+    version = await find_version(writing.connection, tenant, name, number)
+    if version is None:
+        raise VersionUnknown(
+            f"adapter {name!r} has no version {number} to bring back: it never was, or its grace period is over"
+        )
+    if version.deleted_at is None:
+        return version
+    twin = await find_live_bytes(writing.connection, tenant, name, version.digest)
+    if twin is not None:
+        raise RegistryConflict(f"the bytes of version {number} of adapter {name!r} are live as version {twin.number}")
+    quotas = await require_quotas(writing.connection, tenant)
+    await require_room_for_adapter(writing.connection, quotas, tenant, name)
+    await mark(writing, version, deleted_at=None, revision=writing.revision)
+    await writing.audit(tenant, "undelete", f"{name}@{number}")
+    return replace(version, deleted_at=None)
+
+
+async def purge(writing: Writing, before: datetime) -> set[str]:
+    """Removes versions deleted before then; returns the digests that no version has any more."""
+    condition = VersionRow.deleted_at < before
+    found = (
+        select(VersionRow.adapter_id, AdapterRow.tenant, AdapterRow.name, VersionRow.number, VersionRow.digest)
+        .join(AdapterRow, AdapterRow.id == VersionRow.adapter_id)
+        .where(condition)
+    )
+    over = (await writing.connection.execute(found)).all()
+    await writing.connection.execute(delete(VersionRow).where(condition))
+    purged: dict[tuple[int, str, str], list[int]] = defaultdict(list)
+    for row in over:
+        purged[row.adapter_id, row.tenant, row.name].append(row.number)
+    for (adapter_id, tenant, name), numbers in purged.items():
+        await writing.stamp_adapter(adapter_id)
+        await writing.audit(tenant, "purge", name, versions=sorted(numbers))
+    return {row.digest for row in over} - await read_digests(writing.connection)
+
+
+async def _mark_deleted(writing: Writing, adapter_id: int, condition: ColumnElement[bool]) -> None:
+    chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, LIVE, condition)
+    await writing.connection.execute(chosen.values(deleted_at=writing.at))
+    await writing.stamp_adapter(adapter_id)
+    # Whoever takes the name up again later has not said that others may use it.
+    live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).exists()
+    closed = update(AdapterRow).where(AdapterRow.id == adapter_id, ~live).values(is_public=False)
+    await writing.connection.execute(closed)

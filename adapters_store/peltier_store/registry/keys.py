@@ -1,0 +1,72 @@
+"""API keys: made, revoked, never shown. Their secrets are the server's business and never come here."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+
+from sqlalchemy import Row, Select, insert, select, update
+
+from peltier_store.registry.errors import InvalidRecord, KeyUnknown, RegistryConflict
+from peltier_store.registry.records import SCOPES, Key
+from peltier_store.registry.rules import check_text
+from peltier_store.registry.tables import KeyRow
+from peltier_store.registry.tenants import require_quotas
+from peltier_store.registry.transactions import Writing
+
+
+async def create_key(writing: Writing, key: Key) -> Key:
+    """Records a key that the server has made."""
+    check_text("note", key.note)
+    check_scopes(key.scopes)
+    await require_quotas(writing.connection, key.tenant)
+    taken = await writing.connection.execute(select(KeyRow.prefix).where(KeyRow.prefix == key.prefix))
+    if taken.first() is not None:
+        raise RegistryConflict(f"a key with the prefix {key.prefix!r} exists already")
+    row = insert(KeyRow).values(
+        prefix=key.prefix,
+        tenant=key.tenant,
+        digest=key.digest,
+        scopes=sorted(key.scopes),
+        note=key.note,
+        created_at=key.created_at,
+        created_by=key.created_by,
+        expires_at=key.expires_at,
+        revision=writing.revision,
+    )
+    await writing.connection.execute(row)
+    expires = None if key.expires_at is None else key.expires_at.isoformat()
+    await writing.audit(
+        key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires
+    )
+    return key
+
+
+async def revoke_key(writing: Writing, prefix: str) -> Key:
+    """Takes a key's rights for good; one that has none any more stays as it is."""
+    found = (await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one_or_none()
+    if found is None:
+        raise KeyUnknown(f"no key has the prefix {prefix!r}")
+    if found.revoked_at is not None:
+        return key_of(found)
+    changed = update(KeyRow).where(KeyRow.prefix == prefix)
+    await writing.connection.execute(changed.values(revoked_at=writing.at, revision=writing.revision))
+    await writing.audit(found.tenant, "revoke_key", prefix)
+    return key_of((await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one())
+
+
+def check_scopes(scopes: Iterable[str]) -> None:
+    """Raises InvalidRecord unless these are some of the scopes that there are."""
+    given = set(scopes)
+    if not given or given - SCOPES:
+        raise InvalidRecord(f"the scopes {sorted(given)} are not one or more of {', '.join(sorted(SCOPES))}")
+
+
+def select_keys() -> Select[*tuple[object, ...]]:
+    """Every key, oldest first: what `key_of` reads."""
+    columns = (getattr(KeyRow, field.name) for field in fields(Key))
+    return select(*columns).order_by(KeyRow.created_at, KeyRow.prefix)
+
+
+def key_of(row: Row[*tuple[object, ...]]) -> Key:
+    """The key in a row of `select_keys`."""
+    values = dict(row._mapping)
+    return Key(**{**values, "scopes": frozenset(values["scopes"])})

@@ -1,0 +1,42 @@
+"""What may change about a version and an adapter without making a new one."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from sqlalchemy import select, update
+
+from peltier_store.registry.lookup import find_version, require_adapter, require_live
+from peltier_store.registry.records import Version
+from peltier_store.registry.rules import check_text
+from peltier_store.registry.tables import AdapterRow, VersionRow
+from peltier_store.registry.transactions import Writing
+
+
+async def deprecate(writing: Writing, tenant: str, name: str, number: int, reason: str | None) -> Version:
+    """Advises against a live version, or no longer does where there is no reason."""
+    check_text("reason", reason or "")
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    await require_live(writing.connection, adapter_id, name, number)
+    version = await find_version(writing.connection, tenant, name, number)
+    assert version is not None
+    deprecated_at = None if reason is None else writing.at
+    await mark(writing, version, deprecated_at=deprecated_at, deprecation=reason)
+    await writing.audit(tenant, "deprecate", f"{name}@{number}", reason=reason)
+    return replace(version, deprecated_at=deprecated_at, deprecation=reason)
+
+
+async def set_public(writing: Writing, tenant: str, name: str, public: bool) -> None:
+    """Opens a live adapter to other tenants, or closes it."""
+    adapter_id = await require_adapter(writing.connection, tenant, name)
+    changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
+    await writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
+    await writing.audit(tenant, "set_public", name, public=public)
+
+
+async def mark(writing: Writing, version: Version, **marks: datetime | str | int | None) -> None:
+    """Sets columns of a version's row."""
+    owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
+    adapter_id = (await writing.connection.execute(owner)).scalar_one()
+    chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, VersionRow.number == version.number)
+    await writing.connection.execute(chosen.values(**marks))
+    await writing.stamp_adapter(adapter_id)

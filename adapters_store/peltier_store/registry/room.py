@@ -1,0 +1,39 @@
+"""Whether a tenant may own more: adapters by their number, bytes by all of its versions until these are purged.
+
+Each version counts with all of its bytes, though equal bytes are one blob: its record has a manifest of its own, which
+may be most of them.
+"""
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from peltier_store.registry.errors import QuotaReached
+from peltier_store.registry.lookup import LIVE
+from peltier_store.registry.records import Quotas, Version
+from peltier_store.registry.tables import AdapterRow, VersionRow
+
+
+async def require_room_for_adapter(connection: AsyncConnection, quotas: Quotas, tenant: str, name: str) -> None:
+    """Raises QuotaReached where `name` would be a live adapter too many."""
+    if quotas.max_adapters is None:
+        return
+    live = select(VersionRow.number).where(VersionRow.adapter_id == AdapterRow.id, LIVE).exists()
+    owned = select(AdapterRow.name).where(AdapterRow.tenant == tenant, live)
+    names = set((await connection.execute(owned)).scalars())
+    if name not in names and len(names) >= quotas.max_adapters:
+        raise QuotaReached(
+            f"tenant {tenant!r} has {len(names)} adapters and may have {quotas.max_adapters}; delete one first"
+        )
+
+
+async def require_room_for_bytes(connection: AsyncConnection, quotas: Quotas, draft: Version) -> None:
+    """Raises QuotaReached where the bytes of `draft` would be too many beside those that the tenant has stored."""
+    if quotas.max_stored_bytes is None:
+        return
+    owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
+    num_bytes = int((await connection.execute(owned.where(AdapterRow.tenant == draft.tenant))).scalar_one())
+    if num_bytes + draft.size_bytes > quotas.max_stored_bytes:
+        raise QuotaReached(
+            f"tenant {draft.tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "
+            f"{draft.size_bytes} more do not fit; what is deleted counts until its grace period is over"
+        )

@@ -1,0 +1,80 @@
+"""Tenants: who owns adapters, and what they may use."""
+
+import math
+from dataclasses import asdict, fields
+
+from sqlalchemy import Row, Select, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from peltier_store.registry.errors import InvalidRecord, RegistryConflict, TenantUnknown
+from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas, Tenant
+from peltier_store.registry.rules import check_name
+from peltier_store.registry.tables import TenantRow
+from peltier_store.registry.transactions import Writing
+
+_QUOTAS = tuple(field.name for field in fields(Quotas))
+# The largest integer that both databases hold.
+_MAX_COUNT = 2**63 - 1
+
+
+async def create_tenant(writing: Writing, name: str, quotas: Quotas) -> Tenant:
+    """Makes a tenant."""
+    check_name("tenant", name)
+    _check_quotas(quotas)
+    if await find_quotas(writing.connection, name) is not None:
+        raise RegistryConflict(f"tenant {name!r} exists already")
+    row = insert(TenantRow).values(name=name, created_at=writing.at, revision=writing.revision, **asdict(quotas))
+    await writing.connection.execute(row)
+    await writing.audit(name, "create_tenant", name, **asdict(quotas))
+    return Tenant(name, writing.at, quotas)
+
+
+async def update_tenant(writing: Writing, name: str, quotas: Quotas) -> None:
+    """Replaces a tenant's quotas."""
+    _check_quotas(quotas)
+    await require_quotas(writing.connection, name)
+    await writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**asdict(quotas)))
+    await writing.stamp_tenant(name)
+    await writing.audit(name, "update_tenant", name, **asdict(quotas))
+
+
+async def find_quotas(connection: AsyncConnection, name: str) -> Quotas | None:
+    """The quotas of the tenant, if there is one."""
+    row = (await connection.execute(select_tenants().where(TenantRow.name == name))).one_or_none()
+    return None if row is None else _quotas(row)
+
+
+async def require_quotas(connection: AsyncConnection, name: str) -> Quotas:
+    """The quotas of the tenant; raises TenantUnknown."""
+    quotas = await find_quotas(connection, name)
+    if quotas is None:
+        raise TenantUnknown(f"tenant {name!r} does not exist")
+    return quotas
+
+
+def select_tenants() -> Select[*tuple[object, ...]]:
+    """Every tenant, by name: what `tenant_of` reads."""
+    columns = [getattr(TenantRow, name) for name in ("name", "created_at", *_QUOTAS)]
+    return select(*columns).order_by(TenantRow.name)
+
+
+def tenant_of(row: Row[*tuple[object, ...]]) -> Tenant:
+    """The tenant in a row of `select_tenants`."""
+    return Tenant(row.name, row.created_at, _quotas(row))
+
+
+def _quotas(row: Row[*tuple[object, ...]]) -> Quotas:
+    return Quotas(**{name: row._mapping[name] for name in _QUOTAS})
+
+
+def _check_quotas(quotas: Quotas) -> None:
+    rates = {"requests_per_second": quotas.requests_per_second, "tokens_per_second": quotas.tokens_per_second}
+    for name, rate in rates.items():
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
+            raise InvalidRecord(f"{name} is {rate!r}: it must be a number above 0")
+    for name in ("max_concurrent_requests", "max_stored_bytes", "max_adapters"):
+        count = getattr(quotas, name)
+        if count is not None and not 0 <= count <= _MAX_COUNT:
+            raise InvalidRecord(f"{name} is {count!r}: it must be from 0 to {_MAX_COUNT}")
+    if not MIN_WEIGHT <= quotas.weight <= MAX_WEIGHT:
+        raise InvalidRecord(f"weight is {quotas.weight!r}: it must be from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")

@@ -1,0 +1,85 @@
+"""Whether a store holds what its registry says."""
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from peltier_adapters.artifact.manifest import Manifest, parse_manifest, read_header
+from peltier_adapters.errors import ArtifactError
+
+from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, StoredBlob
+from peltier_store.registry import Registry, Version
+
+# As many blobs are in memory at a time.
+_BATCH = 8
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was looked at, and a sentence for each thing that is wrong. An orphan is a blob that no version needs."""
+
+    num_versions: int
+    num_blobs: int
+    blob_bytes: int
+    problems: Sequence[str]
+    orphans: Sequence[StoredBlob]
+
+
+async def verify_store(registry: Registry, blobs: Blobs) -> Verdict:
+    """Reads every blob that a version needs, live or deleted. Servers may go on using the store meanwhile.
+
+    Raises RegistryError where the registry cannot be read, and BlobError where the blob store cannot be listed.
+    """
+    entries = [entry async for entry in blobs.entries()]
+    # After the list, so that what was published meanwhile is no orphan.
+    users: dict[str, list[Version]] = defaultdict(list)
+    for version in await registry.versions(deleted=True):
+        users[version.digest].append(version)
+    problems = []
+    digests = sorted(users)
+    for start in range(0, len(digests), _BATCH):
+        batch = digests[start : start + _BATCH]
+        for found in await asyncio.gather(*(_problems(registry, blobs, users[digest]) for digest in batch)):
+            problems += found
+    return Verdict(
+        num_versions=sum(map(len, users.values())),
+        num_blobs=len(users),
+        blob_bytes=sum(versions[0].size_bytes for versions in users.values()),
+        problems=problems,
+        orphans=[entry for entry in entries if entry.digest not in users],
+    )
+
+
+async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[Version]) -> list[str]:
+    """What is wrong with these versions, which all have the same digest."""
+    digest = versions[0].digest
+    try:
+        data = await blobs.get(digest)
+    except BlobError as error:
+        # It may just have been purged and collected.
+        if isinstance(error, BlobNotFound) and digest not in await registry.digests():
+            return []
+        return [f"{_name(version)} has lost its bytes: {error}" for version in versions]
+    return [problem for version in versions for problem in _differences(version, data)]
+
+
+def _differences(version: Version, data: bytes) -> list[str]:
+    if len(data) != version.size_bytes:
+        return [f"{_name(version)} has {len(data)} bytes, and its record says {version.size_bytes}"]
+    try:
+        manifest, _ = read_header(data)
+        recorded = parse_manifest(version.manifest)
+    except ArtifactError as error:
+        return [f"{_name(version)} is no artifact that can be read: {error}"]
+    return [] if _text(recorded) == _text(manifest) else [f"{_name(version)} has another manifest than its record"]
+
+
+def _text(manifest: Manifest) -> str:
+    # As text, because a metric that is NaN is not equal to itself.
+    return json.dumps(manifest.model_dump(mode="json"), sort_keys=True)
+
+
+def _name(version: Version) -> str:
+    return f"{version.tenant}:{version.name}@{version.number}"

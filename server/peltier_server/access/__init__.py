@@ -1,1 +1,0 @@
-"""Who may come in: keys, tokens, scopes."""

@@ -1,0 +1,129 @@
+"""Who calls: the operator, the bearer of a key or of a token, or on an open server anyone."""
+
+import hmac
+from collections.abc import Mapping
+from typing import Protocol
+
+from peltier_client.errors import Forbidden, NotReady, Unauthorized
+from peltier_store.registry import Snapshot
+from starlette.datastructures import Headers
+
+from peltier_server import retry_hints
+from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
+from peltier_server.auth.credentials import prefix_of
+from peltier_server.auth.keyring import Keyring
+from peltier_server.auth.same_machine import check_host, check_origin
+from peltier_server.settings import Settings, SettingsError
+
+
+class TokenReader(Protocol):
+    """Checks the tokens of an identity provider."""
+
+    def reads(self, text: str) -> bool:
+        """Whether `text` has the form of a token."""
+
+    async def caller(self, token: str) -> Caller:
+        """Whom the token speaks for."""
+
+
+class Door:
+    """Shut, but for the keys of the settings, until the registry has been read.
+
+    `fixed_keys` are those of the settings, each with the caller that it lets in. It is open to anyone only where
+    `may_be_open`, without an admin key and an identity provider, as long as nobody has made a key; then not to pages of
+    other sites, and without `any_host` not by names that others have given it.
+    """
+
+    def __init__(
+        self,
+        keyring: Keyring,
+        *,
+        fixed_keys: Mapping[str, Caller] | None = None,
+        tokens: TokenReader | None = None,
+        may_be_open: bool = False,
+        any_host: bool = False,
+    ) -> None:
+        self.keyring = keyring
+        fixed_keys = fixed_keys or {}
+        # A request without a key equals an empty one.
+        self._fixed_keys = [(key.encode(), caller) for key, caller in fixed_keys.items() if key]
+        self._tokens = tokens
+        self._needs_keys = OPERATOR in fixed_keys.values() or tokens is not None
+        self._any_host = any_host
+        self._may_be_open = may_be_open and not self._needs_keys
+
+    def apply(self, snapshot: Snapshot) -> None:
+        """Follows the registry. Raises `SettingsError` where nobody would ever be let in."""
+        self.keyring.apply(snapshot)
+        if self.keyring.is_empty and not self._needs_keys and not self._may_be_open:
+            raise SettingsError(
+                "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY, make a key on loopback "
+                "first, bind to 127.0.0.1, or let anyone in with --insecure"
+            )
+
+    async def caller(self, headers: Headers) -> Caller:
+        """Who calls; raises `Unauthorized` for strangers, and `NotReady` where it is too early to tell."""
+        scheme, text = _read_authorization(headers)
+        # As bytes, because text that is not ASCII cannot be compared.
+        for key, caller in self._fixed_keys:
+            if hmac.compare_digest(text.encode(), key):
+                return caller
+        is_open = self._may_be_open and self.keyring.is_empty
+        if not is_open and not self._may_be_right(text):
+            raise _refusal(scheme, text)
+        if not self.keyring.is_known:
+            raise NotReady("the server is still loading", retry_after=retry_hints.SOON)
+        if is_open:
+            check_origin(headers)
+            if not self._any_host:
+                check_host(headers)
+            return LOCAL
+        if self._tokens is not None and self._tokens.reads(text):
+            return self._at_home(await self._tokens.caller(text))
+        return self.keyring.caller(text)
+
+    def _may_be_right(self, text: str) -> bool:
+        return prefix_of(text) is not None or (self._tokens is not None and self._tokens.reads(text))
+
+    def _at_home(self, caller: Caller) -> Caller:
+        if self.keyring.has_tenant(caller.tenant):
+            return caller
+        raise Forbidden(f"the token's tenant {caller.tenant!r} is not one of this server's")
+
+
+def _read_authorization(headers: Headers) -> tuple[str, str]:
+    """The scheme in lower case and what a bearer shows, empty where the header is missing or has another scheme."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return scheme.lower(), given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _refusal(scheme: str, text: str) -> Unauthorized:
+    """Tells a missing key, another scheme and text that has not the form of a key apart."""
+    if text:
+        return Unauthorized("the API key is not one of this server's")
+    # The scheme is not shown: it may be a key that was sent without one.
+    found = "no key" if scheme in ("", "bearer") else "another scheme"
+    return Unauthorized(f"this server needs an API key in the header 'authorization: Bearer <key>'; {found} was sent")
+
+
+def create_door(settings: Settings, keyring: Keyring) -> Door:
+    """The door that the settings ask for. Raises `SettingsError` where the extra `oidc` is wanted and missing."""
+    given = ((settings.admin_key, OPERATOR), (settings.metrics_key, MONITOR))
+    return Door(
+        keyring,
+        fixed_keys={key.get_secret_value(): caller for key, caller in given if key is not None},
+        tokens=_create_tokens(settings),
+        may_be_open=settings.is_private or settings.insecure,
+        any_host=settings.insecure,
+    )
+
+
+def _create_tokens(settings: Settings) -> TokenReader | None:
+    issuer, audience, jwks_url = settings.oidc_issuer, settings.oidc_audience, settings.oidc_jwks_url
+    if issuer is None or audience is None or jwks_url is None:
+        return None
+    try:
+        from peltier_server.auth.oidc import Provider, Tokens
+    except ModuleNotFoundError as error:
+        raise SettingsError(f'oidc_issuer needs {error.name}: pip install "peltier[oidc]"') from None
+    return Tokens(Provider(issuer, audience, jwks_url, settings.oidc_tenant_claim, settings.oidc_scope_claim))

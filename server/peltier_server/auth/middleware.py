@@ -1,0 +1,33 @@
+"""Stands before the router and says who calls; every route but the front page and the probes is closed by default."""
+
+from peltier_client.errors import PeltierError
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from peltier_server.auth.authenticator import Door
+from peltier_server.errors import error_response
+
+OPEN_PATHS = frozenset({"/", "/health", "/ready"})
+
+
+class Guard:
+    """Puts the `Caller` into `request.state.caller`, or answers in the router's place.
+
+    It is no dependency: the framework reads and parses a body before it runs dependencies, and a stranger shall not
+    make the server take in an upload or learn which addresses exist.
+    """
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on, or answers with why not."""
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                caller = await self._door.caller(Headers(scope=scope))
+            except PeltierError as error:
+                await error_response(error, scope)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, send)

@@ -1,0 +1,109 @@
+"""What is published, in memory: the database is never on the way of a prediction."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from peltier_client.errors import AdapterNotFound
+from peltier_client.protocol import TaskReference
+from peltier_store.registry import AdapterRecord
+
+from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Published
+from peltier_server.context import Origin
+from peltier_server.residency.adapter_key import Owned
+
+
+class Catalog:
+    """Every adapter of every tenant. Belongs to the event loop; follows the registry, never leads it.
+
+    Finding one does not depend on how many there are. Names stay in order as adapters come and go, so no page sorts.
+    """
+
+    def __init__(self) -> None:
+        self._adapters: dict[tuple[str, str], Published] = {}
+        self._names: dict[str, list[str]] = {}
+        self._owned: Counter[Owned] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._adapters)
+
+    def count(self, tenant: str) -> int:
+        """How many adapters a tenant has."""
+        return len(self._names.get(tenant, ()))
+
+    def get(self, tenant: str, name: str) -> Published:
+        """A tenant's own adapter; raises `AdapterNotFound`."""
+        published = self.find(tenant, name)
+        if published is None:
+            raise AdapterNotFound(f"adapter {name!r} does not exist")
+        return published
+
+    def find(self, tenant: str, name: str) -> Published | None:
+        """A tenant's own adapter, if there is one."""
+        return self._adapters.get((tenant, name))
+
+    def resolve(self, reference: TaskReference, origin: Origin) -> Entry:
+        """The version that answers `reference` for `origin`.
+
+        Another tenant's adapter is there only if it is public; otherwise nothing tells it from one that does not exist.
+        """
+        owner = reference.tenant or origin.tenant
+        published = self._adapters.get((owner, reference.name))
+        if published is None or not (published.is_public or owner == origin.tenant):
+            named = f"{reference.tenant}:{reference.name}" if reference.tenant else reference.name
+            raise AdapterNotFound(f"adapter {named!r} does not exist")
+        return published.choose(reference, origin.request_id)
+
+    def page(self, tenant: str, *, after: str, containing: str, limit: int) -> list[Published]:
+        """At most `limit` adapters of a tenant whose names follow `after` and contain `containing`, in order."""
+        names = self._names.get(tenant, [])
+        following = (names[place] for place in range(bisect_right(names, after), len(names)))
+        found = (name for name in following if containing in name)
+        return [self._adapters[tenant, name] for name in islice(found, limit)]
+
+    def entries(self) -> Iterator[Entry]:
+        """Every live version."""
+        return chain.from_iterable(published.entries.values() for published in self._adapters.values())
+
+    def holds(self, owned: Owned) -> bool:
+        """Some live version of that tenant has these bytes."""
+        return owned in self._owned
+
+    def replace(self, tenant: str, name: str, published: Published | None) -> set[Owned]:
+        """Puts an adapter in the place of what was known of it, in one step; None takes it away.
+
+        Returns what no live version of the tenant has any more.
+        """
+        old = self._adapters.get((tenant, name))
+        # First those that come, so that nobody sees bytes missing that stay.
+        self._owned.update(_owned_by(published))
+        self._owned.subtract(_owned_by(old))
+        gone = {owned for owned in _owned_by(old) if not self._owned[owned]}
+        for owned in gone:
+            del self._owned[owned]
+        if published is not None:
+            self._adapters[tenant, name] = published
+        elif old is not None:
+            del self._adapters[tenant, name]
+        self._list(tenant, name, was_there=old is not None, is_there=published is not None)
+        return gone
+
+    def apply(self, record: AdapterRecord) -> set[Owned]:
+        """`replace` by what the registry records."""
+        published = Published.of(record, self.find(record.tenant, record.name))
+        return self.replace(record.tenant, record.name, published)
+
+    def _list(self, tenant: str, name: str, *, was_there: bool, is_there: bool) -> None:
+        names = self._names.setdefault(tenant, [])
+        if is_there and not was_there:
+            insort(names, name)
+        elif was_there and not is_there:
+            del names[bisect_left(names, name)]
+        if not names:
+            del self._names[tenant]
+
+
+def _owned_by(published: Published | None) -> list[Owned]:
+    return [] if published is None else [entry.owned for entry in published.entries.values()]

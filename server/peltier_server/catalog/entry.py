@@ -1,0 +1,112 @@
+"""One live version in memory."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from peltier_adapters.artifact.manifest import Manifest, parse_manifest
+from peltier_adapters.spec.tasks import TaskSpec
+from peltier_client.protocol import AdapterRef, AdapterVersion, TaskOutline, TaskSummary, VersionSummary
+from peltier_store.registry import Version
+
+from peltier_server.catalog.label_bytes import LabelBytes
+from peltier_server.metrics.version_metrics import VersionLabels
+from peltier_server.residency.adapter_key import Owned
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version without the text of its manifest, and what serving needs of that: there may be very many of them.
+
+    `fingerprint` is of the backbone that it was trained on.
+    """
+
+    version: Version
+    task: TaskSpec
+    fingerprint: str
+    metrics: Mapping[str, float]
+
+    @classmethod
+    def of(cls, version: Version, manifest: Manifest | None = None) -> "Entry":
+        """Reads the manifest that the registry keeps as text, unless the caller has; raises ArtifactError where it
+        cannot be read."""
+        manifest = manifest or parse_manifest(version.manifest)
+        recorded = manifest.training.metrics
+        # JSON has no NaN.
+        metrics = {name: value for name, value in recorded.items() if math.isfinite(value)}
+        return cls(replace(version, manifest=""), manifest.task, manifest.backbone.fingerprint, metrics)
+
+    def marked(self, version: Version) -> "Entry":
+        """The same version with the marks that `version` has now. Its number never gets another manifest."""
+        bare = replace(version, manifest="")
+        return self if bare == self.version else replace(self, version=bare)
+
+    @property
+    def number(self) -> int:
+        """Its number among the adapter's versions."""
+        return self.version.number
+
+    @property
+    def digest(self) -> str:
+        """The identity of its bytes."""
+        return self.version.digest
+
+    @cached_property
+    def owned(self) -> Owned:
+        """What it is on the device by."""
+        return Owned(self.version.tenant, self.digest)
+
+    @cached_property
+    def labels(self) -> VersionLabels:
+        """What metrics count it under."""
+        return VersionLabels(self.version.tenant, self.version.name, str(self.number))
+
+    @cached_property
+    def label_bytes(self) -> LabelBytes:
+        """What its labels take of an answer."""
+        return LabelBytes(self.task.labels)
+
+    @cached_property
+    def reference(self) -> AdapterRef:
+        """How a prediction names it."""
+        version = self.version
+        return AdapterRef(
+            tenant=version.tenant,
+            name=version.name,
+            version=version.number,
+            digest=version.digest,
+            preset=version.preset,
+        )
+
+    @cached_property
+    def summary(self) -> VersionSummary:
+        """How lists show it."""
+        task = self.task
+        outline = TaskOutline(
+            type=task.type, num_labels=len(task.labels), inputs=task.inputs, max_length=task.max_length
+        )
+        return VersionSummary(**self._of_any_task, task=outline)
+
+    @property
+    def on_the_wire(self) -> AdapterVersion:
+        """The whole of it."""
+        task = self.task
+        summary = TaskSummary(type=task.type, labels=list(task.labels), inputs=task.inputs, max_length=task.max_length)
+        return AdapterVersion(**self._of_any_task, task=summary, metrics=dict(self.metrics))
+
+    @property
+    def _of_any_task(self) -> dict[str, Any]:
+        version = self.version
+        return {
+            "tenant": version.tenant,
+            "name": version.name,
+            "version": version.number,
+            "digest": version.digest,
+            "size_bytes": version.size_bytes,
+            "preset": version.preset,
+            "created_at": version.created_at,
+            "created_by": version.created_by,
+            "deprecation": version.deprecation,
+        }

@@ -1,0 +1,1 @@
+"""How tenants share what is limited: turns, bounds and shares."""

@@ -1,0 +1,181 @@
+"""One TCP connection: nobody may hold it without speaking HTTP, or without listening."""
+
+from asyncio import TimerHandle
+
+from httptools import HttpParserError
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from peltier_server.http.request_head import RequestHead
+from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND
+from peltier_server.http.tcp_state import has_closed
+
+# Requests that wait for the answer to an earlier one on their connection.
+_MAX_PIPELINED = 16
+# Connections that are told why they are refused, or asked whether the server lives.
+_MAX_SURPLUS = 64
+# For the request of one of these.
+_SURPLUS_SECONDS = 2.0
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, when
+    more than 16 requests wait on it, when the caller keeps an answer waiting for `stall_seconds` in all, where bytes
+    that it takes earn time at 16 KiB/s, and when bytes come from a caller who has closed it meanwhile. While a request
+    waits nothing more is read.
+
+    One beyond `max_connections` is surplus: its requests say so in their state, and it has two seconds for
+    the head of one; far more are closed unheard. A subclass sets seconds and number."""
+
+    stall_seconds: float
+    max_connections: int
+
+    def connection_made(self, transport) -> None:  # type: ignore[no-untyped-def]
+        self._write: TimerHandle | None = None
+        # How long the caller may still keep the answer waiting; a pause is for one piece of it.
+        self._patience = self.stall_seconds
+        self._paused_at, self._unsent = 0.0, 0
+        self._running: RequestResponseCycle | None = None
+        super().connection_made(transport)
+        num_surplus = len(self.connections) - self.max_connections
+        seconds = self.stall_seconds if num_surplus <= 0 else min(self.stall_seconds, _SURPLUS_SECONDS)
+        self._head = RequestHead(seconds, transport.abort)
+        self.flow = _Flow(self, self._head)
+        if num_surplus > _MAX_SURPLUS:
+            transport.abort()
+            return
+        if num_surplus > 0:
+            self.app_state = {**self.app_state, "surplus": True}
+        self._head.begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head.end()
+        self.resume_writing()
+        super().connection_lost(exc)
+        # uvicorn tells the latest request only, which may be one that waits.
+        if self._running is not None and not self._running.response_complete:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def data_received(self, data: bytes) -> None:
+        if has_closed(self.transport.get_extra_info("socket")):
+            # Nobody will read an answer, and the end itself comes only after all that was sent before it.
+            self.transport.abort()
+            return
+        self._head.receive(len(data))
+        super().data_received(data)
+        if self._head.is_too_large:
+            self.transport.abort()
+        elif self._is_idle and not self._head.is_open:
+            # Lines without a request have stopped uvicorn's clock for idle connections.
+            self._head.begin()
+
+    def send_400_response(self, msg: str) -> None:
+        # An answer to what cannot be read would be taken for that to an earlier request, or for a part of it.
+        if self._is_idle:
+            super().send_400_response(msg)
+        elif self._head.is_open:
+            # All that are in progress are complete, so they are answered before the connection is closed.
+            self._head.end()
+            self.cycle.keep_alive = False
+        elif self.pipeline or self.cycle.response_started:
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head.begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._head.report(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._head.report(len(name) + len(value))
+        if self._head.is_too_large:
+            raise HttpParserError("the head of the request is too large")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            raise HttpParserError("too many requests wait on the connection")
+        self._head.end()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head.report(0)
+        super().on_body(body)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._write is None:
+            self._watch_writing()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._write is not None:
+            self._write.cancel()
+            self._write = None
+            self._count_taken()
+
+    def on_response_complete(self) -> None:
+        self._patience = self.stall_seconds
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        # Closing waits until the caller has taken what is still to be sent.
+        self.loop.call_later(self.stall_seconds, self.transport.abort)
+
+    def _watch_writing(self) -> None:
+        self._paused_at, self._unsent = self.loop.time(), self.transport.get_write_buffer_size()
+        self._write = self.loop.call_later(self._patience, self._judge_writing)
+
+    def _judge_writing(self) -> None:
+        if self._count_taken():
+            self._watch_writing()
+        else:
+            self.transport.abort()
+
+    def _count_taken(self) -> bool:
+        """Whether the caller has taken enough since the last look."""
+        earned = (self._unsent - self.transport.get_write_buffer_size()) / MIN_BYTES_PER_SECOND
+        waited = self.loop.time() - self._paused_at
+        self._patience = max(0.0, min(self.stall_seconds, self._patience - waited + earned))
+        return self._patience > 0
+
+
+class _Flow(FlowControl):
+    """Reads on only when no request waits: what a caller sends ahead stays in the memory of its own system."""
+
+    def __init__(self, connection: Connection, head: RequestHead) -> None:
+        super().__init__(connection.transport)
+        self._pipeline = connection.pipeline
+        self._head = head
+
+    def pause_reading(self) -> None:
+        super().pause_reading()
+        self._head.pause()
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._pipeline:
+            super().resume_reading()
+            self._head.resume()
+
+
+def connection_class(stall_seconds: float, max_connections: int) -> type[Connection]:
+    """A `Connection` that waits this long, of which there are so many."""
+    limits = {"stall_seconds": stall_seconds, "max_connections": max_connections}
+    return type("Connection", (Connection,), limits)

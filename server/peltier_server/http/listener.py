@@ -1,0 +1,80 @@
+"""The socket where callers arrive."""
+
+import asyncio
+import errno
+import logging
+import socket
+from asyncio import Protocol, TimerHandle
+from collections.abc import Callable
+from typing import Any
+
+from peltier_server.http.tcp_state import has_closed
+
+logger = logging.getLogger(__name__)
+
+# In one turn of the event loop. uvloop alone accepts one connection a turn: on a busy loop that is less than a hundred
+# a second, and a newcomer waits behind all that others have opened, and have closed again since.
+_AT_ONCE = 64
+_RETRY_SECONDS = 1.0
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Listener:
+    """Accepts connections while it is open. One whose caller has hung up already is closed unheard; each other one is
+    given to a new protocol. Where the process has no file left it waits for a second."""
+
+    def __init__(self, listening: socket.socket, create_protocol: Callable[[], Protocol]) -> None:
+        self._socket = listening
+        self._create_protocol = create_protocol
+        self._loop = asyncio.get_running_loop()
+        self._beginning = set[asyncio.Task[Any]]()
+        self._retry: TimerHandle | None = None
+        listening.setblocking(False)
+        self._listen()
+
+    def close(self) -> None:
+        """Accepts no more; connections that are open stay."""
+        self._loop.remove_reader(self._socket)
+        if self._retry is not None:
+            self._retry.cancel()
+
+    async def wait_closed(self) -> None:
+        """Returns when every connection that was accepted has its protocol."""
+        if self._beginning:
+            await asyncio.wait(self._beginning)
+
+    def _listen(self) -> None:
+        self._retry = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _address = self._socket.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            if has_closed(connection):
+                connection.close()
+            else:
+                self._begin(connection)
+
+    def _begin(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        beginning = self._loop.create_task(self._loop.connect_accepted_socket(self._create_protocol, connection))
+        self._beginning.add(beginning)
+        beginning.add_done_callback(self._end)
+
+    def _end(self, beginning: "asyncio.Task[Any]") -> None:
+        self._beginning.discard(beginning)
+        if not beginning.cancelled() and (error := beginning.exception()) is not None:
+            logger.warning("an accepted connection could not be used: %s", error)
+
+    def _pause(self, error: OSError) -> None:
+        # Any other error is of one connection, which its caller has closed.
+        if error.errno in _EXHAUSTED:
+            logger.error("no connection can be accepted for %g s: %s", _RETRY_SECONDS, error.strerror)
+            self._loop.remove_reader(self._socket)
+            self._retry = self._loop.call_later(_RETRY_SECONDS, self._listen)

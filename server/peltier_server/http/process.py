@@ -1,0 +1,206 @@
+"""The process around the app: one socket, and an end without losses."""
+
+import gc
+import logging
+import math
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from asyncio import Protocol
+from importlib.metadata import version as release_of
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+from peltier_backbone.heap import keep_freed_memory
+
+from peltier_server.http.connection import connection_class
+from peltier_server.http.drain import Drain
+from peltier_server.http.lifecycle import Lifecycle
+from peltier_server.http.listener import Listener
+from peltier_server.settings import Settings, SettingsError
+
+logger = logging.getLogger(__name__)
+
+_BACKLOG = 2048
+# What may be open besides connections: uploads, the store, the registry, and connections that are closed unheard.
+_OTHER_FILES = 512
+# Adapters come after the start and stay. With Python's own thresholds (700, 10, 10) sixty requests that come and go
+# lead to a full collection every ten seconds, and with 10,000 adapters each stops the whole server for 400 ms.
+_GC_THRESHOLDS = (10_000, 10, 100)
+# How long a server that has failed waits for requests that may still be answered.
+_FAILED_SECONDS = 5
+_ABANDONED = 1  # the exit status after a second signal
+
+# The runner's thread asks for the interpreter some hundred times a batch, after each call of a kernel. Where the event
+# loop is busy it waits so long each time, which at Python's own 5 ms is more than a second a batch.
+_SWITCH_SECONDS = 0.0002
+
+
+class DrainingServer(uvicorn.Server):
+    """uvicorn, but a signal first drains: what has arrived is answered while newcomers read 503, then it exits with 0.
+
+    Before that, at SIGTERM, it goes on as a lame duck: not ready, so that balancers look elsewhere, and yet serving
+    whoever still comes. An interrupt from a terminal skips this, for nobody balances there. A second signal ends it
+    now. uvicorn alone would close its socket at once and end by raising the signal again.
+    """
+
+    def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings, url: str) -> None:
+        super().__init__(config)
+        self._lifecycle = lifecycle
+        self._settings = settings
+        self._url = url
+        self._started_at = time.monotonic()
+        self._announced = False
+        self._signals: list[int] = []
+        self._drain_at = math.inf
+        self._drain: Drain | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begins to leave. What it does is logged later: the signal may have interrupted the writing of the log."""
+        self._signals.append(sig)
+        if self._lifecycle.leaving:
+            self.should_exit = self.force_exit = True
+            self._lifecycle.abandon()
+        stays = sig == signal.SIGTERM and self._lifecycle.ready
+        self._drain_at = time.monotonic() + (self._settings.lame_duck_seconds if stays else 0)
+        self._lifecycle.leave()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to accept connections, as `Listener` does."""
+        await super().startup(sockets=[])
+        self.servers = [Listener(one, self._create_protocol) for one in sockets or []]  # type: ignore[misc]
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: announces that the server is ready, or ends it once drained."""
+        lifecycle = self._lifecycle
+        self.log_signals()
+        if lifecycle.ready and not self._announced:
+            self._announce()
+        if lifecycle.failure is not None:
+            self.config.timeout_graceful_shutdown = _FAILED_SECONDS
+            self.should_exit = True
+        if time.monotonic() >= self._drain_at and not self.should_exit:
+            self._end_when_drained()
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the app in any case: a second signal makes uvicorn leave it to the loop's end, whose cancellation is
+        logged as a failure of the app."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
+    def _create_protocol(self) -> Protocol:
+        return self.config.http_protocol_class(
+            config=self.config,  # type: ignore[call-arg]
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+
+    def _announce(self) -> None:
+        self._announced = True
+        # What has been loaded stays: without this every full collection walks a million objects of torch and the model,
+        # which costs a request as much as all of its HTTP.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        seconds = round(time.monotonic() - self._started_at, 1)
+        logger.info(
+            "Peltier is ready on %s (try %s/docs)", self._url, self._url, extra={"fields": {"seconds": seconds}}
+        )
+
+    def log_signals(self) -> None:
+        """Says which signals have come since the last call."""
+        while self._signals:
+            name = signal.Signals(self._signals.pop(0)).name
+            logger.info("signal received", extra={"fields": {"signal": name}})
+
+    def _end_when_drained(self) -> None:
+        if self._drain is None:
+            self._drain = Drain.begin(self._lifecycle, self._settings.drain_seconds)
+        seconds_left = self._drain.seconds_left
+        if self._lifecycle.idle or seconds_left <= 0:
+            self._drain.log_end()
+            # Connections that still send their last answer get the rest of the time; what runs then is cancelled.
+            self.config.timeout_graceful_shutdown = max(0, int(seconds_left))
+            self.should_exit = True
+
+
+def run(app: FastAPI, settings: Settings) -> None:
+    """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken. A second
+    signal ends the process with status 1."""
+    keep_freed_memory()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    _allow_files(settings.max_connections + _OTHER_FILES)
+    lifecycle: Lifecycle = app.state.lifecycle
+    with _listen(settings.host, settings.port) as listener:
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"http://{host}:{listener.getsockname()[1]}"
+        _log_start(settings, url)
+        config = uvicorn.Config(
+            app,
+            http=connection_class(settings.stall_seconds, settings.max_connections),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+        )
+        server = DrainingServer(config, lifecycle, settings, url)
+        server.run(sockets=[listener])
+        server.log_signals()
+    if server.force_exit:
+        logger.warning("a second signal has ended the server; what it still computed is lost")
+        logging.shutdown()
+        os._exit(_ABANDONED)  # Python cannot end in order while threads compute: it would abort
+    if lifecycle.failure is not None:
+        _log_failure(settings, lifecycle.failure)
+        raise lifecycle.failure
+    logger.info("shutdown complete")
+
+
+def _allow_files(count: int) -> None:
+    """Raises the number of files that may be open as far as the process may; without one left, nothing could be read
+    from the store either."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY != soft < count:
+        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < count:
+            logger.warning(
+                "%d files may be open and max_connections wants %d: raise the limit (ulimit -n), or lower the setting",
+                allowed,
+                count,
+            )
+
+
+def _log_start(settings: Settings, url: str) -> None:
+    fields = {
+        "release": release_of("peltier"),
+        "pid": os.getpid(),
+        "url": url,
+        "backbone": settings.backbone,
+        "device": settings.device,
+        "dtype": settings.dtype,
+        "threads": settings.threads,
+    }
+    logger.info("Peltier starts", extra={"fields": fields})
+
+
+def _log_failure(settings: Settings, failure: Exception) -> None:
+    # As text the command's last line says the same to whoever has started it.
+    if settings.log_format == "json":
+        logger.critical("the server failed: %s", failure)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        # The standard library adds the address, which is already named.
+        reason = str(error.strerror or error).partition(" (")[0]
+        raise SettingsError(f"cannot listen on {host}:{port}: {reason}") from None

@@ -1,0 +1,1 @@
+"""From a resolved task to an answer: tokenising, waiting, generating, writing."""

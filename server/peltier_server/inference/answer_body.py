@@ -1,0 +1,69 @@
+"""The JSON of an answer: a large one is written in pieces that take turns with other tenants' work."""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from peltier_client.errors import ErrorBody
+from peltier_client.protocol import PredictResponse
+
+from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+from peltier_server.inference.prediction import Prediction
+
+# Below this, handing the work to a thread costs more than the work.
+BYTES_ON_THE_LOOP = 64 * 1024
+# Reading or writing so much of an answer takes about as long as reading `MAX_PIECE_COST` characters into tokens.
+PIECE_BYTES = 128 * 1024
+
+
+async def prediction_json(preparation: Preparation, tenant: str, prediction: Prediction) -> bytes:
+    """The body of a prediction."""
+    if prediction.max_bytes <= BYTES_ON_THE_LOOP:
+        return prediction.response.model_dump_json(by_alias=True).encode()
+    return await _write(preparation, tenant, _pieces(prediction.response))
+
+
+async def mixed_json(
+    preparation: Preparation, tenant: str, results: Sequence[PredictResponse | ErrorBody], max_bytes: int
+) -> bytes:
+    """The body of a mixed answer that has at most `max_bytes`, errors not counted."""
+    pieces = _listed(results)
+    return b"".join(pieces) if max_bytes <= BYTES_ON_THE_LOOP else await _write(preparation, tenant, pieces)
+
+
+async def _write(preparation: Preparation, tenant: str, pieces: Iterator[bytes]) -> bytes:
+    body = bytearray()
+    while await preparation.run(tenant, MAX_PIECE_COST, partial(_write_some, pieces, body)):
+        pass
+    return await preparation.run(tenant, 1, partial(bytes, body))
+
+
+def _write_some(pieces: Iterator[bytes], body: bytearray) -> bool:
+    """Whether there may be more; in a thread."""
+    end = len(body) + PIECE_BYTES
+    for piece in pieces:
+        body += piece
+        if len(body) >= end:
+            return True
+        # pydantic lets no other thread run while it writes one, and the event loop goes first.
+        time.sleep(0)
+    return False
+
+
+def _pieces(response: PredictResponse) -> Iterator[bytes]:
+    # Predictions are its last field.
+    yield response.model_dump_json(by_alias=True, exclude={"predictions"}).removesuffix("}").encode()
+    yield b',"predictions":'
+    before = b"["
+    for prediction in response.predictions:
+        yield before + prediction.model_dump_json(by_alias=True).encode()
+        before = b","
+    yield b"]}"
+
+
+def _listed(results: Sequence[PredictResponse | ErrorBody]) -> Iterator[bytes]:
+    before = b'{"results":['
+    for result in results:
+        yield before + result.model_dump_json(by_alias=True).encode()
+        before = b","
+    yield b"]}"

@@ -1,0 +1,83 @@
+"""A mixed request's items, each of which has its own result or its own error."""
+
+import logging
+import time
+from collections.abc import Coroutine, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from peltier_client.errors import ErrorBody, PeltierError, QuotaExceeded, ServerError
+from peltier_client.protocol import MixedItem, PredictResponse
+
+from peltier_server.context import Origin
+from peltier_server.errors import ClientGone
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.inference.items import Items
+from peltier_server.inference.predictor import Predictor
+from peltier_server.inference.resolved_task import Target
+from peltier_server.metrics.version_metrics import VersionMetrics
+
+logger = logging.getLogger(__name__)
+
+Result = PredictResponse | ErrorBody
+
+
+class MixedAnswer:
+    """The results of one mixed request, which share the `budget` of an answer. An unknown name costs a token,
+    like an input that is refused."""
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        metrics: VersionMetrics,
+        preparation: Preparation,
+        origin: Origin,
+        items: Sequence[MixedItem],
+    ) -> None:
+        self.budget = predictor.open_answer(origin)
+        self._predictor = predictor
+        self._metrics = metrics
+        self._preparation = preparation
+        self._origin = origin
+        self._items = items
+        self._results: list[Result | None] = [None] * len(items)
+        self._arrived_at = time.monotonic()
+
+    async def results(self) -> list[Result]:
+        """One per item, in order; cancelled, it ends all that are begun. Raises `QueueFull` where so many items more
+        may not be in progress."""
+        items = Items(self._preparation, self._origin.tenant, [item.input for item in self._items])
+        await items.answer(self._begin, self._charge)
+        return [result for result in self._results if result is not None]
+
+    def _begin(self, number: int) -> Coroutine[Any, Any, None] | None:
+        try:
+            target = self._predictor.aim(self._origin, self._items[number].task)
+        except PeltierError as error:
+            self._results[number] = error.body()
+            return None
+        return self._answer(number, target)
+
+    async def _charge(self, failed: Sequence[int]) -> None:
+        try:
+            await self._preparation.turnstile.charge(self._origin.tenant, len(failed))
+        except QuotaExceeded as error:
+            for number in failed:
+                self._results[number] = error.body()
+
+    async def _answer(self, number: int, target: Target) -> None:
+        started, status = time.monotonic(), ClientGone.status
+        item = self._items[number]
+        try:
+            prediction = await self._predictor.predict_item(target, item, self._arrived_at, self.budget)
+            status = HTTPStatus.OK
+            self._results[number] = prediction.response
+        except PeltierError as error:
+            status = error.status
+            self._results[number] = error.body()
+        except Exception:
+            logger.exception("one part of a mixed request failed, for task %s", item.task)
+            status = ServerError.status
+            self._results[number] = ServerError("the server failed; its log has the reason").body()
+        finally:
+            self._metrics.observe(target.entry.labels, status, time.monotonic() - started)

@@ -1,0 +1,294 @@
+"""One request's way through the rooms: resolve, tokenise, lease, queue, answer."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.batch.row import Row
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.generation.search import Decoding
+from peltier_adapters.residency.bank import Resident
+from peltier_adapters.spec.tasks import TaskSpec
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
+from peltier_client.protocol import (
+    AnyPrediction,
+    BatchInfo,
+    Input,
+    MixedItem,
+    Parameters,
+    PredictResponse,
+    TaskReference,
+)
+from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
+
+from peltier_server import retry_hints
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.entry import Entry
+from peltier_server.context import Origin
+from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
+from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
+from peltier_server.inference.decoding import check_stream, choose_decoding, draws
+from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.quarantine import Quarantine
+from peltier_server.inference.resolved_task import Target
+from peltier_server.inference.response import create_timings, create_usage, read_answers
+from peltier_server.inference.text_stream import TextStream
+from peltier_server.inference.tokenizing import Reading, encode_inputs
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.ticket import Outcome, Terms
+from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.slots import Slots
+
+logger = logging.getLogger(__name__)
+
+# Below this, handing the work to a thread costs more than the work.
+_ANSWERS_ON_THE_LOOP = 64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one request: inputs, new tokens for each of them, bytes of the answer, and scores where the caller says
+    nothing; of its tenant, whose work is prepared by turns; and of its version. `metrics` counts the inputs that a
+    limit truncates."""
+
+    max_inputs: int
+    max_new_tokens: int
+    max_answer_bytes: int
+    default_top_k: int
+    preparation: Preparation
+    quarantine: Quarantine
+    metrics: Metrics
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked of which version, until when in seconds of `time.monotonic`, and who watches the text grow."""
+
+    target: Target
+    inputs: tuple[Input, ...]
+    parameters: Parameters
+    budget: AnswerBudget
+    deadline: float = math.inf
+    stream: TextStream | None = None
+
+
+class Predictor:
+    """Answers inputs with the adapter that a task names. Every failure is a `PeltierError`."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        catalog: Catalog,
+        slots: Slots[Owned, Artifact, Resident],
+        batcher: Batcher,
+        limits: Limits,
+    ) -> None:
+        self._backbone = backbone
+        self._catalog = catalog
+        self._slots = slots
+        self._batcher = batcher
+        self._limits = limits
+        token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
+        self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
+
+    def aim(self, origin: Origin, task: str) -> Target:
+        """The version that `task` refers to now. Raises `NotFound` where there is none that the caller may use."""
+        reference = TaskReference.parse(task)
+        return Target(reference, origin, self._catalog.resolve(reference, origin))
+
+    def open_answer(self, origin: Origin) -> AnswerBudget:
+        """What the parts of one HTTP answer share."""
+        return AnswerBudget(self._limits.max_answer_bytes, origin)
+
+    async def predict(
+        self, target: Target, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
+    ) -> Prediction:
+        """One prediction per input, in order; they take from `budget`, or are the whole answer."""
+        self.check_count(len(inputs), "inputs")
+        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.origin)))
+
+    async def predict_item(
+        self, target: Target, item: MixedItem, arrived_at: float, budget: AnswerBudget
+    ) -> Prediction:
+        """The prediction for an item of a mixed request that arrived then, whose inputs are all in progress already."""
+        return await self._in_time(_Request(target, (item.input,), item.parameters, budget), arrived_at)
+
+    def stream(
+        self, target: Target, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
+    ) -> TextStream:
+        """The answer to one input while it is being written; with a `budget` to one of several that share it, and that
+        are all in progress already."""
+        stream = TextStream(self._backbone.tokenizer)
+        request = _Request(target, (text,), parameters, budget or self.open_answer(target.origin), stream=stream)
+        stream.start(self._hold(request) if budget is None else self._in_time(request, time.monotonic()))
+        return stream
+
+    def max_new_tokens(self, target: Target) -> int:
+        """How long a text of `target` may be; raises `InvalidInput` where the answer is no text."""
+        spec = target.entry.task.decoding
+        if spec is None:
+            task = str(target.reference)
+            raise InvalidInput(f"task {task!r} does not generate texts; its answers are at /v1/tasks/{task}/predict")
+        return min(spec.max_new_tokens, self._limits.max_new_tokens)
+
+    def check_count(self, count: int, what: str) -> None:
+        """Raises `InvalidInput` where one request brings more than is allowed."""
+        if count > self._limits.max_inputs:
+            raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
+
+    async def _hold(self, request: _Request) -> Prediction:
+        with self._limits.preparation.inputs.hold(request.target.origin.tenant, len(request.inputs)):
+            return await self._in_time(request, time.monotonic())
+
+    async def _in_time(self, request: _Request, arrived_at: float) -> Prediction:
+        timeout_ms = request.parameters.timeout_ms
+        if timeout_ms is None:
+            return await self._predict_live(request)
+        deadline = arrived_at + timeout_ms / 1000
+        # The batcher keeps the deadline for rows that wait; this clock also runs during loads and batches.
+        clock = asyncio.timeout(deadline - time.monotonic())
+        try:
+            async with clock:
+                return await self._predict_live(replace(request, deadline=deadline))
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise DeadlinePassed(f"no answer within timeout_ms = {timeout_ms}") from None
+
+    async def _predict_live(self, request: _Request) -> Prediction:
+        while True:
+            target = request.target
+            entry = target.entry
+            try:
+                with self._limits.quarantine.attempt(target.origin.tenant, entry):
+                    return await self._predict_with(entry, request)
+            except BlobNotFound as error:
+                # It may have been purged since it was resolved; then the reference means another version, or nothing.
+                successor = self._catalog.resolve(target.reference, target.origin)
+                if successor.digest == entry.digest:
+                    raise _not_loaded(target, error) from error
+                request = replace(request, target=replace(target, entry=successor))
+            except AdapterError as error:
+                raise _not_loaded(target, error) from error
+
+    async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
+        task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
+        decoding = choose_decoding(task, request.parameters, max_new_tokens=self._limits.max_new_tokens)
+        if request.stream is not None:
+            check_stream(decoding)
+        size = self._size(entry, len(request.inputs), parameters, decoding)
+        request.budget.take(size)
+        try:
+            return await self._answer(entry, replace(request, parameters=parameters), decoding, size)
+        except BlobNotFound:
+            # Perhaps another version answers in place of this one.
+            request.budget.give_back(size)
+            raise
+
+    async def _answer(self, entry: Entry, request: _Request, decoding: Decoding | None, size: AnswerSize) -> Prediction:
+        started = time.monotonic()
+        tenant = request.target.origin.tenant
+        self._slots.prefetch(entry.owned, tenant)
+        reading = Reading(self._backbone, entry.task, request.parameters.truncate)
+        encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
+        num_tokens = sum(map(len, encoded))
+        spending = self._limits.preparation.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
+        async with spending, self._slots.lease(entry.owned, tenant) as lease:
+            opening = Opening(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
+            self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
+            if request.stream is not None:
+                request.stream.open(opening)
+            rows = [Row(one, lease.resident) for one in encoded]
+            outcomes = await self._compute(rows, decoding, request)
+        last = max(outcomes, key=lambda outcome: outcome.queue_seconds)
+        predictions, num_bytes = await self._read(outcomes, request, size)
+        response = PredictResponse(
+            task=entry.version.name,
+            adapter=entry.reference,
+            predictions=predictions,
+            usage=create_usage(opening, outcomes),
+            timings_ms=create_timings(lease, last, time.monotonic() - started),
+            batch=BatchInfo(rows=last.batch_rows, adapters=last.batch_adapters),
+        )
+        return Prediction(response, lease.tier, num_bytes)
+
+    def _with_top_k(self, task: TaskSpec, parameters: Parameters) -> Parameters:
+        if parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
+            return parameters
+        return parameters.model_copy(update={"top_k": self._limits.default_top_k})
+
+    def _size(self, entry: Entry, num_inputs: int, parameters: Parameters, decoding: Decoding | None) -> AnswerSize:
+        if decoding is None:
+            return self._measure.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
+        return self._measure.of_text(num_inputs, entry.label_bytes, decoding)
+
+    async def _compute(
+        self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
+    ) -> Sequence[Outcome[Any]]:
+        parameters = request.parameters
+        terms = Terms(request.target.origin.tenant, request.deadline, parameters.priority)
+        if decoding is None:
+            return await self._batcher.compute(rows, terms, record_gates=parameters.return_gates)
+        listener = None if request.stream is None else request.stream.hear
+        return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
+
+    async def _read(
+        self, outcomes: Sequence[Outcome[Any]], request: _Request, size: AnswerSize
+    ) -> tuple[list[AnyPrediction], int]:
+        """All predictions, and the bytes that they have at most."""
+        read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
+        row_bytes = size.prediction_bytes + size.names_bytes
+        if len(outcomes) <= _ANSWERS_ON_THE_LOOP and len(outcomes) * row_bytes <= BYTES_ON_THE_LOOP:
+            predictions, num_bytes = read(outcomes)
+            request.budget.take_names(num_bytes, size)
+            return predictions, size.num_bytes + num_bytes
+        predictions, num_bytes = [], 0
+        num_rows = max(1, PIECE_BYTES // row_bytes)
+        for start in range(0, len(outcomes), num_rows):
+            piece = partial(read, outcomes[start : start + num_rows])
+            some, more_bytes = await self._limits.preparation.run(request.target.origin.tenant, MAX_PIECE_COST, piece)
+            request.budget.take_names(more_bytes, size)
+            predictions += some
+            num_bytes += more_bytes
+        return predictions, size.num_bytes + num_bytes
+
+
+def _read_answers(
+    backbone: Backbone, task: TaskSpec, parameters: Parameters, outcomes: Sequence[Outcome[Any]]
+) -> tuple[list[AnyPrediction], int]:
+    predictions = read_answers(backbone, task, outcomes, parameters)
+    return predictions, bytes_of_names(predictions)
+
+
+def _num_truncated(encoded: Sequence[Encoded]) -> int:
+    return sum(one.truncated for one in encoded)
+
+
+def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
+    return 0 if decoding is None else num_inputs * decoding.num_beams * decoding.max_new_tokens
+
+
+def _not_loaded(target: Target, error: AdapterError) -> PeltierError:
+    version, request_id = target.entry.version, target.origin.request_id
+    what = f"adapter {version.name!r} version {version.number} cannot be loaded"
+    if not isinstance(error, BlobError):
+        return InferenceFailed(f"{what}: {error}")
+    if isinstance(error, BlobStoreGone):
+        # The log says once that it is gone.
+        return Unavailable(f"{what}, as the server's store is gone", retry_after=retry_hints.SOON)
+    # Where the store is and how it fails is the operator's business; callers of a public adapter are other tenants.
+    logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
+    reason = "the server's log has the reason under this request's x-request-id"
+    if isinstance(error, BlobNotFound | BlobDamaged):
+        return InferenceFailed(f"{what}, as its stored bytes are missing or damaged; {reason}")
+    return Unavailable(f"{what} just now; {reason}", retry_after=retry_hints.SOON)

@@ -1,0 +1,142 @@
+"""Versions that fail again and again."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from peltier_client.errors import InferenceFailed
+from peltier_client.protocol import QuarantinedVersion
+
+from peltier_server.catalog.entry import Entry
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_key import Owned
+
+logger = logging.getLogger(__name__)
+
+_MAX_FAILURES = 3
+_FIRST_PAUSE_SECONDS = 10.0
+_MAX_PAUSE_SECONDS = 600.0
+# Failures so long ago are no sign of anything.
+_FORGET_SECONDS = 3600.0
+
+_Key = tuple[str, Owned]
+
+
+@dataclass
+class _Record:
+    """Failures of one version in a row. Moments are seconds of the quarantine's clock."""
+
+    entry: Entry
+    num_failures: int = 0
+    reason: str = ""
+    failed_at: float = 0.0
+    pause_seconds: float = 0.0
+    trying: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self.num_failures >= _MAX_FAILURES
+
+    @property
+    def until(self) -> float:
+        return self.failed_at + self.pause_seconds
+
+    def __str__(self) -> str:
+        return f"adapter {self.entry.version.name!r} version {self.entry.number}"
+
+
+class Quarantine:
+    """A circuit breaker for each version: `InferenceFailed` three times in a row opens it, a success closes it.
+
+    While it is open the version's requests are refused at once. After a pause one of them is let through as a trial;
+    each trial that fails doubles the pause, up to ten minutes. Failures are in a row if each is of a request that came
+    after the one before, so that those who were in one bad batch count once. What is cancelled, late, or refused for
+    another reason counts neither way. Each tenant's requests count for that tenant alone: nobody can shut another's
+    public adapter down, or learn how it does there. Belongs to the event loop.
+    """
+
+    def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._records: dict[_Key, _Record] = {}
+
+    @contextmanager
+    def attempt(self, tenant: str, entry: Entry) -> Iterator[None]:
+        """One request of `tenant` for that version. Raises `InferenceFailed` at once if it is in quarantine."""
+        key = (tenant, entry.owned)
+        record = self._records.get(key)
+        is_trial = record is not None and self._let_in(record)
+        num_before = 0 if record is None else record.num_failures
+        try:
+            yield
+        except InferenceFailed as error:
+            now = self._records.setdefault(key, _Record(entry))
+            if now.num_failures == num_before:
+                self._fail(key, now, error)
+            raise
+        except BaseException:
+            if is_trial and record is not None:
+                record.trying = False
+            raise
+        self._succeed(key)
+
+    def of(self, tenant: str) -> list[QuarantinedVersion]:
+        """What is refused to `tenant` just now."""
+        return [
+            QuarantinedVersion(
+                adapter=record.entry.reference,
+                num_failures=record.num_failures,
+                reason=record.reason,
+                retry_after_seconds=max(0.0, record.until - self._clock()),
+            )
+            for (whose, _), record in self._records.items()
+            if whose == tenant and record.open
+        ]
+
+    def _let_in(self, record: _Record) -> bool:
+        if not record.open:
+            return False
+        wait = record.until - self._clock()
+        if wait <= 0 and not record.trying:
+            record.trying = True
+            return True
+        again = f"in {math.ceil(wait)} s" if wait > 0 else "just now"
+        raise InferenceFailed(
+            f"{record} is in quarantine on this replica after {record.num_failures} failures in a row, the last of "
+            f"them: {record.reason}; it is tried again {again}",
+            retry_after=max(1.0, wait),
+        )
+
+    def _fail(self, key: _Key, record: _Record, error: InferenceFailed) -> None:
+        record.reason, record.failed_at = error.message, self._clock()
+        record.num_failures += 1
+        if record.open:
+            record.pause_seconds = min(2 * record.pause_seconds, _MAX_PAUSE_SECONDS) or _FIRST_PAUSE_SECONDS
+            record.trying = False
+            logger.warning(
+                "%s of %s is in quarantine for %g s after %d failures in a row of requests of %s: %s",
+                record,
+                record.entry.version.tenant,
+                record.pause_seconds,
+                record.num_failures,
+                key[0],
+                record.reason,
+            )
+        self._forget()
+        self._report()
+
+    def _succeed(self, key: _Key) -> None:
+        record = self._records.pop(key, None)
+        if record is not None and record.open:
+            logger.info("%s of %s answers requests of %s again", record, record.entry.version.tenant, key[0])
+            self._report()
+
+    def _forget(self) -> None:
+        before = self._clock() - _FORGET_SECONDS
+        self._records = {key: record for key, record in self._records.items() if record.failed_at > before}
+
+    def _report(self) -> None:
+        self._metrics.quarantined.set(len({owned for (_, owned), record in self._records.items() if record.open}))

@@ -1,0 +1,79 @@
+"""From the outcomes of a request's rows to the parts of its answer's body."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from peltier_adapters.batch.row import RowOutput
+from peltier_adapters.generation.generation import Draft
+from peltier_adapters.generation.text_answers import answer, text_answer
+from peltier_adapters.residency.bank import Resident
+from peltier_adapters.spec.tasks import TaskSpec
+from peltier_backbone.load import Backbone
+from peltier_client.protocol import (
+    AnyPrediction,
+    ClassificationPrediction,
+    MultilabelPrediction,
+    Parameters,
+    RegressionPrediction,
+    TextPrediction,
+    Timings,
+    Usage,
+)
+
+from peltier_server.inference.prediction import Opening
+from peltier_server.queue.ticket import Outcome
+from peltier_server.residency.slots import Lease
+
+
+def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> AnyPrediction:
+    """What a row's logits answer."""
+    found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
+    gates = output.gates if parameters.return_gates else None
+    if found.value is not None:
+        return RegressionPrediction(value=found.value, gates=gates)
+    if found.labels is not None:
+        return MultilabelPrediction(labels=list(found.labels), scores=found.scores, gates=gates)
+    assert found.label is not None
+    assert found.score is not None
+    return ClassificationPrediction(label=found.label, score=found.score, scores=found.scores, gates=gates)
+
+
+def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
+    """What a finished draft answers."""
+    found = text_answer(task, backbone, draft)
+    return TextPrediction(
+        text=found.text,
+        score=draft.search.log_prob if parameters.raw_scores else found.score,
+        finish_reason=found.finish_reason,
+        label=found.label,
+        value=found.value,
+    )
+
+
+def read_answers(
+    backbone: Backbone, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters
+) -> list[AnyPrediction]:
+    """What each outcome answers, in order."""
+    return [
+        _read_text(backbone, task, outcome.output, parameters)
+        if isinstance(outcome.output, Draft)
+        else _read_scores(task, outcome.output, parameters)
+        for outcome in outcomes
+    ]
+
+
+def create_usage(opening: Opening, outcomes: Sequence[Outcome[Any]]) -> Usage:
+    """What the inputs have in tokens, and the texts where there are any."""
+    drafts = [outcome.output for outcome in outcomes if isinstance(outcome.output, Draft)]
+    return Usage(
+        tokens=opening.num_tokens,
+        truncated_inputs=opening.num_truncated,
+        completion_tokens=sum(len(draft.ids) for draft in drafts) if drafts else None,
+    )
+
+
+def create_timings(lease: Lease[Resident], last: Outcome[Any], total_seconds: float) -> Timings:
+    """Where the time of the row that waited longest went."""
+    seconds = (last.queue_seconds, lease.load_seconds, last.compute_seconds, total_seconds)
+    queue, load, compute, total = (round(1000 * value, 3) for value in seconds)
+    return Timings(queue=queue, load=load, compute=compute, total=total)

@@ -1,0 +1,85 @@
+"""The inputs of a request as tokens: short ones at once, others in pieces that take turns with other tenants'."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from peltier_adapters.errors import InputError, first_of
+from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.spec.tasks import TaskSpec
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from peltier_client.errors import InvalidInput
+from peltier_client.protocol import Input
+
+from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
+
+# Below these, handing the work to a thread costs more than the work.
+_CHARS_ON_THE_LOOP = 1024
+_INPUTS_ON_THE_LOOP = 16
+# What an input costs besides its characters, in characters.
+_COST_OF_AN_INPUT = 32
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the inputs of a request are read: for which task, and whether they may be truncated."""
+
+    backbone: Backbone
+    task: TaskSpec
+    truncate: bool
+
+
+def num_chars(value: Input) -> int:
+    """Of all texts of an input."""
+    return len(value) if isinstance(value, str) else sum(map(len, value))
+
+
+async def encode_inputs(
+    preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
+) -> list[Encoded]:
+    """One row per input, in order. Raises `InvalidInput` with every reason; then each input costs a token."""
+    encode = partial(_encode, reading, preparation.max_text_chars)
+    found: list[Encoded | InputError] = []
+    if len(inputs) <= _INPUTS_ON_THE_LOOP and sum(map(num_chars, inputs)) <= _CHARS_ON_THE_LOOP:
+        found = encode(inputs)
+    else:
+        for piece, cost in split_inputs(inputs, preparation.max_text_chars):
+            found += await preparation.run(tenant, cost, partial(encode, piece))
+    if any(isinstance(one, InputError) for one in found):
+        await preparation.turnstile.charge(tenant, len(inputs))
+        raise _refusal(found)
+    return [one for one in found if isinstance(one, Encoded)]
+
+
+def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple[Sequence[Input], int]]:
+    """Runs of neighbouring inputs that cost at most `MAX_PIECE_COST` characters together, or one input each."""
+    start, cost = 0, 0
+    for number, value in enumerate(inputs):
+        texts = (value,) if isinstance(value, str) else value
+        price = _COST_OF_AN_INPUT + sum(min(len(text), max_text_chars) for text in texts)
+        if number > start and cost + price > MAX_PIECE_COST:
+            yield inputs[start:number], cost
+            start, cost = number, 0
+        cost += price
+    yield inputs[start:], cost
+
+
+def _encode(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[Encoded | InputError]:
+    return [_encode_one(reading, max_text_chars, value) for value in inputs]
+
+
+def _encode_one(reading: Reading, max_text_chars: int, value: Input) -> Encoded | InputError:
+    try:
+        return encode_input(reading.backbone, reading.task, value, truncate=reading.truncate, max_chars=max_text_chars)
+    except InputError as error:
+        return error
+
+
+def _refusal(found: Sequence[Encoded | InputError]) -> InvalidInput:
+    reasons = [
+        f"input {number}: {one}" if len(found) > 1 else str(one)
+        for number, one in enumerate(found)
+        if isinstance(one, InputError)
+    ]
+    return InvalidInput(first_of(reasons[0], len(reasons), "inputs"), reasons)

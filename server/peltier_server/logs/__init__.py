@@ -1,0 +1,1 @@
+"""Log records, and the fields that a request adds to them."""

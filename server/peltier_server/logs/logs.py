@@ -1,0 +1,137 @@
+"""The log on stderr: one record a line, as text for people or as JSON for machines, without keys."""
+
+import json
+import logging
+import re
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any
+
+from peltier_server.auth.credentials import KEY_PATTERN
+from peltier_server.logs.access_log import enable_access_log
+from peltier_server.logs.request_fields import request_fields
+from peltier_server.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+# Their records below WARNING repeat what this server says itself.
+_NOISY = ("uvicorn.error", "alembic")
+# uvicorn's record of an answer that the observer has left incomplete, and of which it has said why.
+_INCOMPLETE = "ASGI callable returned without completing response."
+# What can end a line, move a terminal's cursor or turn the direction of writing, and what is no character at all.
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_PLAIN = re.compile(r"[^\s\"=\\]+")
+_HIDDEN = "[key]"
+
+
+class Redactor:
+    """Takes keys out of text: whatever has the form of one, and `secrets` wherever they stand."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._keys = re.compile("|".join([KEY_PATTERN, *(re.escape(secret) for secret in secrets)]))
+
+    def redact(self, text: str) -> str:
+        """`text` with a mark in the place of each key."""
+        return self._keys.sub(_HIDDEN, text)
+
+
+class LineFormatter(logging.Formatter):
+    """What both formats have in common: a record's parts, without keys."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        super().__init__()
+        self._redact = redactor.redact
+
+    def _time(self, record: logging.LogRecord) -> str:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    def _message(self, record: logging.LogRecord) -> str:
+        return self._redact(record.getMessage())
+
+    def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
+        """What is known of the request, and what `extra={"fields": {…}}` has said."""
+        given: Mapping[str, Any] = getattr(record, "fields", {})
+        fields = {**request_fields(), **given}
+        return {name: self._redact(value) if isinstance(value, str) else value for name, value in fields.items()}
+
+    def _traceback(self, record: logging.LogRecord) -> str:
+        parts = [self.formatException(record.exc_info)] if record.exc_info else []
+        parts += [self.formatStack(record.stack_info)] if record.stack_info else []
+        return self._redact("\n".join(parts))
+
+
+class JsonFormatter(LineFormatter):
+    """An object a line: `time`, `level`, `logger`, `message`, `traceback` where there is one, then fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record in ASCII; a line end in a value is escaped."""
+        line = {
+            "time": self._time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": self._message(record),
+        }
+        traceback = self._traceback(record)
+        if traceback:
+            line["traceback"] = traceback
+        fields = {name: value for name, value in self._fields(record).items() if name not in line}
+        return json.dumps(line | fields, default=str)
+
+
+class TextFormatter(LineFormatter):
+    """Time, level, logger, message and `name=value` fields on a line; tracebacks follow it, indented, so that a line
+    that begins with a time is always a record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record; what could break its line or change how it is shown is escaped."""
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in self._fields(record).items())
+        head = f"{self._time(record)} {record.levelname} {record.name}: {self._message(record)}{fields}"
+        traceback = self._traceback(record)
+        rest = (f"\n    {_escaped(line)}" for line in traceback.split("\n") if traceback)
+        return _escaped(head) + "".join(rest)
+
+
+def configure_logging(settings: Settings) -> None:
+    """From now on this process logs to stderr as the settings say, warnings and uncaught exceptions too."""
+    keys = (settings.admin_key, settings.metrics_key, settings.secret)
+    redactor = Redactor(key.get_secret_value() for key in keys if key is not None)
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter(redactor) if settings.log_format == "json" else TextFormatter(redactor))
+    level = getattr(logging, settings.log_level.upper())
+    # Other libraries' debugging has whole SQL statements; it is never wanted here.
+    logging.basicConfig(level=max(level, logging.INFO), handlers=[handler], force=True)
+    for noisy in _NOISY:
+        logging.getLogger(noisy).setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    if settings.access_log:
+        enable_access_log()
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = _log_uncaught_of_thread
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.msg != _INCOMPLETE
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    logger.critical("the process failed", exc_info=(kind, error, traceback))
+
+
+def _log_uncaught_of_thread(args: threading.ExceptHookArgs) -> None:
+    if args.exc_value is not None:
+        name = "" if args.thread is None else args.thread.name
+        logger.critical("thread %s failed", name, exc_info=(args.exc_type, args.exc_value, args.exc_traceback))
+
+
+def _escaped(text: str) -> str:
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)

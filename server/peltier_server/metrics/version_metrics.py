@@ -1,0 +1,99 @@
+"""Requests and latency of adapter versions, for as many versions as have series of their own."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from peltier_server.metrics.label_slots import LabelSlots
+
+# Few, because there is a series of each for every version.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+_TURN_SECONDS = 60.0
+_HALF_LIFE_SECONDS = 600.0
+
+
+class VersionLabels(NamedTuple):
+    """Whose adapter, its name, and the version's number as text."""
+
+    tenant: str
+    adapter: str
+    version: str
+
+
+# No version of an adapter has this for a number, whatever tenants and adapters are called.
+OTHER = VersionLabels("other", "other", "other")
+
+
+class VersionMetrics:
+    """A counter by status and a histogram of each of `max_versions` versions, those that were asked most of late; all
+    others share one, `OTHER`.
+
+    A request is counted once, in the series that its version has at that moment. Where a version loses its series to
+    one that is asked more, they end as those of a server that stops do: what they counted is not moved into `OTHER`,
+    which would read as requests that come now. So no series ever falls, and `OTHER` never jumps. A version that gets
+    series again begins at 0, which Prometheus reads as a restart. It belongs to the event loop.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry, max_versions: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        names = VersionLabels._fields
+        self._requests = Counter(
+            "peltier_adapter_requests", "Answered requests, by adapter version", (*names, "code"), registry=registry
+        )
+        self._seconds = Histogram(
+            "peltier_adapter_request_seconds",
+            "From a request to the end of its answer, by adapter version",
+            names,
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._slots = LabelSlots[VersionLabels](max_versions)
+        self._series: dict[VersionLabels, _Series] = {}
+        self._clock = clock
+        self._turned_at = clock()
+
+    def observe(self, labels: VersionLabels, code: int, seconds: float) -> None:
+        """A request for this version has been answered."""
+        own = labels if self._slots.use(labels) else OTHER
+        series = self._series.get(own)
+        if series is None:
+            series = self._series[own] = _Series(self._requests, self._seconds, own)
+        series.observe(code, seconds)
+
+    def turn_over(self) -> None:
+        """Gives series to the versions in use, once a minute at most. To be called when a page has been written: it
+        shows what a series counted last before it ends."""
+        now = self._clock()
+        elapsed = now - self._turned_at
+        if elapsed < _TURN_SECONDS:
+            return
+        self._turned_at = now
+        for labels in self._slots.turn_over(0.5 ** (elapsed / _HALF_LIFE_SECONDS)):
+            if labels in self._series:
+                self._series.pop(labels).end()
+
+
+class _Series:
+    """Those of one version, looked up once."""
+
+    def __init__(self, requests: Counter, seconds: Histogram, labels: VersionLabels) -> None:
+        self._requests = requests
+        self._seconds = seconds
+        self._labels = labels
+        self._of_code: dict[int, Counter] = {}
+        self._latency = seconds.labels(*labels)
+
+    def observe(self, code: int, seconds: float) -> None:
+        counter = self._of_code.get(code)
+        if counter is None:
+            counter = self._of_code[code] = self._requests.labels(*self._labels, code)
+        counter.inc()
+        self._latency.observe(seconds)
+
+    def end(self) -> None:
+        for code in self._of_code:
+            self._requests.remove(*self._labels, code)
+        self._seconds.remove(*self._labels)

@@ -1,0 +1,1 @@
+"""Protocols of other servers, a folder each."""

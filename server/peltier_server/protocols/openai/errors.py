@@ -1,0 +1,58 @@
+"""Errors in OpenAI's shape."""
+
+import re
+from typing import Literal
+
+from peltier_client.errors import PeltierError
+from peltier_client.protocol import ResponseModel
+from pydantic import BaseModel
+
+from peltier_server.protocols.openai.messages import CompletionRequest
+
+# For everything else OpenAI's clients go by the status, so the code is Peltier's own.
+_CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
+
+
+class OpenAIErrorDetail(ResponseModel):
+    """What went wrong, and where it is known the parameter."""
+
+    message: str
+    type: Literal["invalid_request_error", "server_error"]
+    param: str | None = None
+    code: str
+
+
+class OpenAIErrorBody(ResponseModel):
+    """The body of every answer that is not a success."""
+
+    error: OpenAIErrorDetail
+
+
+class OpenAIErrors:
+    """The shape of errors at OpenAI's addresses."""
+
+    model: type[BaseModel] = OpenAIErrorBody
+
+    def speaks(self, path: str) -> bool:
+        """Whether errors at `path` have this shape."""
+        return path in ("/v1/completions", "/v1/models") or path.startswith("/v1/models/")
+
+    def status(self, error: type[PeltierError] | PeltierError) -> int:
+        """OpenAI answers 400 to a request that can be read and breaks a rule."""
+        return 400 if error.status == 422 else error.status
+
+    def body(self, error: PeltierError) -> OpenAIErrorBody:
+        """`error` as a body. A message begins with the parameter that it is about."""
+        subject = "model" if error.code in _CODES else re.split(r"[ .:]", error.message, maxsplit=1)[0]
+        kind: Literal["invalid_request_error", "server_error"]
+        kind = "server_error" if error.status >= 500 or error.status == 424 else "invalid_request_error"
+        detail = OpenAIErrorDetail(
+            message=error.message,
+            type=kind,
+            param=subject if subject in CompletionRequest.model_fields else None,
+            code=_CODES.get(error.code, error.code),
+        )
+        return OpenAIErrorBody(error=detail)
+
+
+OPENAI_ERRORS = OpenAIErrors()

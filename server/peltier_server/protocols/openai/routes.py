@@ -1,0 +1,118 @@
+"""OpenAI's calls, for clients that speak them."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from peltier_client.errors import (
+    AdapterNotFound,
+    DeadlinePassed,
+    Draining,
+    Forbidden,
+    InferenceFailed,
+    InvalidInput,
+    NotReady,
+    QueueFull,
+    QuotaExceeded,
+    Unauthorized,
+    Unavailable,
+    VersionNotFound,
+)
+
+from peltier_server.auth.caller import Caller
+from peltier_server.catalog.entry import Entry
+from peltier_server.catalog.published import Published
+from peltier_server.errors import describe_errors
+from peltier_server.http.dependencies import Accepted, Asking, From, aim, begin, unless_gone
+from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
+from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.inference.stop_sequence_stream import CutText
+from peltier_server.protocols.openai.completer import complete, stream_completion
+from peltier_server.protocols.openai.errors import OPENAI_ERRORS
+from peltier_server.protocols.openai.messages import (
+    Choice,
+    Completion,
+    CompletionRequest,
+    CompletionUsage,
+    Model,
+    ModelList,
+    StreamOptions,
+)
+from peltier_server.service import Service
+
+_SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
+_OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
+_OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
+_PAGE = 1000
+# Clients of OpenAI's own list ask for no second page, so the first one is long.
+MAX_MODELS = 10_000
+_STREAMED: dict[str, Any] = {
+    "description": "The answers; with `stream` chunks of one answer in events.",
+    "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
+}
+
+ModelLimit = Annotated[int, Query(ge=1, le=MAX_MODELS, description="How many models at most.")]
+After = Annotated[str, Query(max_length=64, description="The `id` of the last model of the page before.")]
+
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependencies=[needs("predict")])
+
+
+@router.post(
+    "/completions",
+    response_model=Completion,
+    responses={200: _STREAMED, **describe_errors(*_OF_COMPLETIONS, shape=OPENAI_ERRORS)},
+)
+async def create_completion(body: CompletionRequest, request: Request, service: Accepted) -> Completion | Response:
+    """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
+    target = aim(request, service, body.model)
+    make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
+    if not body.stream:
+        preparation = request.app.state.preparation
+        done = await unless_gone(request, complete(preparation, service.predictor, target, body))
+        return make(choices=done.choices, usage=done.usage)
+    text = stream_completion(service.predictor, target, body)
+    await begin(request, text)
+    events = until_error(_events(text, make, body.stream_options), lambda error: event(OPENAI_ERRORS.body(error)))
+    return EventResponse(events, {}, text.close)
+
+
+@router.get("/models", response_model=ModelList, responses=describe_errors(*_SHARED, InvalidInput, shape=OPENAI_ERRORS))
+async def list_models(caller: Asking, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = "") -> Response:
+    """The adapters of the caller, on T5 or not, in order of name; those that follow `after`."""
+    models: list[Model] = []
+    while len(models) <= limit and (page := _page(service, caller, models[-1].id if models else after)):
+        models += [_model(published.name, published.newest) for published in page]
+        # Between two pages others have their turn.
+        await asyncio.sleep(0)
+    body = ModelList(data=models[:limit], has_more=len(models) > limit)
+    # The framework would check every field of every model once more.
+    return Response(body.model_dump_json(), media_type="application/json")
+
+
+@router.get("/models/{model}", responses=describe_errors(*_OF_ONE_MODEL, shape=OPENAI_ERRORS))
+async def get_model(model: str, origin: From, service: Accepted) -> Model:
+    """One adapter, or one version of it (`name@3`)."""
+    return _model(model, service.predictor.aim(origin, model).entry)
+
+
+async def _events(
+    text: CutText, make: Callable[..., Completion], options: StreamOptions | None
+) -> AsyncIterator[bytes]:
+    async for piece in text.pieces():
+        yield event(make(choices=[Choice(index=0, text=piece, finish_reason=None)]))
+    yield event(make(choices=[Choice(index=0, text="", finish_reason=text.finish_reason)]))
+    if options is not None and options.include_usage:
+        yield event(make(choices=[], usage=CompletionUsage.of(*text.num_tokens)))
+    yield DONE
+
+
+def _page(service: Service, caller: Caller, after: str) -> list[Published]:
+    return service.catalog.page(caller.tenant, after=after, containing="", limit=_PAGE)
+
+
+def _model(name: str, entry: Entry) -> Model:
+    version = entry.version
+    return Model(id=name, created=int(version.created_at.timestamp()), owned_by=version.tenant)

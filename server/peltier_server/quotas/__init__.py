@@ -1,0 +1,1 @@
+"""What a tenant may use: requests and tokens a second, requests at a time."""

@@ -1,0 +1,73 @@
+"""One text that is being written, and what its caller has heard of it."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from peltier_adapters.generation.generation import Draft
+from peltier_adapters.residency.bank import Resident
+from peltier_client.errors import InferenceFailed, PeltierError
+
+from peltier_server.queue.ticket import Outcome, Progress, Ticket
+
+
+@dataclass(eq=False)
+class Work:
+    """A ticket and its draft, which may be begun again. `told` are the tokens that the ticket's listener has heard of;
+    moments are seconds of `time.monotonic`."""
+
+    ticket: Ticket
+    draft: Draft
+    started_at: float = field(default_factory=time.monotonic)
+    told: list[int] = field(default_factory=list)
+
+    @property
+    def queue_seconds(self) -> float:
+        """How long it waited."""
+        return self.started_at - self.ticket.queued_at
+
+    @property
+    def compute_seconds(self) -> float:
+        """How long it has been written."""
+        return time.monotonic() - self.started_at
+
+    def result(self, company: "Company") -> Outcome[Draft] | PeltierError | None:
+        """What the caller gets, None while the draft goes on."""
+        if self.draft.failed:
+            return InferenceFailed("the model's output for this input is not finite")
+        if self.told and not self._repeats():
+            return InferenceFailed("the text came out otherwise when it had to be begun again")
+        if not self.draft.done:
+            return None
+        return Outcome(self.draft, self.queue_seconds, self.compute_seconds, company.num_rows, company.num_adapters)
+
+    def news(self) -> Progress | None:
+        """The tokens that the listener has not heard of; from now on it has."""
+        new = tuple(self.draft.ids[len(self.told) :])
+        if self.ticket.listener is None or not new:
+            return None
+        self.told += new
+        return Progress(new, self.queue_seconds, self.compute_seconds)
+
+    def _repeats(self) -> bool:
+        ids = self.draft.ids
+        return ids[: len(self.told)] == self.told[: len(ids)]
+
+
+class Company:
+    """Who shares a step: texts, rows (a text with beams has several), whose they are, and distinct adapters."""
+
+    def __init__(self, works: Sequence[Work]) -> None:
+        self.num_texts = len(works)
+        self.num_rows = sum(work.ticket.num_rows for work in works)
+        self.rows_by_tenant = Counter[str]()
+        self.cost_by_tenant = Counter[str]()
+        adapters = set[Resident]()
+        for ticket in (work.ticket for work in works):
+            self.rows_by_tenant[ticket.tenant] += ticket.num_rows
+            self.cost_by_tenant[ticket.tenant] += ticket.step_cost
+            if ticket.row.resident is not None and ticket.row.resident not in adapters:
+                adapters.add(ticket.row.resident)
+                self.cost_by_tenant[ticket.tenant] += ticket.step_weights_cost
+        self.num_adapters = len(adapters)

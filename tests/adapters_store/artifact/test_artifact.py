@@ -1,0 +1,446 @@
+"""Parsing: whatever the bytes are, an artifact is read exactly or refused in readable sentences."""
+
+import copy
+import io
+import json
+import pickle
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from peltier_adapters.artifact.artifact import read_artifact, to_bytes, write_artifact
+from peltier_adapters.artifact.manifest import Manifest, read_header, read_manifest
+from peltier_adapters.errors import AdapterError, ArtifactError
+from peltier_backbone.load import Backbone
+
+from tests.full_disk import room_for
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def valid(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
+    """The bytes of one valid artifact."""
+    return make_artifact(bert, "unipelt-apl", labels=("no", "yes", "perhaps"))
+
+
+def _split(data: bytes) -> tuple[Json, bytes]:
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def _join(header: object, body: bytes) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def _with_manifest(data: bytes, change: Callable[[Json], object]) -> bytes:
+    header, body = _split(data)
+    manifest = json.loads(header["__metadata__"]["manifest"])
+    change(manifest)
+    header["__metadata__"]["manifest"] = json.dumps(manifest)
+    return _join(header, body)
+
+
+def _refused(data: bytes, backbone: Backbone) -> list[str]:
+    """The reasons; each is one readable sentence that fits on a screen."""
+    with pytest.raises(ArtifactError) as caught:
+        read_artifact(data, backbone)
+    for reason in caught.value.reasons:
+        assert reason
+        assert "\n" not in reason
+        assert len(reason) < 1000
+        assert "Traceback" not in reason
+    return caught.value.reasons
+
+
+def _survives(data: bytes, valid: bytes, backbone: Backbone) -> None:
+    """Either refused, or read as the very same adapter: never another exception, never other numbers.
+
+    One number is out of the format's sight: LoRA's alpha fits any shape, so golden examples judge it.
+    """
+    original = read_artifact(valid, backbone)
+    try:
+        artifact = read_artifact(data, backbone)
+    except ArtifactError:
+        return
+    assert _unscaled(artifact.manifest) == _unscaled(original.manifest)
+    assert artifact.tensors.keys() == original.tensors.keys()
+    assert all(torch.equal(artifact.tensors[name], t) for name, t in original.tensors.items())
+
+
+def _unscaled(manifest: Manifest) -> list[Json]:
+    return [part.model_dump(exclude={"alpha"}) for part in manifest.parts]
+
+
+@given(cut=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_file_is_refused(cut: float, valid: bytes, bert: Backbone):
+    """Wherever an upload broke off."""
+    assert _refused(valid[: int(cut * len(valid))], bert)
+
+
+def test_every_cut_of_the_header_is_refused(valid: bytes, bert: Backbone):
+    """Each of the first bytes, one by one, and each of the last."""
+    for length in (*range(40), *range(len(valid) - 40, len(valid))):
+        assert _refused(valid[:length], bert)
+
+
+@settings(max_examples=2 * settings().max_examples)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_flipped_bit_in_the_header_never_gives_other_numbers(place: float, bit: int, valid: bytes, bert: Backbone):
+    """It is refused, or it changed nothing that is computed with (a training record, a label)."""
+    (length,) = struct.unpack("<Q", valid[:8])
+    broken = bytearray(valid)
+    broken[int(place * (8 + length))] ^= 1 << bit
+    _survives(bytes(broken), valid, bert)
+
+
+@given(data=st.binary(max_size=400))
+def test_noise_is_refused(data: bytes, bert: Backbone):
+    """Any bytes at all."""
+    assert _refused(data, bert)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(header=JSON)
+def test_any_json_header_is_refused(header: object, bert: Backbone):
+    """A header of the wrong shape is a reason, not an exception."""
+    assert _refused(_join(header, b""), bert)
+
+
+@given(value=JSON, data=st.data())
+def test_any_json_in_the_manifest_is_judged(value: object, data: st.DataObject, valid: bytes, bert: Backbone):
+    """Each field of the manifest replaced by anything."""
+
+    def change(manifest: Json) -> None:
+        target: Any = manifest
+        while True:
+            keys = list(target) if isinstance(target, dict) else list(range(len(target)))
+            key = data.draw(st.sampled_from(keys))
+            if not isinstance(target[key], dict | list) or not target[key] or data.draw(st.booleans()):
+                target[key] = value
+                return
+            target = target[key]
+
+    _survives(_with_manifest(valid, change), valid, bert)
+
+
+@given(entry=st.fixed_dictionaries({"dtype": JSON, "shape": JSON, "data_offsets": JSON}) | JSON, data=st.data())
+def test_any_json_in_the_tensor_table_is_judged(entry: object, data: st.DataObject, valid: bytes, bert: Backbone):
+    """Each tensor's entry replaced by anything."""
+    header, body = _split(valid)
+    header[data.draw(st.sampled_from(sorted(set(header) - {"__metadata__"})))] = entry
+    _survives(_join(header, body), valid, bert)
+
+
+def _entry(valid: bytes, name: str, **change: object) -> bytes:
+    header, body = _split(valid)
+    header[name] |= change
+    return _join(header, body)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data_offsets": [0, 4]},
+        {"data_offsets": [4, 0]},
+        {"data_offsets": [0, 2**62]},
+        {"data_offsets": [2**63, 2**63 + 8]},
+        {"data_offsets": [-8, 0]},
+        {"data_offsets": [0.0, 12.0]},
+        {"data_offsets": None},
+        {"shape": [2**63, 2]},
+        {"shape": [2**32, 2**32, 1]},
+        {"shape": [-1]},
+        {"shape": 3},
+        {"dtype": "F16"},
+        {"dtype": "X99"},
+    ],
+    ids=str,
+)
+def test_hostile_tensor_entries_are_refused(change: Json, valid: bytes, bert: Backbone):
+    """Overlapping, reversed, negative and enormous ranges and shapes."""
+    assert _refused(_entry(valid, "head.bias", **change), bert)
+
+
+@pytest.mark.parametrize(
+    "entry", [None, 3, [], {}, {"shape": None}, {"shape": ["2"]}, {"shape": [True]}, {"shape": [2.0]}]
+)
+def test_even_inspecting_needs_readable_shapes(entry: object, valid: bytes):
+    """Reading the header alone refuses a table that nobody could count."""
+    header, body = _split(valid)
+    header["head.bias"] = entry
+    with pytest.raises(ArtifactError, match=r"^tensor 'head\.bias' has shape .*: not a list of sizes$"):
+        read_header(_join(header, body))
+
+
+def test_a_dtype_other_than_float32_is_named(valid: bytes, bert: Backbone):
+    """The reason has the tensor, the value and the rule."""
+    reasons = _refused(_entry(valid, "head.bias", dtype="BF16"), bert)
+    assert "tensor 'head.bias' has dtype BF16; artifacts hold F32" in reasons
+
+
+def test_a_tensor_named_twice_is_refused(valid: bytes, bert: Backbone):
+    """JSON readers disagree on which of two equal names counts."""
+    header, body = _split(valid)
+    text = json.dumps(header)
+    doubled = text[:-1] + ', "head.bias": ' + json.dumps(header["head.bias"]) + "}"
+    assert _refused(_join(doubled.encode(), body), bert) == ["the header names 'head.bias' twice"]
+
+
+def test_a_pickle_with_another_name_is_never_opened(tmp_path: Path, bert: Backbone):
+    """torch.save's zip and a bare pickle whose loading would run code."""
+    marker = tmp_path / "ran"
+
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return (Path.touch, (marker,))  # type: ignore[return-value]
+
+    buffer = io.BytesIO()
+    torch.save({"a": torch.ones(2)}, buffer)
+    for data in (pickle.dumps(Bomb()), buffer.getvalue()):
+        assert _refused(data, bert)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("length", [2**63, 2**64 - 1, 2**40, 16 * 1024 * 1024 + 1])
+def test_a_header_bomb_is_refused_by_its_length(length: int, bert: Backbone):
+    """A claimed length is believed only as far as there are bytes."""
+    reasons = _refused(struct.pack("<Q", length) + b"{" * 64, bert)
+    assert reasons == [f"the header claims {length} bytes of 72: not a safetensors file, truncated, or oversized"]
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 60_000, b"9" * 100_000, b'"\\ud800', b"\xff\xfe{}"])
+def test_hostile_json_is_refused(text: bytes, bert: Backbone):
+    """Nesting deeper than the parser, numbers longer than an integer, broken text."""
+    assert _refused(_join(text, b""), bert) == ["the header is not JSON: this is not a safetensors file"]
+
+
+def test_a_deeply_nested_manifest_is_refused(valid: bytes, bert: Backbone):
+    """A free-form training record cannot exhaust the stack."""
+    header, body = _split(valid)
+    deep = "[" * 50_000 + "]" * 50_000
+    text = header["__metadata__"]["manifest"]
+    header["__metadata__"]["manifest"] = text.replace('"data": {}', f'"data": {{"x": {deep}}}')
+    assert deep in header["__metadata__"]["manifest"]
+    assert _refused(_join(header, body), bert)
+
+
+def test_a_million_mistakes_give_a_hundred_reasons(bert: Backbone, valid: bytes):
+    """A refusal stays small enough to send."""
+    header, body = _split(valid)
+    header |= {f"x{number}": header["head.bias"] for number in range(5000)}
+    reasons = _refused(_join(header, body), bert)
+    assert len(reasons) == 101
+    assert reasons[-1] == "and 4900 more reasons"
+
+
+@pytest.mark.parametrize(
+    "metadata", [None, {}, {"format": "pt"}, {"format": "peltier"}, {"format": "peltier", "manifest": 3}]
+)
+def test_another_safetensors_file_is_refused(metadata: Json | None, valid: bytes, bert: Backbone):
+    """A model of someone else's is told that it is no artifact."""
+    header, body = _split(valid)
+    header.pop("__metadata__")
+    if metadata is not None:
+        header["__metadata__"] = metadata
+    reasons = _refused(_join(header, body), bert)
+    assert "not a Peltier artifact" in reasons[0] or reasons[0].startswith("manifest as a whole")
+
+
+def _set(*path: str | int, to: object) -> Callable[[Json], None]:
+    def change(manifest: Json) -> None:
+        target: Any = manifest
+        for key in path[:-1]:
+            target = target[key]
+        target[path[-1]] = to
+
+    return change
+
+
+def _mean_over_pads(manifest: Json) -> None:
+    manifest["task"]["padded"] = True
+    manifest["parts"][-1]["pooling"] = "mean"
+
+
+def _long_after_a_prefix(manifest: Json) -> None:
+    manifest["parts"][0] |= {"length": 3, "shifts_positions": True}
+    manifest["task"]["max_length"] = 96
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_set("name", to="../../etc/passwd"), "name is '../../etc/passwd'"),
+        (_set("name", to="a/b"), "name is 'a/b'"),
+        (_set("name", to="a\n"), "name is 'a\\n'"),
+        (_set("name", to=""), "name is ''"),
+        (_set("name", to="x" * 64), "name is 'xxx"),
+        (_set("name", to="Großes"), "name is"),
+        (_set("format_version", to=2), "format_version is 2"),
+        (_set("surprise", to=1), "surprise is 1: extra inputs are not permitted"),
+        (_set("parts", 0, "kind", to="hyper"), "parts.0 is {"),
+        (_set("parts", 0, "length", to=0), "parts.0.prefix.length is 0"),
+        (_set("parts", 0, "length", to=10**30), "parts.0.prefix.length is 1000"),
+        (_set("parts", to=[]), "parts is []"),
+        (_set("parts", 1, "alpha", to=None), "parts.1.lora.alpha is None"),
+        (_set("backbone", "fingerprint", to="sha256:0"), "backbone.fingerprint is 'sha256:0'"),
+        (_set("task", "labels", to=["a", "a", "b"]), "two labels have the same name"),
+        (_set("task", "labels", to=["a", "b"]), "the head has 3 outputs, the task 2 labels"),
+        (_set("task", "type", to="regression"), "regression has one label, not 3"),
+        (_mean_over_pads, "would read the pads of a padded task"),
+        (_set("task", "max_length", to=10**6), "task max_length is 1000000; this backbone takes 96 tokens"),
+        (
+            _long_after_a_prefix,
+            "task max_length is 96; this backbone takes 93 tokens after a prefix that takes 3 positions",
+        ),
+        (_set("training", "metrics", to={f"f1/{label}": 1.0 for label in range(257)}), "training.metrics is {"),
+        (_set("training", "metrics", to={"f" * 129: 1.0}), "at most 128 characters"),
+        (_set("golden", to=[]), "golden is []"),
+        (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value a label"),
+        (_set("golden", 0, "input", to=["a", "b"]), "golden inputs do not fit a task of single inputs"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_manifest_that_breaks_a_rule_is_told_which(
+    change: Callable[[Json], None], words: str, valid: bytes, bert: Backbone
+):
+    """The reason names the field and its value, or the rule between two fields."""
+    assert words in "\n".join(_refused(_with_manifest(valid, change), bert))
+
+
+def test_another_fingerprint_is_refused(valid: bytes, bert: Backbone):
+    """The same shape is not the same backbone."""
+    other = f"sha256:{'0' * 64}"
+    reasons = _refused(_with_manifest(valid, _set("backbone", "fingerprint", to=other)), bert)
+    assert reasons == [f"backbone fingerprint is {other}; this backbone's is {bert.fingerprint}"]
+
+
+def test_parts_out_of_order_are_refused(valid: bytes, bert: Backbone):
+    """The head comes last, and each kind once."""
+    twice = _refused(_with_manifest(valid, lambda m: m["parts"].insert(0, m["parts"][0])), bert)
+    assert "part 'prefix' is there twice" in twice[0]
+    headless = _refused(_with_manifest(valid, lambda m: m["parts"].pop()), bert)
+    assert "the last part must be the head" in headless[0]
+
+
+def test_a_factored_map_of_a_gigabyte_is_refused(bert: Backbone, make_artifact: Callable[..., bytes]):
+    """A few kilobytes of factors must not unfold into a matrix that no slot was counted for."""
+    data = _with_manifest(make_artifact(bert, "compacter"), _set("parts", 0, "map", "n", to=24))
+    assert any("n * n * rank = 576 must not exceed the hidden size 48" in reason for reason in _refused(data, bert))
+
+
+def test_a_head_without_its_pooler_is_refused(roberta: Backbone, make_artifact: Callable[..., bytes]):
+    """The small RoBERTa has no pooler."""
+    data = _with_manifest(make_artifact(roberta, "lora"), _set("parts", 1, "pooling", to="pooler"))
+    assert "part 'head' needs a pooler, which this backbone's checkpoint does not have" in _refused(data, roberta)
+
+
+def test_reasons_are_given_all_at_once(valid: bytes, bert: Backbone):
+    """A trainer fixes everything in one go: backbone, task and every tensor."""
+    data = _with_manifest(_entry(valid, "head.bias", shape=[9], dtype="F16"), _set("backbone", "num_layers", to=2))
+    reasons = "\n".join(_refused(data, bert))
+    assert "backbone num_layers is 2; this backbone's is 3" in reasons
+    assert "'head.bias' has shape [9]" in reasons
+    assert "'head.bias' has dtype F16" in reasons
+
+
+def test_a_flipped_weight_is_beyond_the_format(valid: bytes, bert: Backbone):
+    """What is promised: a finite flipped weight is another file with another digest; golden examples judge it."""
+    broken = bytearray(valid)
+    broken[-2] ^= 1
+    artifact = read_artifact(bytes(broken), bert)
+    assert artifact.digest != read_artifact(valid, bert).digest
+
+
+def test_the_same_adapter_is_the_same_bytes_in_any_process(valid: bytes, bert: Backbone, tmp_path: Path):
+    """The digest identifies an upload, so nothing in the file may be in random order."""
+    artifact = read_artifact(valid, bert)
+    backwards = dict(reversed([*artifact.tensors.items()]))
+    assert {to_bytes(artifact.manifest, backwards) for _ in range(20)} == {valid}
+    (tmp_path / "a.safetensors").write_bytes(valid)
+    program = (
+        "import sys, pathlib, safetensors.torch; from peltier_adapters.artifact.artifact import to_bytes;"
+        "from peltier_adapters.artifact.manifest import read_manifest; path = pathlib.Path(sys.argv[1]);"
+        "sys.exit(to_bytes(read_manifest(path), safetensors.torch.load_file(path)) != path.read_bytes())"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "a.safetensors")]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_the_header_is_read_without_weights(valid: bytes, bert: Backbone, tmp_path: Path):
+    """The manifest of a file whose weights are cut off can still be inspected."""
+    (length,) = struct.unpack("<Q", valid[:8])
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(valid[: 8 + length])
+    assert read_manifest(path) == read_artifact(valid, bert).manifest == read_header(valid)[0]
+
+
+def test_a_missing_file_is_a_sentence(tmp_path: Path):
+    """The path and the reason."""
+    with pytest.raises(ArtifactError, match=r"nothing\.safetensors cannot be read: No such file or directory"):
+        read_manifest(tmp_path / "nothing.safetensors")
+
+
+def test_writing_replaces_in_one_step(valid: bytes, bert: Backbone, tmp_path: Path):
+    """An old file is replaced whole, by way of a file that is whole before it has the name; nothing else is left."""
+    artifact, path = read_artifact(valid, bert), tmp_path / "a.safetensors"
+    path.write_bytes(b"old")
+    with room_for(len(valid) // 2), pytest.raises(AdapterError, match="cannot be written: File too large"):
+        write_artifact(path, artifact.manifest, artifact.tensors)
+    assert path.read_bytes() == b"old"
+    write_artifact(path, artifact.manifest, artifact.tensors)
+    assert path.read_bytes() == valid
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_writing_where_nothing_can_be_written_is_a_sentence(valid: bytes, bert: Backbone, tmp_path: Path):
+    """A missing directory is the user's mistake, not a traceback."""
+    artifact = read_artifact(valid, bert)
+    with pytest.raises(AdapterError, match="cannot be written: No such file or directory"):
+        write_artifact(tmp_path / "no" / "a.safetensors", artifact.manifest, artifact.tensors)
+
+
+def _names(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """The path of every name in a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in items:
+        if isinstance(value, dict):
+            yield (*path, key)
+        yield from _names(below, (*path, key))
+
+
+def _doubled(value: Any, path: tuple[Any, ...]) -> str:
+    """The value as JSON that gives the name at `path` twice, to the same effect."""
+    if isinstance(value, list):
+        ones = [_doubled(one, path[1:]) if place == path[0] else json.dumps(one) for place, one in enumerate(value)]
+        return f"[{', '.join(ones)}]"
+    below = {path[0]: _doubled(value[path[0]], path[1:])} if len(path) > 1 else {}
+    pairs = [f"{json.dumps(key)}: {below.get(key, json.dumps(one))}" for key, one in value.items()]
+    pairs += [pairs[list(value).index(path[0])]] if len(path) == 1 else []
+    return f"{{{', '.join(pairs)}}}"
+
+
+def test_a_name_given_twice_is_refused_at_every_depth(valid: bytes, bert: Backbone) -> None:
+    """Of the manifest and of the header: another reader might find another adapter."""
+    header, body = _split(valid)
+    manifest = json.loads(header["__metadata__"]["manifest"])
+    for path in _names(manifest):
+        changed = copy.deepcopy(header)
+        changed["__metadata__"]["manifest"] = _doubled(manifest, path)
+        assert _refused(_join(json.dumps(changed).encode(), body), bert) == [f"the manifest names {path[-1]!r} twice"]
+    for path in _names(header):
+        assert _refused(_join(_doubled(header, path).encode(), body), bert) == [f"the header names {path[-1]!r} twice"]

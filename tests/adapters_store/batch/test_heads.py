@@ -1,0 +1,90 @@
+"""Many heads in one batch."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.heads import read_heads
+from peltier_adapters.batch.row import Row
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.torch import TORCH
+from peltier_adapters.residency.bank import Banks, head_spec
+from peltier_backbone.load import Backbone
+from peltier_backbone.native.library import Library, load_library
+from torch import Tensor
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("chosen", ["torch", "served"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_heads_together_answer_as_each_alone(
+    family: str,
+    chosen: str,
+    make_artifact: Callable[..., bytes],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Of several numbers of labels and kinds of pooling, with and without a layer of their own, two rows of one head
+    and rows of none; by torch and by what serves here."""
+    backbone: Backbone = request.getfixturevalue(family)
+    if chosen == "torch":
+        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+    banks, drawn = Banks(backbone), [(seed, labels) for seed in range(2) for labels in (("a", "b"), ("a", "b", "c"))]
+    files = [make_artifact(backbone, "lora", seed=seed, labels=labels) for seed, labels in drawn]
+    files += [make_artifact(backbone, "lora", overrides={"pooling": "mean", "head_hidden": "true"})]
+    residents = [banks.add(read_artifact(data, backbone)) for data in files]
+    encoded = backbone.tokenizer.encode("a good film")
+    rows = [Row(encoded, one) for one in (*residents, None, residents[0], residents[3])]
+    vectors = torch.randn(len(rows), backbone.config.hidden_size, generator=torch.Generator().manual_seed(0))
+
+    def pooled(pooling: str) -> Tensor:
+        return vectors if pooling == "first" else vectors.tanh()
+
+    with torch.inference_mode():
+        alone = [read_heads([row], lambda kind, k=k: pooled(kind)[k : k + 1], CPU)[0] for k, row in enumerate(rows)]
+        for number, (own, expected) in enumerate(zip(read_heads(rows, pooled, CPU), alone, strict=True)):
+            torch.testing.assert_close(own, expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(own, _plain(rows[number], pooled, number), rtol=1e-5, atol=1e-5)
+
+
+def _plain(row: Row, pooled: Callable[[str], Tensor], number: int) -> Tensor:
+    """The formula, from the artifact's own tensors."""
+    if row.resident is None:
+        return pooled("first")[number]
+    spec, own = head_spec(row.resident.head), row.resident.head.layout.views(row.resident.head_slot.read())
+    x = pooled(spec.pooling)[number]
+    if spec.hidden:
+        x = torch.tanh(x @ own["head.dense.weight"] + own["head.dense.bias"])
+    return x @ own["head.weight"] + own["head.bias"]
+
+
+@pytest.mark.skipif(load_library() is None, reason="no native kernels were built here")
+@torch.inference_mode()
+def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch):
+    """Where native kernels serve, however many tasks they are of, and whatever their numbers of labels."""
+    banks, drawn = Banks(bert), [(seed, labels) for seed in range(3) for labels in (("a", "b"), ("a", "b", "c"))]
+    residents = [
+        banks.add(read_artifact(make_artifact(bert, "lora", seed=seed, labels=labels), bert)) for seed, labels in drawn
+    ]
+    sizes: list[int] = []
+    adapt = Library.adapt
+    monkeypatch.setattr(Library, "adapt", lambda own, y, *rest: sizes.append(len(y)) or adapt(own, y, *rest))
+    rows = [Row(bert.tokenizer.encode("bad"), one) for one in residents]
+    read_heads(rows, lambda kind: torch.zeros(len(rows), bert.config.hidden_size), CPU)
+    assert sizes == [6]
+
+
+def test_the_host_waits_for_a_gpu_once(
+    bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+):
+    """However many heads there are, what they say comes in one copy."""
+    banks = Banks(bert)
+    residents = [banks.add(read_artifact(make_artifact(bert, "lora", seed=seed), bert)) for seed in range(3)]
+    rows = [Row(bert.tokenizer.encode("bad"), one) for one in (*residents, None)]
+    copies: list[int] = []
+    to_host = Tensor.cpu
+    monkeypatch.setattr(Tensor, "cpu", lambda tensor: copies.append(tensor.numel()) or to_host(tensor))
+    read_heads(rows, lambda kind: torch.zeros(len(rows), bert.config.hidden_size), CPU)
+    assert copies == [3 * 2 + bert.config.hidden_size]

@@ -1,0 +1,171 @@
+"""What golden examples prove, and what they cannot be tricked into."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.artifact.manifest import Golden, Manifest
+from peltier_adapters.batch.row import RowOutput
+from peltier_adapters.errors import ArtifactError
+from peltier_adapters.golden.golden import check_golden, golden_rows, judge_golden
+from peltier_adapters.golden.twins import num_twins
+from peltier_adapters.residency.bank import Banks
+from peltier_backbone.load import Backbone, load_backbone
+
+MakeArtifact = Callable[..., bytes]
+
+
+@pytest.fixture
+def artifact(bert: Backbone, make_artifact: MakeArtifact) -> Artifact:
+    """A true LoRA."""
+    return read_artifact(make_artifact(bert, "lora"), bert)
+
+
+def _recorded(manifest: Manifest, *outputs: tuple[float, ...]) -> Manifest:
+    golden = [Golden(input=old.input, output=new) for old, new in zip(manifest.golden, outputs, strict=True)]
+    return manifest.model_copy(update={"golden": tuple(golden)})
+
+
+def _check(backbone: Backbone, artifact: Artifact, manifest: Manifest) -> list[str]:
+    return check_golden(backbone, Artifact(manifest, artifact.tensors, artifact.digest))
+
+
+def _shifted(manifest: Manifest, by: float) -> Manifest:
+    """The first class a little more or less probable in every example."""
+    return _recorded(manifest, *((golden.output[0] + by, *golden.output[1:]) for golden in manifest.golden))
+
+
+def test_a_difference_of_rounding_is_allowed(bert: Backbone, artifact: Artifact):
+    """Another machine sums in another order."""
+    assert _check(bert, artifact, _shifted(artifact.manifest, 1e-5)) == []
+
+
+def test_a_larger_difference_is_a_reason_an_example(bert: Backbone, artifact: Artifact):
+    """Each example that differs says by how much and what is allowed."""
+    reasons = _check(bert, artifact, _shifted(artifact.manifest, 0.01))
+    assert len(reasons) == 3
+    assert reasons[2].startswith("golden example 2: scores differ by 0.00")
+    assert reasons[2].endswith("from the recorded ones; 0.0001 is allowed")
+
+
+def test_a_constant_on_all_logits_is_no_difference(bert: Backbone, artifact: Artifact):
+    """Scores are compared, as the caller sees them."""
+    outputs = [tuple(value + 3 for value in golden.output) for golden in artifact.manifest.golden]
+    assert _check(bert, artifact, _recorded(artifact.manifest, *outputs)) == []
+
+
+def test_a_changed_scale_is_found_out(bert: Backbone, artifact: Artifact):
+    """LoRA's alpha fits any shape: only the examples can tell."""
+    lora, head = artifact.manifest.parts
+    manifest = artifact.manifest.model_copy(update={"parts": (lora.model_copy(update={"alpha": 8.0}), head)})
+    assert len(_check(bert, artifact, manifest)) == 3
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e39, 4e38])
+@pytest.mark.parametrize("task_type", ["classification", "multilabel", "regression"])
+def test_a_recorded_value_beyond_float32_proves_nothing(
+    value: float, task_type: str, bert: Backbone, make_artifact: MakeArtifact
+):
+    """It becomes infinite in the comparison, and no difference to infinity is small."""
+    labels = ("score",) if task_type == "regression" else ("a", "b")
+    artifact = read_artifact(make_artifact(bert, "lora", labels=labels, task_type=task_type), bert)
+    outputs = [(value,) * len(labels)] * 3
+    assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 3
+
+
+def test_large_regression_values_are_compared_relatively(bert: Backbone, make_artifact: MakeArtifact):
+    """A score of a thousand may differ in its seventh digit, not in its third."""
+    artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
+    wide = {name: tensor * 1000 if name.startswith("head") else tensor for name, tensor in artifact.tensors.items()}
+    loud = Artifact(artifact.manifest, wide, artifact.digest)
+    outputs = [(1000 * golden.output[0],) for golden in artifact.manifest.golden]
+    assert _check(bert, loud, _recorded(artifact.manifest, *outputs)) == []
+    assert _check(bert, loud, _recorded(artifact.manifest, *((1.01 * value,) for (value,) in outputs)))
+
+
+def test_an_output_that_is_not_finite_is_a_reason(bert: Backbone, artifact: Artifact):
+    """Finite weights can still overflow."""
+    loud = {name: tensor * 1e30 if name.startswith("lora") else tensor for name, tensor in artifact.tensors.items()}
+    reasons = _check(bert, Artifact(artifact.manifest, loud, artifact.digest), artifact.manifest)
+    assert reasons[0] == "golden example 0: this server's output is not finite"
+
+
+def test_another_label_is_a_reason_unless_it_was_close(bert: Backbone, artifact: Artifact):
+    """Judged on given outputs: a clear label must be the same, a tie may fall either way."""
+    close = _recorded(artifact.manifest, (0.0, 1e-5), (0.0, 1e-5), (0.0, 1e-5))
+    count = len(golden_rows(bert, artifact.manifest, Banks(bert).add(artifact)))
+    turned = [RowOutput(torch.tensor([1e-5, 0.0]))] * (count - 1) + [RowOutput(torch.tensor([5.0, 0.0]))]
+    assert judge_golden(bert, close, turned) == []
+    clear = _recorded(artifact.manifest, (0.0, 1.0), (0.0, 1.0), (0.0, 1.0))
+    assert len(judge_golden(bert, clear, turned)) == 3
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\n"])
+def test_an_empty_golden_input_is_a_reason(text: str, bert: Backbone, artifact: Artifact):
+    """An artifact's own example must be one that its task would take."""
+    golden = (Golden(input=text, output=(0.0, 0.0)), *artifact.manifest.golden[1:])
+    with pytest.raises(ArtifactError, match=r"^golden example 0: an input text is empty"):
+        _check(bert, artifact, artifact.manifest.model_copy(update={"golden": golden}))
+
+
+def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
+    """Golden examples of pair tasks are pairs."""
+    artifact = read_artifact(make_artifact(bert, "unipelt-ap", inputs="pair"), bert)
+    assert _check(bert, artifact, artifact.manifest) == []
+
+
+@pytest.fixture
+def half(bert_directory: Path) -> Backbone:
+    """The small BERT in bfloat16."""
+    return load_backbone(str(bert_directory), dtype="bfloat16")
+
+
+def _values(*values: float) -> list[RowOutput]:
+    """Answers of a regression to its golden examples, and a bare backbone's that is none of them."""
+    return [RowOutput(torch.tensor([value])) for value in (*values, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("scatter", "allowed"),
+    [(0.0, 2**-8), (2**-11, 2**-8), (0.01, 0.05), (0.02, 0.1), (0.5, 2**-3), (float("nan"), 2**-8)],
+)
+def test_bfloat16_allows_five_times_the_scatter_of_twins(
+    scatter: float, allowed: float, half: Backbone, bert: Backbone, make_artifact: MakeArtifact
+):
+    """At least one rounding, at most an eighth; whichever way twins and answers are off."""
+    artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
+    manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
+    for sign in (1, -1):
+        near, far = (_values(*[sign * times * allowed] * 3) for times in (0.99, 1.01))
+        twins = [[_values(*(one.logits.item() + way for one in answers[:-1])) for way in (scatter, -scatter)]
+                 for answers in (near, far)]  # fmt: skip
+        assert judge_golden(half, manifest, near, twins[0]) == []
+        assert len(judge_golden(half, manifest, far, twins[1])) == 3
+
+
+def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, make_artifact: MakeArtifact):
+    """Their root mean square counts, as the scatter is known of all of them; those that are far off are named."""
+    artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
+    manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))
+    assert judge_golden(half, manifest, _values(0.0, 1.7 * 2**-8, 0.0)) == []
+    (reason,) = judge_golden(half, manifest, _values(0.0, 1.8 * 2**-8, 0.0))
+    assert reason == "golden example 1: scores differ by 0.007 from the recorded ones; 0.00390625 is allowed"
+
+
+def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifact: Artifact):
+    """One example that is off is enough, however many are right."""
+    outputs = [golden.output for golden in artifact.manifest.golden]
+    outputs[0] = (outputs[0][0] + 0.01, outputs[0][1])
+    (reason,) = _check(bert, artifact, _recorded(artifact.manifest, *outputs))
+    assert reason.startswith("golden example 0: scores differ")
+    assert num_twins(bert) == 0
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_recorded_value_that_proves_nothing_is_found_at_any_place(place: int, bert: Backbone, artifact: Artifact):
+    """It makes a difference that is no number, and the largest of several numbers may hide that."""
+    outputs = [golden.output for golden in artifact.manifest.golden]
+    outputs[place] = (1e39, -1e39)
+    assert len(_check(bert, artifact, _recorded(artifact.manifest, *outputs))) == 1

@@ -1,0 +1,85 @@
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
+from peltier_backbone.load import Backbone
+
+from tests.adapters_store.importers.conftest import SaveAdapterHub
+
+QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
+
+
+@pytest.mark.parametrize(("version", "scale"), [("adapters.1.0.1", 1), ("adapters.1.1.0", 4), ("3.2.1", 4)])
+def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
+    version: str, scale: int, save_adapterhub: SaveAdapterHub, bert: Backbone
+) -> None:
+    """`adapters` before 1.1 scaled by 1 whatever alpha / r says; later ones, and adapter-transformers, by alpha / r."""
+    b = torch.ones(bert.config.hidden_size, 2)
+    foreign = read_adapterhub(save_adapterhub({f"{QUERY}.lora_B": b}, version=version), bert)
+    assert torch.equal(foreign.tensors["lora.up"][0, 0], scale * b.T)
+
+
+@pytest.mark.parametrize(
+    ("outer", "sentence"),
+    [
+        ({"model_type": "roberta"}, "model_type is 'roberta'; this backbone's is 'bert'"),
+        ({"hidden_size": 768}, "hidden_size is 768; this backbone's is 48"),
+        ({"frozen": [1]}, r"frozen is \[1\], a setting that is not known here"),
+        ({"name": None}, "name is None; it must be the adapter's name"),
+        ({"config": "lora"}, "config is 'lora'; it must be an adapter's settings"),
+        ({"config": {"architecture": "union", "configs": []}}, "it must be an adapter's settings"),
+        ({"config": {"architecture": "reft"}}, "architecture 'reft' is not served; it is one of bottleneck, lora"),
+        ({"config": {"architecture": ["lora"]}}, r"architecture \['lora'\] is not served"),
+        ({"config": {"architecture": "prompt_tuning"}}, "a soft prompt of AdapterHub stands behind an encoder's emb"),
+        ({"config": {"architecture": "union", "configs": [{}, {}]}}, "architecture 'bottleneck' is not served twice"),
+    ],
+)
+def test_an_adapter_of_another_model_or_kind_is_refused(
+    outer: dict[str, object], sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
+) -> None:
+    """What was found and what was expected are both said."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_adapterhub(save_adapterhub(**outer), bert)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"use_dora": True}, "use_dora is true, which is not served"),
+        ({"alpha": None, "r": 2, "rank_schedule": "cosine"}, 'rank_schedule is "cosine", a setting that is not known'),
+        ({"alpha": "two"}, "alpha is 'two'; it must be a number"),
+    ],
+)
+def test_settings_that_change_the_answers_are_refused(
+    settings: dict[str, object], sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
+) -> None:
+    """A setting that is not served, or not known, is named with its value."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_adapterhub(save_adapterhub(settings=settings), bert)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        (f"{QUERY}.lora_A", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
+        (f"{QUERY}.lora_A", None, "has no LoRA at any projection of this backbone"),
+        (f"{QUERY}.lora_B", None, "is missing"),
+        (QUERY.replace("layer.0", "layer.7") + ".lora_A", torch.ones(2, 48), "nothing may be left over"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(
+    name: str, tensor: torch.Tensor | None, sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
+) -> None:
+    """A tensor that is missing, strange or of another width is named with what was expected."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_adapterhub(save_adapterhub({name: tensor}), bert)
+
+
+@pytest.mark.parametrize("name", ["output", "0", "query", "self", "layer", "loras", "lora_A"])
+def test_an_adapter_may_be_called_as_a_module_is(name: str, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
+    """Its name stands for it below `loras` alone, and is left as it is elsewhere in a tensor's name."""
+    own = f"bert.encoder.layer.0.attention.self.query.loras.{name}"
+    a, b = torch.randn(2, bert.config.hidden_size), torch.randn(bert.config.hidden_size, 2)
+    tensors = {f"{QUERY}.lora_A": None, f"{QUERY}.lora_B": None, f"{own}.lora_A": a, f"{own}.lora_B": b}
+    foreign = read_adapterhub(save_adapterhub(tensors, name=name), bert)
+    assert torch.equal(foreign.tensors["lora.down"][0, 0], a.T)

@@ -1,0 +1,44 @@
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
+from peltier_backbone.load import Backbone
+
+from tests.adapters_store.importers.conftest import SaveAdapterHub
+
+QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
+
+
+@pytest.mark.parametrize("hidden", [96, 24])
+def test_a_bottleneck_of_another_width_is_refused(hidden: int, save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
+    """Neither cut off nor filled up, even where the settings do not say the width."""
+    own = "bert.encoder.layer.0.output.adapters.intents"
+    tensors = {
+        f"{QUERY}.lora_A": None,
+        f"{QUERY}.lora_B": None,
+        f"{own}.adapter_down.0.weight": torch.randn(8, hidden),
+        f"{own}.adapter_down.0.bias": torch.randn(8),
+        f"{own}.adapter_up.weight": torch.randn(hidden, 8),
+        f"{own}.adapter_up.bias": torch.randn(hidden),
+    }
+    settings = {"non_linearity": "relu", "original_ln_before": True, "reduction_factor": 16}
+    directory = save_adapterhub(tensors, hidden_size=None, config=settings)
+    with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
+        read_adapterhub(directory, bert)
+
+
+def test_scales_are_one_or_one_a_value(save_adapterhub: SaveAdapterHub, bert: Backbone) -> None:
+    """Any other number of them has no meaning."""
+    own = "bert.encoder.layer.0.output.adapters.intents"
+    tensors = {
+        f"{QUERY}.lora_A": None,
+        f"{QUERY}.lora_B": None,
+        f"{own}.adapter_down.0.weight": torch.randn(8, 48),
+        f"{own}.adapter_down.0.bias": torch.randn(8),
+        f"{own}.adapter_up.weight": torch.randn(48, 8),
+        f"{own}.adapter_up.bias": torch.randn(48),
+        f"{own}.scaling": torch.ones(5),
+    }
+    config = {"non_linearity": "relu", "original_ln_before": True, "reduction_factor": 16}
+    with pytest.raises(AdapterError, match="an adapter has 5 scales; it must be one, or one for each of 48"):
+        read_adapterhub(save_adapterhub(tensors, config=config), bert)

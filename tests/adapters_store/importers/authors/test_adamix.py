@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.authors.adamix import read_adamix
+from peltier_backbone.load import Backbone
+from safetensors.torch import load_file
+
+from tests.adapters_store.importers.authors.bert import AuthorsBert
+from tests.adapters_store.importers.conftest import TEXTS, served
+
+State = dict[str, torch.Tensor]
+
+
+def _experts(name: str, num: int, out: int, width: int) -> State:
+    state = {f"{name}.expert_score_weight": torch.randn(num) if num > 1 else torch.zeros(1)}
+    for j in range(num):
+        state[f"{name}.deepspeed_experts.{j}.weight"] = torch.randn(out, width) * 0.3
+        state[f"{name}.deepspeed_experts.{j}.bias"] = torch.randn(out) * 0.3
+    return state
+
+
+def _state(family: str, outputs: int = 3, hidden: int = 48) -> State:
+    """Four experts before one shared one in each layer, and the family's classifier."""
+    torch.manual_seed(4)
+    layers = {"classifier": (outputs, hidden)}
+    if family == "roberta":
+        layers = {"classifier.dense": (hidden, hidden), "classifier.out_proj": (outputs, hidden)}
+    state = {f"{name}.weight": torch.randn(shape) * 0.3 for name, shape in layers.items()}
+    state |= {f"{name}.bias": torch.randn(shape[0]) * 0.3 for name, shape in layers.items()}
+    for i in range(3):
+        soup = f"{family}.encoder.layer.{i}.output.ExpertSoup"
+        state |= _experts(f"{soup}.MoA_A", 4, 8, hidden) | _experts(f"{soup}.MoA_B", 1, hidden, 8)
+    return state
+
+
+@pytest.mark.parametrize(("family", "eps"), [("bert", 1e-12), ("roberta", 1e-5)])
+def test_merged_experts_answer_as_the_authors_modules_do(
+    family: str, eps: float, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Experts weighted by their scores are one adapter on the raw feed-forward output, with the family's own head."""
+    backbone: Backbone = request.getfixturevalue(family)
+    frozen = load_file(request.getfixturevalue(f"{family}_directory") / "model.safetensors")
+    state = _state(family)
+    torch.save(state, tmp_path / "pytorch_model_expert_soup.bin")
+    whole = {f"{family}.{name}": tensor for name, tensor in frozen.items()} | state
+    model = AuthorsBert(whole, family, 3, 4, eps)
+    expected = torch.stack([model(list(backbone.tokenizer.encode(text).ids), 0) for text in TEXTS])
+    torch.testing.assert_close(served("adamix", tmp_path, backbone), expected, rtol=0, atol=1e-4)
+    assert read_adamix(tmp_path, backbone).origin["experts"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        (
+            "transformer.h.0.attn.c_attn.experts_lora_A.0",
+            torch.ones(8, 48),
+            "AdaMix for GPT-2; served are BERT",
+        ),
+        ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.expert_score_weight", torch.ones(5), r"it must be \[4\]"),
+        ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.deepspeed_experts.7.weight", torch.ones(8, 48), "count from 0"),
+        (
+            "bert.encoder.layer.0.output.ExpertSoup.MoA_A.deepspeed_experts.1.weight",
+            torch.ones(6, 48),
+            r"must be \[8, 48\]",
+        ),
+        ("bert.encoder.layer.0.output.ExpertSoup.MoA_C.bias", torch.ones(8), "nothing may be left over"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    name: str, tensor: torch.Tensor, sentence: str, bert: Backbone, tmp_path: Path
+) -> None:
+    """Each is named with what was expected."""
+    torch.save(_state("bert") | {name: tensor}, tmp_path / "pytorch_model_expert_soup.bin")
+    with pytest.raises(AdapterError, match=sentence):
+        read_adamix(tmp_path, bert)
+
+
+@pytest.mark.parametrize("hidden", [96, 24])
+def test_experts_of_another_width_are_refused(hidden: int, bert: Backbone, tmp_path: Path) -> None:
+    """Neither cut off nor filled up: what was trained on a larger or a smaller backbone is not this one's."""
+    torch.save(_state("bert", hidden=hidden), tmp_path / "pytorch_model_expert_soup.bin")
+    with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
+        read_adamix(tmp_path, bert)
+
+
+def test_other_backbones_and_cut_off_answers_are_refused(
+    bert: Backbone, roberta: Backbone, t5: Backbone, tmp_path: Path
+) -> None:
+    """T5, a checkpoint without experts, and RoBERTa's regression, which the authors cut off at zero."""
+    torch.save(_state("roberta", outputs=1), tmp_path / "pytorch_model_expert_soup.bin")
+    with pytest.raises(AdapterError, match="cuts off at 0"):
+        read_adamix(tmp_path, roberta)
+    with pytest.raises(AdapterError, match="this backbone is t5"):
+        read_adamix(tmp_path, t5)
+    torch.save({"classifier.weight": torch.ones(2, 48)}, tmp_path / "pytorch_model_expert_soup.bin")
+    with pytest.raises(AdapterError, match="has no ExpertSoup"):
+        read_adamix(tmp_path, bert)

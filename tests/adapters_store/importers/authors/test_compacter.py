@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.authors.compacter import read_compacter
+from peltier_adapters.importers.options import TaskOptions
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_backbone.load import Backbone
+from transformers import T5ForConditionalGeneration
+
+from tests.adapters_store.importers.authors import t5 as authors
+from tests.adapters_store.importers.conftest import TARGETS, TEXTS, served
+
+ADAPTERS = {
+    "adapter": {"method": "adapter"},
+    "adapterdrop": {"method": "adapter", "first": 1},
+    "lowrank": {"method": "lowrank"},
+    "phm": {"method": "phm"},
+    "compacter": {"method": "compacter"},
+    "compacter++": {"method": "compacter", "attention": False},
+}
+OPTIONS = TaskOptions(labels=("a", "b", "c"), targets=TARGETS)
+
+
+@pytest.fixture
+def model(t5_directory: Path) -> T5ForConditionalGeneration:
+    """The small T5, to which a test adds the authors' modules."""
+    return T5ForConditionalGeneration.from_pretrained(t5_directory).eval()
+
+
+def _expected(model: T5ForConditionalGeneration, backbone: Backbone) -> torch.Tensor:
+    end = (backbone.tokenizer.encode("a").ids[-1],)
+    targets = [backbone.tokenizer.ids(target) + end for target in TARGETS]
+    return torch.tensor(
+        [[authors.likelihood(model, backbone.tokenizer.encode(text).ids, one) for one in targets] for text in TEXTS]
+    )
+
+
+def _check(model: T5ForConditionalGeneration, backbone: Backbone, path: Path) -> None:
+    found = served("compacter", authors.save(model, path), backbone, OPTIONS)
+    torch.testing.assert_close(found, _expected(model, backbone), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ADAPTERS)
+def test_adapters_answer_as_the_authors_modules_do(
+    method: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
+) -> None:
+    """Every kind of adapter of the paper, with its trained norms and shared rule, gives the same log-likelihoods."""
+    authors.add_adapters(model, **ADAPTERS[method])
+    _check(model, t5, tmp_path / "pytorch_model.bin")
+
+
+def test_a_prompt_answers_as_the_authors_does(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
+    """The prompt stands in front of the encoder's tokens; norms that were not trained are not kept."""
+    authors.add_prompt(model, 5)
+    _check(model, t5, tmp_path / "pytorch_model.bin")
+    assert [part.kind for part in read_compacter(tmp_path, t5).parts] == ["prompt"]
+
+
+def test_biases_answer_as_the_authors_do(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
+    """BitFit adds biases to a model that has none, the output layer included."""
+    authors.add_biases(model)
+    _check(model, t5, tmp_path / "pytorch_model.bin")
+
+
+def test_a_checkpoint_of_another_backbone_is_refused(
+    model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
+) -> None:
+    """The frozen weights beside the adapter are compared with the backbone's; a part of them is not enough."""
+    authors.add_adapters(model, "compacter")
+    model.encoder.block[1].layer[0].SelfAttention.k.weight.data[3, 4] += 0.01
+    with pytest.raises(AdapterError, match=r"the frozen weights '1.qkv' are not those of backbone"):
+        read_compacter(authors.save(model, tmp_path / "pytorch_model.bin"), t5)
+    state = model.state_dict()
+    del state["encoder.block.1.layer.0.SelfAttention.k.weight"]
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match=r"SelfAttention.k.weight' is missing; .* with the whole backbone"):
+        read_compacter(tmp_path, t5)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        ("intrinsic_parameter", torch.ones(9), "is an Intrinsic-SAID checkpoint"),
+        ("phm_rule", torch.ones(4, 4, 4), "differs from the rule that all maps share"),
+        (
+            "encoder.block.0.layer.0.adapter_controller.adapters.superglue-boolq.down_sampler.W_left",
+            torch.ones(4, 24, 1),
+            r"has shape \[4, 24, 1\]; on this backbone it must be \[4, 12, any\]",
+        ),
+        ("encoder.prefix_emb", torch.ones(4, 48), "'encoder.prefix_emb' is not the shared prompt"),
+        (
+            "encoder.block.0.layer.0.adapter_controller.adapters.cola.b",
+            torch.ones(4),
+            "adapters of 2 tasks: cola, ",
+        ),
+        ("encoder.block.0.layer.0.adapter_controller.pre_layer_norm.weight", torch.ones(48), "have no place in a t5"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(
+    name: str, tensor: torch.Tensor, sentence: str, model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path
+) -> None:
+    """Each is named with what was expected."""
+    authors.add_adapters(model, "compacter")
+    torch.save(model.state_dict() | {name: tensor}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match=sentence):
+        read_compacter(tmp_path, t5)
+
+
+def test_a_plain_model_and_another_family_are_refused(
+    model: T5ForConditionalGeneration, t5: Backbone, bert: Backbone, tmp_path: Path
+) -> None:
+    """A checkpoint that adds nothing is no adapter, and the authors' code is for T5."""
+    authors.save(model, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match="holds no adapter, prompt or bias"):
+        read_compacter(tmp_path, t5)
+    with pytest.raises(AdapterError, match="is for T5; this is bert"):
+        read_compacter(tmp_path, bert)
+
+
+def test_without_labels_a_t5_writes_texts(model: T5ForConditionalGeneration, t5: Backbone, tmp_path: Path) -> None:
+    """The golden examples then hold what the adapter has written."""
+    authors.add_adapters(model, "compacter")
+    artifact = import_adapter(Import("compacter", authors.save(model, tmp_path / "a.bin"), "boolq"), t5)
+    assert artifact.manifest.task.type == "text2text"
+    assert all(golden.text for golden in artifact.manifest.golden)

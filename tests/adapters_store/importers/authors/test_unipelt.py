@@ -1,0 +1,178 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.authors.unipelt import read_unipelt
+from peltier_adapters.importers.options import TaskOptions
+from peltier_backbone.load import Backbone
+from safetensors.torch import load_file
+
+from tests.adapters_store.importers.authors.bert import AuthorsBert
+from tests.adapters_store.importers.conftest import TEXTS, served
+
+LENGTH = 96  # what the authors' 128 is on a backbone of 96 positions
+State = dict[str, torch.Tensor]
+
+
+def _linear(name: str, out: int, width: int, scale: float = 0.3) -> State:
+    return {f"{name}.weight": torch.randn(out, width) * scale, f"{name}.bias": torch.randn(out) * scale}
+
+
+def _state(directory: Path, parts: str, num_layers: int = 3, hidden: int = 48) -> State:
+    """The backbone, a classifier and the modules of `parts` (p, l, a), by the authors' names."""
+    torch.manual_seed(3)
+    state = {f"bert.{name}": tensor for name, tensor in load_file(directory / "model.safetensors").items()}
+    state |= _linear("classifier", 3, hidden)
+    if "p" in parts:
+        state["bert.encoder.prefix_enc_embed.weight"] = torch.randn(4, hidden)
+        state |= _linear("bert.encoder.prefix_embed_MLP.0", 8, hidden)
+        state |= _linear("bert.encoder.prefix_embed_MLP.2", 2 * num_layers * hidden, 8)
+    for i in range(num_layers):
+        layer = f"bert.encoder.layer.{i}"
+        state |= _linear(f"{layer}.attention.self.prefix_gate", 1, hidden)  # there even without a prefix
+        for name in ("query", "value") if "l" in parts else ():
+            linear = f"{layer}.attention.self.{name}"
+            state |= {
+                f"{linear}.lora_A": torch.randn(4, hidden) * 0.3,
+                f"{linear}.lora_B": torch.randn(hidden, 4) * 0.3,
+            }
+            state |= _linear(f"{linear}.lora_gate", 1, hidden)
+        if "a" in parts:
+            adapter = f"{layer}.output.adapters.mrpc"
+            state |= _linear(f"{adapter}.adapter_down.0", 8, hidden) | _linear(f"{adapter}.adapter_up", hidden, 8)
+            state |= _linear(f"{adapter}.gate", 1, hidden)
+    return state
+
+
+def _expected(model: AuthorsBert, backbone: Backbone, length: int) -> torch.Tensor:
+    rows = [list(backbone.tokenizer.encode(text).ids) for text in TEXTS]
+    return torch.stack([model(ids, max(length - len(ids), 0)) for ids in rows])
+
+
+@pytest.mark.parametrize("parts", ["pla", "pa", "a", "l", "p"])
+def test_gated_checkpoints_answer_as_the_authors_modules_do(
+    parts: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Gates average over pads too, for the authors pad every input: the answers are the same, and change where the
+    length does."""
+    state = _state(bert_directory, parts)
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    model = AuthorsBert(state, "bert", 3, 4, 1e-12)
+    expected = _expected(model, bert, LENGTH)
+    found = served("unipelt", tmp_path, bert, TaskOptions(max_length=LENGTH))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    assert not torch.allclose(expected, _expected(model, bert, 40), atol=1e-3)
+
+
+@pytest.mark.parametrize("parts", ["pla", "pl"])
+def test_checkpoints_without_gates_take_the_scale_of_their_settings(
+    parts: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """With the flags off in config.json gates that were saved have no effect, LoRA is scaled by alpha / r, and nothing
+    is padded."""
+    state = _state(bert_directory, parts)
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    flags = {f"add_{part}_gate": False for part in ("lora", "prefix", "adapter")}
+    (tmp_path / "config.json").write_text(json.dumps({"lora_alpha": 6, **flags}))
+    found = served("unipelt", tmp_path, bert)
+    expected = _expected(AuthorsBert(state, "bert", 3, 4, 1e-12, gated=False, scale=1.5), bert, 0)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        (
+            "bert.encoder.layer.0.output.dense.bias",
+            torch.ones(48),
+            "the frozen weights '0.output.bias' are not",
+        ),
+        (
+            "bert.encoder.layer.0.output.adapters.cola.adapter_up.bias",
+            torch.ones(48),
+            "2 tasks: cola, mrpc",
+        ),
+        ("bert.encoder.layer.0.attention.self.query.lora_B", torch.ones(32, 4), r"it must be \[48, 4\]"),
+        (
+            "bert.encoder.layer.0.attention.output.adapters.mrpc.adapter_up.bias",
+            torch.ones(48),
+            "belongs to an adapter elsewhere; UniPELT's are after the feed-forward blocks alone",
+        ),
+        ("bert.encoder.layer.1.output.adapters.mrpc.gate.weight", torch.ones(1, 96), r"it must be \[1, 48\]"),
+        ("bert.encoder.prefix_embed_MLP.2.weight", torch.ones(96, 8), r"it must be \[288, 8\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    name: str, tensor: torch.Tensor, sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """A trained backbone, two tasks and other widths are named with what was expected."""
+    torch.save(_state(bert_directory, "pla") | {name: tensor}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match=sentence):
+        read_unipelt(tmp_path, bert)
+
+
+@pytest.mark.parametrize("hidden", [96, 24])
+def test_an_adapter_of_another_width_is_refused(
+    hidden: int, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """Neither cut off nor filled up, even where nothing else of its backbone is in the file."""
+    whole = _state(bert_directory, "a", hidden=hidden)
+    torch.save({name: one for name, one in whole.items() if ".adapters." in name}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match=rf"has shape \[8, {hidden}\]; on this backbone it must be \[any, 48\]"):
+        read_unipelt(tmp_path, bert)
+
+
+def test_a_central_gate_and_a_plain_model_are_refused(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
+    """Settings that change the answers are looked at, and a model without an adapter is none."""
+    torch.save(_state(bert_directory, ""), tmp_path / "pytorch_model.bin")
+    with pytest.raises(AdapterError, match="holds no prefix, LoRA or adapter"):
+        read_unipelt(tmp_path, bert)
+    (tmp_path / "config.json").write_text(json.dumps({"add_central_gate": True}))
+    with pytest.raises(AdapterError, match="add_central_gate is true, which is not served"):
+        read_unipelt(tmp_path, bert)
+
+
+def _own(**settings: object) -> dict[str, object]:
+    """The authors' `config.json` with an adapter's settings in it, by a hash as the library of theirs saves them."""
+    return {"adapters": {"adapters": {"mrpc": "9076f36a74755ac4"}, "config_map": {"9076f36a74755ac4": settings}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (_own(non_linearity="swish"), 'non_linearity is "swish", which is not served; it must be "relu"'),
+        (_own(original_ln_before=False), "original_ln_before is false, which is not served"),
+        (_own(phm_layer=True), "phm_layer is true, a setting that is not known here"),
+        ({"adapters": {"adapters": {"mrpc": "houlsby"}, "config_map": {}}}, "is 'houlsby'; served is 'pfeiffer'"),
+        ({"drop_first_prefix_layers_enc": [0]}, r"drop_first_prefix_layers_enc is \[0\], which is not served"),
+    ],
+)
+def test_settings_that_change_the_answers_are_refused(
+    settings: dict[str, object], sentence: str, bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """What no tensor says is read from the configuration beside the weights."""
+    torch.save(_state(bert_directory, "pla"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match=sentence):
+        read_unipelt(tmp_path, bert)
+
+
+@pytest.mark.parametrize("adapters", [_own(non_linearity="relu", original_ln_before=True, leave_out=[]), {}])
+def test_the_authors_own_adapter_settings_are_served(
+    adapters: dict[str, object], bert: Backbone, bert_directory: Path, tmp_path: Path
+) -> None:
+    """What their scripts save says nothing else than what is served without it."""
+    torch.save(_state(bert_directory, "a"), tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps(adapters | {"add_adapter_gate": True, "hidden_size": 48}))
+    assert read_unipelt(tmp_path, bert).parts[0].gated
+
+
+def test_a_gate_that_the_settings_name_must_be_there(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
+    """Without it the checkpoint is not whole."""
+    whole = _state(bert_directory, "a")
+    torch.save({name: one for name, one in whole.items() if ".gate." not in name}, tmp_path / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text(json.dumps({"add_adapter_gate": True}))
+    with pytest.raises(AdapterError, match="add_adapter_gate is true; the checkpoint lacks such a gate"):
+        read_unipelt(tmp_path, bert)

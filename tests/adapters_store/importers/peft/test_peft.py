@@ -1,0 +1,91 @@
+import json
+
+import pytest
+import torch
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.importers.parts.prefix import prefix_width
+from peltier_adapters.importers.peft.peft import read_peft
+from peltier_adapters.importers.run import Import, import_adapter
+from peltier_backbone.load import Backbone
+from safetensors.torch import load_file
+
+from tests.adapters_store.importers.conftest import SavePeft
+
+QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"peft_type": ["LORA"]}, r"peft_type is \['LORA'\]; served are"),
+        ({"alpha_pattern": {"query": "big"}}, "alpha_pattern is {'query': 'big'}; it must give numbers to names"),
+        ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must give numbers to names"),
+        ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must give numbers to names"),
+        ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
+        ({"peft_type": "OFT"}, "peft_type is 'OFT'; served are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
+        ({"task_type": "TOKEN_CLS"}, 'task_type is "TOKEN_CLS", which is not served'),
+        ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
+        ({"use_qalora": True}, "use_qalora is true, a setting that is not known here"),
+        ({"lora_alpha": "four"}, "lora_alpha is 'four'; it must be a number"),
+        ({"alpha_pattern": {"(": 1}}, "alpha_pattern .* holds no regular expressions"),
+    ],
+)
+def test_settings_that_change_the_answers_are_refused(
+    settings: dict[str, object], sentence: str, save_peft: SavePeft, bert: Backbone
+) -> None:
+    """A setting that is not served, or not known, is named with its value."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_peft(save_peft(**settings), bert)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "sentence"),
+    [
+        (f"{QUERY}.lora_A.weight", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
+        (f"{QUERY}.lora_A.weight", torch.ones(0, 48), r"has shape \[0, 48\]; it must not be empty"),
+        (f"{QUERY}.lora_B.weight", None, "is missing"),
+        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "this is DoRA"),
+        ("base_model.model.bert.embeddings.word_embeddings.weight", torch.ones(2, 48), "nothing may be left over"),
+        (QUERY.replace("layer.0", "layer.7") + ".lora_A.weight", torch.ones(2, 48), "projections of this backbone's"),
+        ("base_model.model.classifier.weight", torch.ones(2, 32), r"it must be \[any, 48\]"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_refused(
+    name: str, tensor: torch.Tensor | None, sentence: str, save_peft: SavePeft, bert: Backbone
+) -> None:
+    """A tensor that is missing, strange or of another width is named with what was expected."""
+    with pytest.raises(AdapterError, match=sentence):
+        read_peft(save_peft({name: tensor}), bert)
+
+
+def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePeft, bert: Backbone) -> None:
+    """The longest text is as much shorter as the prefix is long; one that leaves none for a text is refused."""
+    config, length = bert.config, bert.config.max_tokens - 3
+    settings = {"peft_type": "PREFIX_TUNING", "num_virtual_tokens": length, "num_transformer_submodules": 1}
+    off = {"r": None, "lora_alpha": None, "target_modules": None}
+    tensors = {f"{QUERY}.lora_A.weight": None, f"{QUERY}.lora_B.weight": None}
+    table = torch.randn(length + 1, prefix_width(config))
+    path = save_peft({**tensors, "prompt_embeddings": table[:length]}, **settings, **off)
+    assert import_adapter(Import("peft", path, "short"), bert).manifest.task.max_length == 3
+    settings["num_virtual_tokens"] = length + 1
+    (path / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(AdapterError, match=f"num_virtual_tokens is {length + 1}; PEFT counts them among the 96 pos"):
+        read_peft(path, bert)
+
+
+def test_integer_tensors_are_refused(save_peft: SavePeft, bert: Backbone) -> None:
+    """Quantised weights are not taken for numbers."""
+    with pytest.raises(AdapterError, match=r"has dtype torch.int64; weights are floating point"):
+        read_peft(save_peft({f"{QUERY}.lora_A.weight": torch.ones(2, 48, dtype=torch.int64)}), bert)
+
+
+def test_files_of_torch_are_read_as_well(save_peft: SavePeft, bert: Backbone) -> None:
+    """A directory saved with `safe_serialization=False` gives the same tensors."""
+    directory = save_peft()
+    whole = directory / "adapter_model.safetensors"
+    expected = read_peft(directory, bert).tensors
+    torch.save(load_file(whole), directory / "adapter_model.bin")
+    whole.unlink()
+    found = read_peft(directory, bert).tensors
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())

@@ -1,0 +1,48 @@
+"""The kernels without a GPU: what they compute, in Triton's interpreter; and that they compile for one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton", reason="Triton has no build for this machine")
+ROOT = Path(__file__).parents[3]
+
+
+def _run(*command: str, **environment: str) -> None:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TRITON_"))}
+    done = subprocess.run(
+        [sys.executable, *command], env=inherited | environment, cwd=ROOT, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_kernels_compute_what_the_parts_do(marked: str):
+    """Every test of `ops/kernels/` passes in the interpreter, in a process that nobody else shares."""
+    options = ("-q", "-n0", "-p", "no:cacheprovider", "-m", marked)
+    _run("-m", "pytest", *options, "tests/adapters_store/ops/kernels", TRITON_INTERPRET="1")
+
+
+def test_kernels_compile_to_machine_code(tmp_path: Path):
+    """What the interpreter lets pass the compiler may refuse: a type that changes in a loop, a tile that does not fit.
+    It needs no GPU for that."""
+    _run("-m", "tests.adapters_store.ops.kernels.compiled", TRITON_CACHE_DIR=str(tmp_path))
+
+
+@pytest.mark.slow  # what it checks the tests of `ops/kernels/` check
+def test_the_gpu_benchmark_runs_dry(tmp_path: Path):
+    """Every section of it at toy sizes in the interpreter; no check of a kernel, a batch, a graph or a load fails."""
+    figures = tmp_path / "figures.jsonl"
+    _run("benchmarks/gpu.py", "--dry-run", "--json", str(figures))
+    found = [json.loads(line) for line in figures.read_text().splitlines()]
+    sections = {figure["section"] for figure in found}
+    assert sections >= {"card", "limits", "kernel check", "batch check", "batch", "graph check", "graph", "kernel"}
+    assert sections >= {"load check", "elapsed"}
+    checks = [figure for figure in found if "ok" in figure]
+    assert [check for check in checks if not check["ok"]] == []
+    # What is served wrongly would show: adapters change far more than a check lets pass.
+    assert all(check["adapters_change"] > 3 * check["tolerance"] for check in checks if "adapters_change" in check)

@@ -1,0 +1,210 @@
+"""Presets are data: counts of the papers, settings by name, clear refusals."""
+
+import subprocess
+import sys
+from itertools import combinations
+
+import pytest
+from peltier_adapters.errors import AdapterError
+from peltier_adapters.presets.presets import find_preset, presets_for
+from peltier_adapters.spec.parts import BottleneckSpec, Parts, count_parameters, tensor_shapes
+from peltier_backbone.config import BackboneConfig
+
+from tests.published_counts import CONFIGS, PUBLISHED, Published
+
+BASE, LARGE, T5_BASE, T5_SMALL = (CONFIGS[name] for name in ("bert-base", "roberta-large", "t5-base", "t5-small"))
+GATES = 12 * 769
+
+
+def _count(preset: str, config: BackboneConfig = BASE, *, head: bool = False, **overrides: str) -> int:
+    chosen = find_preset(preset)
+    parts = chosen.compose(chosen.settings(overrides, config), config, outputs=2)
+    return count_parameters(parts, config, head=head)
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "count"),
+    [
+        ("houlsby", {}, 1_789_056),
+        ("unipelt-ap", {"gated": "false"}, 1_078_848),
+        ("unipelt-apl", {"gated": "false"}, 1_373_760),
+        ("compacter", {"norms": "false"}, 57_088),
+        ("compacter", {}, 95_488),
+        ("compacter++", {"norms": "false"}, 28_576),
+        ("compacter", {"norms": "false", "map": "lowrank"}, 57_024),
+        ("phm", {"n": "12"}, 175_680),
+        ("lowrank", {}, 57_024),
+        ("adapterdrop", {}, 1_789_056 * 7 // 12),
+        ("pfeiffer-attention", {}, 894_528),
+        ("pfeiffer-ffn", {}, 894_528),
+        ("unipelt-apl-central", {}, 1_373_760 + GATES + 12 * (2 * 768 + 2)),
+        ("unipelt-apl", {"central": "true"}, 1_373_760 + GATES + 12 * (2 * 768 + 2)),
+        ("adamix-lora", {"rank": "8"}, 294_912),
+    ],
+    ids=str,
+)
+def test_counts_on_bert_base(preset: str, overrides: dict[str, str], count: int):
+    """The serving counts of docs/methods.md#counts and of settings that no table has, without the head."""
+    assert _count(preset, **overrides) == count
+
+
+@pytest.mark.parametrize("row", PUBLISHED, ids=str)
+def test_published_counts(row: Published):
+    """What an adapter serves with, norms among it, is the count of docs/methods.md#counts; T5's vocabulary is
+    cropped."""
+    assert _count(row.preset, CONFIGS[row.backbone], **row.overrides) == row.served
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "count"),
+    [
+        ("pfeiffer-attention", {}, 951_360),
+        ("pfeiffer-ffn", {"bottleneck": "24", "norms": "true"}, 951_360),
+        ("lora", {}, 884_736),
+        ("prefix", {}, 552_960),
+    ],
+    ids=str,
+)
+def test_counts_on_t5(preset: str, overrides: dict[str, str], count: int):
+    """The counts of docs/methods.md#counts on t5-base, and that of Pfeiffer's adapter wherever it stands."""
+    assert _count(preset, T5_BASE, **overrides) == count
+
+
+def test_percentages_on_t5_are_over_the_cropped_model():
+    """The denominators of docs/methods.md#vocabulary."""
+    assert (T5_BASE.num_parameters, T5_SMALL.num_parameters) == (222_882_048, 60_492_288)
+
+
+def test_adamix_lora_counts_as_lora():
+    """Merged it is an ordinary LoRA, here of rank 8."""
+    assert _count("adamix-lora", LARGE, rank="8") == 786_432
+
+
+def test_heads_are_counted_on_request():
+    """BERT's head is one layer over the pooler, RoBERTa's two."""
+    assert _count("lora", head=True) - _count("lora") == 1_538
+    assert _count("lora", LARGE, head=True) - _count("lora", LARGE) == 1024 * 1024 + 1024 + 2 * 1024 + 2
+
+
+@pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
+def test_every_preset_fits_its_families(config: BackboneConfig):
+    """Composed parts name each tensor once; an encoder's end in a head, T5's have none."""
+    for chosen in presets_for(config):
+        parts = chosen.compose(chosen.settings({}, config), config, outputs=5)
+        assert [part.kind == "head" for part in parts].count(True) == (0 if config.generates else 1)
+        assert config.generates or parts[-1].kind == "head"
+        assert len(tensor_shapes(parts, config)) == sum(len(part.shapes(config)) for part in parts)
+
+
+def test_a_preset_is_refused_where_it_is_not_defined():
+    """Prompt tuning is T5's; `peltier presets` leaves it out elsewhere."""
+    with pytest.raises(AdapterError, match=r"^preset 'prompt-t' is not defined on a bert backbone$"):
+        _count("prompt-t")
+    assert {preset.name for preset in presets_for(T5_BASE)} - {preset.name for preset in presets_for(BASE)} == {
+        "prompt-r",
+        "prompt-t",
+    }
+
+
+def test_settings_that_t5_has_not_are_refused():
+    """One sentence each: pooling is an encoder's, and a norm after the residual sum too."""
+    with pytest.raises(AdapterError, match="preset 'lora' has no setting 'pooling'"):
+        _count("lora", T5_BASE, pooling="mean")
+    with pytest.raises(AdapterError, match="input 'normed' reads a norm after the residual sum"):
+        _count("houlsby", T5_BASE, input="normed")
+    with pytest.raises(AdapterError, match="bias: a t5 backbone has no 'pooler'"):
+        _count("bitfit", T5_BASE, sites="pooler")
+    with pytest.raises(AdapterError, match="skip = 12 leaves no block of 12 with an adapter"):
+        _count("adapterdrop", T5_BASE, skip="12")
+
+
+@pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
+def test_pfeiffer_has_two_readings_on_each_family(config: BackboneConfig):
+    """After self-attention on the raw output, or after the FFN on the sum (normed where a norm follows it); the bare
+    name is the reading of the family's own paper (docs/methods.md#pfeiffer)."""
+    found = {name: _parts(name, config)[0] for name in ("pfeiffer", "pfeiffer-attention", "pfeiffer-ffn")}
+    read = {name: (part.sites, part.input) for name, part in found.items() if isinstance(part, BottleneckSpec)}
+    assert read["pfeiffer-attention"] == (("attention",), "output")
+    assert read["pfeiffer-ffn"] == (("ffn",), "sum" if config.generates else "normed")
+    assert found["pfeiffer"] == found["pfeiffer-attention" if config.generates else "pfeiffer-ffn"]
+
+
+@pytest.mark.parametrize("count", range(1, 5))
+def test_lora_takes_any_projections(count: int):
+    """Each of the 15 choices among q, k, v and o, which the UniPELT paper and its code make otherwise
+    (docs/methods.md#lora)."""
+    for targets in combinations(("query", "key", "value", "output"), count):
+        assert _count("lora", targets=",".join(targets)) == count * 294_912 // 2
+
+
+def test_settings_keep_the_type_of_their_default():
+    """Text from the command line becomes what the preset holds."""
+    settings = find_preset("unipelt-apl").settings(
+        {"gated": "False", "rank": "4", "alpha": "2", "targets": "key"}, BASE
+    )
+    assert (settings["gated"], settings["rank"], settings["alpha"], settings["targets"]) == (False, 4, 2.0, "key")
+
+
+def test_an_unknown_preset_is_answered_with_those_there_are():
+    """The sentence names the nearest preset and lists every one."""
+    rule = r"^preset 'compactor' is unknown, the nearest is 'compacter'; it is one of houlsby, .*, adamix-lora$"
+    with pytest.raises(AdapterError, match=rule):
+        find_preset("compactor")
+
+
+@pytest.mark.parametrize(
+    ("preset", "overrides", "words"),
+    [
+        ("lora", {"n": "4"}, "preset 'lora' has no setting 'n'; it has alpha,"),
+        ("lora", {"rank": "four"}, "setting 'rank' is 'four'; it must be an integer"),
+        ("lora", {"rank": "4.5"}, "setting 'rank' is '4.5'; it must be an integer"),
+        ("lora", {"alpha": "big"}, "setting 'alpha' is 'big'; it must be a number"),
+        ("lora", {"gated": "maybe"}, "setting 'gated' is 'maybe'; it must be true or false"),
+        ("lora", {"rank": "0"}, "rank is 0: input should be greater than or equal to 1"),
+        ("lora", {"rank": "5000"}, "rank is 5000: input should be less than or equal to 4096"),
+        ("lora", {"alpha": "nan"}, "alpha is nan: input should be a finite number"),
+        ("lora", {"alpha": "-1"}, "alpha is -1.0: input should be greater than 0"),
+        ("lora", {"targets": ""}, "targets is (): tuple should have at least 1 item"),
+        ("lora", {"targets": "query,query"}, "name one target twice"),
+        ("lora", {"targets": "ffn"}, "targets.0 is 'ffn': input should be 'query'"),
+        ("lora", {"pooling": "max"}, "pooling is 'max': input should be 'pooler'"),
+        ("prefix", {"length": "0"}, "length is 0: "),
+        ("bitfit", {"sites": "embeddings"}, "sites.0 is 'embeddings': "),
+        ("houlsby", {"map": "dens"}, "setting 'map' is 'dens'; it must be one of dense, lowrank, phm, lphm"),
+        ("houlsby", {"activation": "tanh"}, "activation is 'tanh': input should be 'relu'"),
+        ("houlsby", {"sites": "ffn,ffn"}, "name one site twice"),
+        ("houlsby", {"bottleneck": "0"}, "size is 0: "),
+        ("compacter", {"n": "7"}, "n = 7 must divide the hidden size 768"),
+        ("compacter", {"n": "16"}, "n = 16 must divide the bottleneck size 24"),
+        ("compacter", {"n": "0"}, "n is 0: "),
+        ("unipelt-apl", {"central": "both"}, "setting 'central' is 'both'; it must be true or false"),
+        ("compacter", {"n": "24", "rank": "2"}, "n * n * rank = 1152 must not exceed the hidden size 768"),
+    ],
+    ids=str,
+)
+def test_bad_settings_are_named(preset: str, overrides: dict[str, str], words: str):
+    """One sentence with the setting, its value and the rule."""
+    with pytest.raises(AdapterError) as caught:
+        _count(preset, **overrides)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
+    """RoBERTa's head does not read the pooler, so its bias would be dead weight."""
+    assert not any("pooler" in name for name in tensor_shapes(_parts("bitfit", LARGE), LARGE))
+    assert "bias.pooler" in tensor_shapes(_parts("bitfit", BASE), BASE)
+
+
+def _parts(preset: str, config: BackboneConfig) -> Parts:
+    chosen = find_preset(preset)
+    return chosen.compose(chosen.settings({}, config), config, outputs=2)
+
+
+def test_presets_need_no_torch():
+    """`peltier presets` answers at once."""
+    program = (
+        "import sys, peltier_adapters.presets.presets; "
+        "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,143 @@
+"""Slots: exact memory, loads while batches run, and writers on many threads."""
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.ops.op import FusedMatmul, at
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.residency.bank import Bank, Banks
+from peltier_adapters.residency.transfer import DeviceCopy
+from peltier_adapters.spec.parts import Parts
+from peltier_backbone.load import Backbone
+
+MakeArtifact = Callable[..., bytes]
+SHAPES = {"lora.down": (2, 3, 48, 8), "lora.up": (2, 3, 8, 48)}
+
+
+@pytest.fixture
+def parts(bert: Backbone) -> Parts:
+    """The body of a LoRA."""
+    preset = find_preset("lora")
+    return preset.compose(preset.settings({}, bert.config), bert.config, outputs=2)[:1]
+
+
+@pytest.fixture
+def bank(bert: Backbone, parts: Parts) -> Bank:
+    """An empty bank of LoRAs."""
+    return Bank(0, parts, bert)
+
+
+def test_a_slot_is_the_banks_part_of_what_was_sent(bank: Bank):
+    """From its first element on, by names and shapes of the bank's parts."""
+    sent = DeviceCopy(torch.arange(bank.layout.length + 32.0), None)
+    slot = bank.slot(sent, 16)
+    tensors = bank.layout.views(slot.read())
+    assert {name: tensor.shape for name, tensor in tensors.items()} == SHAPES
+    assert float(tensors["lora.down"].flatten()[0]) == 16.0
+
+
+def test_a_program_is_lowered_once_for_all_adapters(bank: Bank):
+    """Its tensors have places and no memory; each adapter's own are found there."""
+    (op,) = bank.program.placed["query_key_value", 1][:1]
+    assert isinstance(op, FusedMatmul)
+    flat = torch.randn(bank.layout.length)
+    down = bank.layout.view("lora.down", flat)
+    assert op.steps[0].weight.is_meta
+    assert torch.equal(at(op.steps[0].weight, flat), down[0, 1])
+    stack = torch.stack((flat, 2 * flat))
+    assert torch.equal(at(op.steps[0].weight, stack), torch.stack((down[0, 1], 2 * down[0, 1])))
+
+
+def _artifacts(backbone: Backbone, make_artifact: MakeArtifact, count: int, **options: object) -> Iterator[Artifact]:
+    for seed in range(count):
+        yield read_artifact(make_artifact(backbone, "compacter", seed=seed, **options), backbone)
+
+
+def test_one_signature_shares_a_bank(bert: Backbone, make_artifact: MakeArtifact):
+    """Bodies of equal parts share a bank whatever their label counts are; heads of equal parts share theirs."""
+    banks = Banks(bert)
+    two = [banks.add(one) for one in _artifacts(bert, make_artifact, 2)]
+    three = next(banks.add(one) for one in _artifacts(bert, make_artifact, 1, labels=("a", "b", "c")))
+    assert two[0].body is two[1].body is three.body
+    assert two[0].head is two[1].head is not three.head
+    assert two[0].body_slot.number != two[1].body_slot.number
+
+
+def test_a_resident_that_is_dropped_leaves_no_trace(bert: Backbone, make_artifact: MakeArtifact):
+    """Its memory is free at once, and nothing changes for those that stay or come after it."""
+    banks = Banks(bert)
+    first, second, third = _artifacts(bert, make_artifact, 3)
+    kept, gone = banks.add(first), banks.add(second)
+    memory = weakref.ref(gone.body_slot.flat)
+    row = Row(bert.tokenizer.encode("a good film"), kept)
+    before = forward(bert, [row])[0].logits
+    del gone
+    assert memory() is None
+    expected = forward(bert, [replace(row, resident=Banks(bert).add(third))])[0].logits
+    assert torch.equal(forward(bert, [replace(row, resident=banks.add(third))])[0].logits, expected)
+    assert torch.equal(forward(bert, [row])[0].logits, before)
+
+
+def test_a_bank_goes_with_its_last_adapter(bert: Backbone, make_artifact: MakeArtifact):
+    """However many signatures come and go, those of nobody take no memory."""
+    banks = Banks(bert)
+    one, other = (banks.add(artifact) for artifact in _artifacts(bert, make_artifact, 2))
+    bodies, heads = weakref.ref(one.body), weakref.ref(one.head)
+    del one
+    assert bodies() is other.body
+    assert heads() is other.head
+    del other
+    assert bodies() is None
+    assert heads() is None
+
+
+def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: MakeArtifact):
+    """On the CPU the host's copy and the device's are one."""
+    artifact = read_artifact(make_artifact(bert, "lora"), bert)
+    resident = Banks(bert).add(artifact)
+    held = ((resident.body, resident.body_slot), (resident.head, resident.head_slot))
+    found = {name: tensor for bank, slot in held for name, tensor in bank.layout.views(slot.read()).items()}
+    assert {name: tensor.data_ptr() for name, tensor in found.items()} == {
+        name: tensor.data_ptr() for name, tensor in artifact.tensors.items()
+    }
+    assert resident.nbytes == artifact.nbytes
+
+
+def test_an_artifact_of_loose_tensors_is_copied(bert: Backbone, make_artifact: MakeArtifact):
+    """It answers as the one that was read from a file does."""
+    (artifact,) = _artifacts(bert, make_artifact, 1)
+    loose = Artifact(artifact.manifest, {name: one.clone() for name, one in artifact.tensors.items()}, artifact.digest)
+    rows = [Row(bert.tokenizer.encode("a good film"), Banks(bert).add(one)) for one in (artifact, loose)]
+    assert torch.equal(*(forward(bert, [row])[0].logits for row in rows))
+
+
+def test_adding_while_batches_run(bert: Backbone, make_artifact: MakeArtifact):
+    """Loads on another thread never change a running batch's answers."""
+    banks = Banks(bert)
+    artifacts = list(_artifacts(bert, make_artifact, 4))
+    residents = [banks.add(one) for one in artifacts[:2]]
+    rows = [Row(bert.tokenizer.encode(text), one) for one in residents for text in ("bad", "a good film")]
+    expected = torch.stack([output.logits for output in forward(bert, rows)])
+    stop = threading.Event()
+
+    def load() -> None:
+        while not stop.is_set():
+            for one in artifacts * 3:
+                banks.add(one)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        for _ in range(60):
+            found = torch.stack([output.logits for output in forward(bert, rows)])
+            assert torch.equal(found, expected)
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,133 @@
+"""The form in which adapters are served: built once at load, counted exactly, and the same maps as before."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row, adapt
+from peltier_adapters.ops.torch import multiply_all
+from peltier_adapters.parts import maps
+from peltier_adapters.parts.part import under
+from peltier_adapters.presets.presets import presets_for
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.residency.served import build_served, device_bytes
+from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, MapSpec, PhmMap
+from peltier_adapters.spec.parts import BottleneckSpec
+from peltier_adapters.spec.served import served_parts
+from peltier_backbone.load import Backbone
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.conftest import fitting
+
+CPU = torch.device("cpu")
+ENCODER_PRESETS = ("houlsby", "lowrank", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl")
+
+
+class Built(TorchDispatchMode):
+    """Counts the elements of the memory that operations allocate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+        self._seen: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = {one.untyped_storage()._cdata for one in torch.utils._pytree.tree_leaves(args) if _is_tensor(one)}
+        out = func(*args, **(kwargs or {}))
+        for one in torch.utils._pytree.tree_leaves(out):
+            if _is_tensor(one) and one.untyped_storage()._cdata not in given:
+                self.elements += one.numel()
+        return out
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _draw(spec: BottleneckSpec, backbone: Backbone) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = spec.shapes(backbone.config)
+    return {f"bottleneck.{name}": torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def _spec(built: MapSpec, size: int, *, gated: bool = False) -> BottleneckSpec:
+    return BottleneckSpec(sites=("attention", "ffn"), size=size, activation="relu", map=built, gated=gated)
+
+
+@pytest.mark.parametrize("size", [24, 96], ids=["narrow", "wide"])
+@pytest.mark.parametrize("built", [PhmMap(n=4), LphmMap(n=4, rank=1), LphmMap(n=2, rank=3)], ids=str)
+def test_a_built_map_is_the_one_that_is_trained(built: MapSpec, size: int, bert: Backbone):
+    """Down and up, towards a narrower and a wider side, but for rounding."""
+    spec = _spec(built, size, gated=True)
+    tensors = _draw(spec, bert)
+    (served,) = served_parts((spec,))
+    weights = build_served((spec,), tensors, bert.config)
+    for side, width in (("down", 48), ("up", size)):
+        x = torch.randn(3, width)
+        found, expected = (
+            maps.lower(one.map, under(f"bottleneck.{side}.", own), own.get("bottleneck.rule"), CPU)
+            for one, own in ((served, weights), (spec, tensors))
+        )
+        for own, wanted in zip(found, expected, strict=True):
+            torch.testing.assert_close(multiply_all(own, x), multiply_all(wanted, x))
+    assert torch.equal(weights["bottleneck.gate.weight"], tensors["bottleneck.gate.weight"])
+
+
+def test_only_what_is_built_changes_its_parts(bert: Backbone):
+    """A PHM bottleneck is a dense one on the device, an LPHM bottleneck a folded one; all other parts stay."""
+    for preset in presets_for(bert.config):
+        settings = preset.settings(fitting(preset.name, bert.config), bert.config)
+        parts = preset.compose(settings, bert.config, outputs=2)
+        for before, after in zip(parts, served_parts(parts), strict=True):
+            kind = getattr(getattr(before, "map", None), "kind", None)
+            assert after == before or (kind, type(after.map)) in {("phm", DenseMap), ("lphm", FoldedLphmMap)}
+
+
+@pytest.mark.parametrize("preset", ENCODER_PRESETS)
+def test_what_is_reserved_is_what_the_device_holds(preset: str, bert: Backbone, make_artifact: Callable[..., bytes]):
+    """By the parts alone, before anything is built: the resident, and the memory behind it."""
+    artifact = read_artifact(make_artifact(bert, preset), bert)
+    resident = Banks(bert).add(artifact)
+    reserved = device_bytes(artifact.manifest.parts, bert.config)
+    assert resident.nbytes == reserved
+    assert resident.body_slot.flat.untyped_storage().nbytes() == reserved
+
+
+@pytest.fixture
+def large(bert: Backbone, make_artifact: Callable[..., bytes]) -> Callable[[str], list[Resident]]:
+    """Two adapters of a preset whose maps are larger than everything that a batch gathers of others."""
+
+    def make(preset: str) -> list[Resident]:
+        files = [make_artifact(bert, preset, overrides={"bottleneck": "384"}, seed=seed) for seed in range(2)]
+        banks = Banks(bert)
+        return [banks.add(read_artifact(data, bert)) for data in files]
+
+    return make
+
+
+@pytest.mark.parametrize("preset", ["houlsby", "phm", "compacter"])
+@torch.inference_mode()
+def test_a_batch_builds_no_maps(preset: str, large: Callable[[str], list[Resident]], bert: Backbone):
+    """However large they are, it makes only what is small: tables of whose rows are whose."""
+    residents = large(preset)
+    rows = [Row(bert.tokenizer.encode("a good film"), one) for one in residents]
+    packed = bert.pack([row.prompted for row in rows])
+    with Built() as built:
+        adapt(bert, rows, packed.lengths)
+    assert built.elements < sum(one.nbytes for one in residents) / 4 / 10
+
+
+@pytest.mark.parametrize("preset", ["phm", "compacter"])
+def test_mixed_is_alone_to_the_last_bit(preset: str, large: Callable[[str], list[Resident]], bert: Backbone):
+    """Beside another adapter of its kind, in any order."""
+    residents = large(preset)
+    rows = [Row(bert.tokenizer.encode(text), one) for one in residents for text in ("bad", "the actor is dull")]
+    alone = [forward(bert, [row])[0].logits for row in rows]
+    order = random.Random(1).sample(range(len(rows)), len(rows))
+    mixed = forward(bert, [rows[number] for number in order])
+    assert all(torch.equal(one.logits, alone[number]) for one, number in zip(mixed, order, strict=True))

@@ -1,0 +1,196 @@
+"""What adapters cost, against what torch counts and holds when the real parts run."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.artifact.label_tree import create_tree
+from peltier_adapters.batch.row import Row, adapt, adapt_tokens
+from peltier_adapters.batch.scoring import pack_targets
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.torch import TORCH, multiply_all
+from peltier_adapters.parts import head
+from peltier_adapters.presets.preset import Preset
+from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.spec.cost import AdapterCost, BackboneCost
+from peltier_adapters.spec.parts import HeadSpec, Parts
+from peltier_backbone.bert_config import BertConfig
+from peltier_backbone.config import BackboneConfig
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from peltier_backbone.t5_config import T5Config
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.conftest import MakeArtifact, fitting
+
+# Rows of so many keys attend by plain products, which torch counts.
+NUM_TOKENS = 20
+MAPS = (
+    {"map": "dense"},
+    {"map": "lowrank", "rank": "3"},
+    {"map": "phm", "n": "4"},
+    {"map": "lphm", "n": "4", "rank": "2"},
+    {"map": "lphm", "n": "2", "rank": "1", "bottleneck": "96"},
+)
+PUBLISHED: dict[str, BackboneConfig] = {
+    "minilm": BertConfig("bert", 30522, 384, 6, 12, 1536, 0, 1e-12, 512, 2),
+    "bert-base": BertConfig("bert", 30522, 768, 12, 12, 3072, 0, 1e-12, 512, 2),
+    "bert-large": BertConfig("bert", 30522, 1024, 24, 16, 4096, 0, 1e-12, 512, 2),
+    "t5-small": T5Config("t5", 32100, 512, 6, 8, 2048, 0, 1e-6, 6, 64, 32, 128, False, "relu", True, 0, 1),
+    "t5-base": T5Config("t5", 32100, 768, 12, 12, 3072, 0, 1e-6, 12, 64, 32, 128, False, "relu", True, 0, 1),
+}
+
+
+# Where among its arguments a product's left factor stands.
+_PRODUCTS = {"mm": 0, "bmm": 0, "_linear_pointwise": 0, "addmm": 1, "addmm_": 1, "baddbmm": 1}
+
+
+class Counted(TorchDispatchMode):
+    """Counts the multiply-adds of the matrix products that torch computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.macs = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        place = _PRODUCTS.get(func.overloadpacket.__name__)
+        if place is not None:
+            self.macs += out.numel() * args[place].shape[-1]
+        return out
+
+
+def _compose(preset: Preset, config: BackboneConfig, **overrides: str) -> Parts:
+    settings = preset.settings(fitting(preset.name, config) | overrides, config)
+    return preset.compose(settings, config, outputs=2)
+
+
+def _macs(backbone: Backbone, resident: Resident | None) -> int:
+    """Multiply-adds of one row, on a T5 with as many decoder tokens, outside heads and T5's output layer."""
+    row = Row(Encoded((5,) * NUM_TOKENS, (0,) * NUM_TOKENS), resident)
+    packed = backbone.pack([row.prompted])
+    # With gradients on, so that torch computes the backbone too, and not the native kernels.
+    with Counted() as counted, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+        adaptation = adapt(backbone, [row], packed.lengths)
+        if backbone.config.generates:
+            model, tree = backbone.t5, create_tree(0, 1, [(5,) * (NUM_TOKENS - 1)])
+            memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
+            model.decode(pack_targets([tree], backbone.device), memory, adapt_tokens(backbone, [row], [NUM_TOKENS]))
+        else:
+            backbone.bert(packed, adaptation)
+    return counted.macs
+
+
+@pytest.mark.parametrize("preset", [name for name, one in PRESETS.items() if one.encoder])
+def test_blocks_of_an_encoder(preset: str, bert: Backbone, make_artifact: MakeArtifact):
+    """What an adapter adds to a token is what torch counts beside the backbone's own."""
+    artifact = read_artifact(make_artifact(bert, preset), bert)
+    added = _macs(bert, Banks(bert).add(artifact)) - _macs(bert, None)
+    assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, bert.config).blocks)
+
+
+@pytest.mark.parametrize("overrides", MAPS, ids=str)
+def test_every_map_is_counted_as_it_is_served(overrides: dict[str, str], bert: Backbone, make_artifact: MakeArtifact):
+    """Gated, at both sites, towards a narrower side and a wider one."""
+    data = make_artifact(bert, "houlsby", overrides={"bottleneck": "24", "gated": "true", **overrides})
+    artifact = read_artifact(data, bert)
+    added = _macs(bert, Banks(bert).add(artifact)) - _macs(bert, None)
+    assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, bert.config).blocks)
+
+
+@pytest.mark.parametrize("preset", ["houlsby", "adapterdrop", "compacter", "lora", "unipelt-apl", "prefix"])
+def test_blocks_of_an_encoder_decoder(preset: str, t5: Backbone, make_artifact: MakeArtifact):
+    """The same with both stacks, cross-attention included."""
+    artifact = read_artifact(make_artifact(t5, preset), t5)
+    added = _macs(t5, Banks(t5).add(artifact)) - _macs(t5, None)
+    assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, t5.config).blocks)
+
+
+@pytest.mark.parametrize("backbone", ["bert", "roberta", "t5", "t5_gated"])
+def test_blocks_of_the_backbone(backbone: str, request: pytest.FixtureRequest):
+    """Its own multiply-adds, with those of attention."""
+    loaded: Backbone = request.getfixturevalue(backbone)
+    config, cost = loaded.config, BackboneCost.of(loaded.config)
+    pairs = NUM_TOKENS * config.num_attentions * cost.pair
+    assert _macs(loaded, None) == NUM_TOKENS * (sum(cost.blocks) + pairs)
+
+
+def test_a_head_is_counted_by_the_row(bert: Backbone):
+    """With its hidden layer, and with as many outputs as labels."""
+    spec = HeadSpec(pooling="first", hidden=True, outputs=7)
+    tensors = {name: torch.zeros(shape) for name, shape in spec.shapes(bert.config).items()}
+    with Counted() as counted:
+        multiply_all(head.steps(spec, tensors), torch.zeros(3, bert.config.hidden_size))
+    assert counted.macs == 3 * AdapterCost.of((spec,), bert.config).row
+
+
+@pytest.mark.parametrize("preset", ["houlsby", "phm", "compacter", "lora", "prefix", "bitfit", "unipelt-apl"])
+def test_elements_are_those_that_the_device_holds(preset: str, bert: Backbone, make_artifact: MakeArtifact):
+    """Tensor by tensor, as they were built."""
+    artifact = read_artifact(make_artifact(bert, preset), bert)
+    resident = Banks(bert).add(artifact)
+    slots = ((resident.body, resident.body_slot), (resident.head, resident.head_slot))
+    held = [tensor for bank, slot in slots for tensor in bank.layout.views(slot.read()).values()]
+    assert AdapterCost.of(artifact.manifest.parts, bert.config).elements == sum(tensor.numel() for tensor in held)
+
+
+@pytest.mark.parametrize("backbone", PUBLISHED)
+def test_presets_of_published_sizes_are_far_below_the_bound(backbone: str):
+    """A twentieth of the default bound at most, on every backbone of a published size."""
+    config = PUBLISHED[backbone]
+    for preset in presets_for(config):
+        cost = AdapterCost.of(preset.compose(preset.settings({}, config), config, outputs=2), config)
+        assert max(cost.compute_ratio, cost.elements_ratio) < 0.05
+        assert cost.problems(1.0, "max_adapter_cost") == []
+
+
+@given(size=st.integers(1, 4096), bound=st.floats(0.01, 10))
+def test_the_bound_is_on_the_worst_block(size: int, bound: float):
+    """An adapter is refused exactly if some block's multiply-adds or its elements are beyond it."""
+    config = PUBLISHED["minilm"]
+    cost = AdapterCost.of(_compose(find_preset("adapterdrop"), config, bottleneck=str(size), skip="5"), config)
+    compute, elements = 4 * 384 * size / 1_769_472, cost.elements / 10_616_832
+    assert len(cost.problems(bound, "max_adapter_cost")) == (compute > bound) + (elements > bound)
+
+
+def test_a_refusal_names_part_value_limit_and_setting():
+    """One sentence for each of the two bounds."""
+    config = PUBLISHED["minilm"]
+    parts = _compose(find_preset("phm"), config, n="32", bottleneck="4096")
+    assert AdapterCost.of(parts, config).problems(1.0, "max_adapter_cost") == [
+        "part 'bottleneck' takes 6,291,456 multiply-adds a token of the 6,291,456 that the adapter adds to block 0, "
+        "3.56 times the block's own 1,769,472; at most 1 times is allowed (max_adapter_cost)",
+        "part 'bottleneck' takes 37,802,496 elements of the 37,803,266 that the adapter takes on the device, "
+        "3.56 times the 10,616,832 weights in the backbone's blocks; at most 1 times is allowed (max_adapter_cost)",
+    ]
+
+
+def test_costs_are_known_without_torch():
+    """A registry or a command may ask."""
+    code = "import sys, peltier_adapters.spec.cost; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_table_of_the_document_is_what_is_counted():
+    """Every preset, in percent of each backbone."""
+    lines = (Path(__file__).parents[3] / "docs" / "methods.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    table = {row[0].strip("`"): row[1:] for row in cells if len(row) == 1 + len(PUBLISHED)}
+    assert table == {
+        name: [_percents(preset, config) for config in PUBLISHED.values()] for name, preset in PRESETS.items()
+    }
+
+
+def _percents(preset: Preset, config: BackboneConfig) -> str:
+    if preset not in presets_for(config):
+        return "-"
+    cost = AdapterCost.of(preset.compose(preset.settings({}, config), config, outputs=2), config)
+    return f"{100 * cost.compute_ratio:.1f} %, {100 * cost.elements_ratio:.1f} %"

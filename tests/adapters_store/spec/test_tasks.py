@@ -1,0 +1,79 @@
+"""What a task may ask: templates, targets, ways to answer."""
+
+from typing import Any
+
+import pytest
+from peltier_adapters.spec.tasks import TaskSpec
+from pydantic import ValidationError
+
+SCORE, GENERATE = {"answer": "score"}, {"answer": "generate", "max_new_tokens": 8}
+
+
+def _task(**changes: Any) -> TaskSpec:
+    given = {
+        "type": "classification",
+        "labels": ("no", "yes"),
+        "inputs": "single",
+        "max_length": 16,
+        "template": "sst2 sentence: {text}",
+        "targets": ("0", "1"),
+        "decoding": SCORE,
+    }
+    return TaskSpec.model_validate(given | changes)
+
+
+def test_a_template_is_filled_once():
+    """Braces in the texts themselves stay as they are."""
+    task = _task(inputs="pair", template="a: {text} b: {pair}")
+    assert task.render("{pair} {x}", "{text}") == ("a: {pair} {x} b: {text}",)
+    task = _task(inputs="triple", template="{third}, {pair}, {text}")
+    assert task.render("{third}", "b", "c") == ("c, b, {third}",)
+
+
+def test_without_a_template_texts_are_what_they_are():
+    """An encoder reads one text, or two."""
+    task = _task(template=None, targets=(), decoding=None)
+    assert task.render("a") == ("a",)
+    assert task.render("a", "b") == ("a", "b")
+
+
+def test_a_golden_example_has_a_value_a_target():
+    """Labels on an encoder, label strings on T5, one mean for a text."""
+    assert _task().num_outputs == 2
+    steps = tuple(f"{step / 5:.1f}" for step in range(26))
+    assert _task(type="regression", labels=("value",), targets=steps).num_outputs == 26
+    assert _task(type="text2text", labels=(), targets=(), decoding=GENERATE).num_outputs == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"template": "sentence:"}, "template 'sentence:' must name {text}"),
+        ({"inputs": "pair"}, "must name {text} and {pair}"),
+        ({"template": "{text} {pair}"}, "must name {text}"),
+        ({"inputs": "triple", "template": "{text} {pair}"}, "must name {text} and {pair} and {third}"),
+        ({"inputs": "triple", "template": None, "targets": (), "decoding": None}, "three texts need a template"),
+        ({"decoding": None}, "template and decoding belong together"),
+        ({"template": None, "decoding": None}, "text2text and targets need a template"),
+        ({"targets": ("0",)}, "there are 1 targets for 2 labels"),
+        ({"targets": ("0", "0")}, "two targets are the same text"),
+        ({"targets": ("0", "")}, "at least 1 character"),
+        ({"type": "multilabel"}, "multilabel is not served on T5"),
+        ({"type": "text2text"}, "text2text has no labels"),
+        ({"type": "regression", "labels": ("value",), "targets": ("0", "x")}, "target 'x' is not a number"),
+        ({"type": "regression", "labels": ("value",), "targets": ("0",)}, "needs at least two numbers"),
+        ({"type": "regression", "labels": ("value",), "targets": ("0", "nan")}, "target 'nan' is not a number"),
+        ({"decoding": {"answer": "generate", "max_new_tokens": 0}}, "greater than or equal to 1"),
+        ({"decoding": {"answer": "generate", "num_beams": 17}}, "less than or equal to 16"),
+        ({"decoding": {"answer": "generate", "completion_temperature": 2.5}}, "less than or equal to 2"),
+        ({"decoding": {"answer": "generate", "completion_temperature": -0.1}}, "greater than or equal to 0"),
+        ({"padded": True}, "padded inputs are for encoders"),
+        ({"decoding": {"answer": "guess"}}, "'score' or 'generate'"),
+    ],
+    ids=str,
+)
+def test_a_task_that_cannot_be_is_refused(changes: dict[str, Any], words: str):
+    """One sentence with the value and the rule."""
+    with pytest.raises(ValidationError) as caught:
+        _task(**changes)
+    assert words in str(caught.value)

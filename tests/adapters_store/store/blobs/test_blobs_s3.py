@@ -1,0 +1,121 @@
+"""What a bucket can do that a directory cannot: be elsewhere, be down, be silent, and be careless."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from obstore.exceptions import AlreadyExistsError
+from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, BlobStoreGone, digest_of
+from peltier_store.blobs.location import locate
+
+from tests import s3_server
+from tests.s3_server import S3Server
+
+DATA = b"the bytes of an adapter"
+DIGEST = digest_of(DATA)
+CALLS: dict[str, Callable[[Blobs], Awaitable[object]]] = {
+    "put": lambda blobs: blobs.put(DATA),
+    "get": lambda blobs: blobs.get(DIGEST),
+    "delete": lambda blobs: blobs.delete(DIGEST),
+    "list": lambda blobs: anext(blobs.entries()),
+    "claim": lambda blobs: blobs.claim("a"),
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path, s3_store: str) -> Iterator[S3Server]:
+    """A server of the test's own, which it may stop. `s3_store` is here for its credentials."""
+    with s3_server.start(s3_server.moto(tmp_path), tmp_path / "log") as server:
+        yield server
+
+
+def test_of_many_writers_of_one_name_one_wins(s3_store: str) -> None:
+    """Create-only holds while 64 writers race: the premise of everything else."""
+    store = locate(s3_store).store
+    start = threading.Barrier(16)
+
+    def create(number: int) -> int | None:
+        start.wait()
+        try:
+            store.put("raced", b"%d" % number, mode="create")
+        except AlreadyExistsError:
+            return None
+        return number
+
+    with ThreadPoolExecutor(16) as threads:
+        (winner,) = (number for number in threads.map(create, range(64)) if number is not None)
+    assert bytes(store.get("raced").bytes()) == b"%d" % winner
+
+
+def test_a_server_that_ignores_create_only_is_refused(tmp_path: Path, s3_store: str) -> None:
+    """The start-up probe finds a real server that overwrites where it was told to create."""
+    (tmp_path / "served").mkdir()
+    refused = pytest.raises(BlobError, match="'s3://peltier-tests/a' overwrites a file that it was told only to create")
+    with s3_server.start(s3_server.rclone(tmp_path / "served"), tmp_path / "log") as careless, refused:
+        Blobs.open(careless.url("a"))
+
+
+def test_a_bucket_that_does_not_exist_is_refused(server: S3Server) -> None:
+    """Buckets are made by their owner, and the sentence has the service's own word for what is wrong."""
+    url = s3_server.with_options("s3://another/a", endpoint=server.endpoint, allow_http="true")
+    with pytest.raises(
+        BlobError, match=r"^the blob store 's3://another/a' cannot be opened: [^\n]*NoSuchBucket[^\n]*$"
+    ):
+        Blobs.open(url)
+
+
+def test_missing_credentials_are_one_sentence(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without credentials, and on no machine of a cloud that has some, the store is refused."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with pytest.raises(BlobError, match=r"^the blob store 's3://peltier-tests/a' cannot be opened: [^\n]+$"):
+        Blobs.open(server.url("a"))
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_server_that_is_gone_is_one_sentence_soon(server: S3Server, name: str) -> None:
+    """Every call on a store whose server has died fails by itself, and names what it was about."""
+    blobs = Blobs.open(server.url("a"))
+    await blobs.put(DATA)
+    server.process.kill()
+    server.process.wait()
+    with pytest.raises(BlobError, match=r"^[^\n]+ cannot be (stored|read|deleted|listed): [^\n]+$") as caught:
+        await CALLS[name](blobs)
+    assert not isinstance(caught.value, BlobNotFound)
+
+
+async def test_a_server_that_is_silent_never_hangs_a_caller(server: S3Server) -> None:
+    """A stopped server takes connections and answers nothing; each call gives up while it is still stopped, and works
+    again when the server does."""
+    blobs = Blobs.open(server.url("a", timeout=1))
+    await blobs.put(DATA)
+    server.process.send_signal(signal.SIGSTOP)
+    failures = await asyncio.gather(*(call(blobs) for call in CALLS.values()), return_exceptions=True)
+    server.process.send_signal(signal.SIGCONT)
+    assert [type(failure) for failure in failures] == [BlobError] * len(CALLS)
+    assert await blobs.put(DATA) == DIGEST
+    assert await blobs.get(DIGEST) == DATA
+
+
+async def test_a_bucket_that_was_emptied_takes_nothing(s3_store: str) -> None:
+    """What would be put there belongs to a store that is gone; its owner tells it from another one."""
+    blobs = Blobs.open(s3_store)
+    await blobs.claim("somebody")
+    await blobs.put(DATA)
+    store = locate(s3_store).store
+    for key in ("owner", f"sha256/{DIGEST.removeprefix('sha256:')}"):
+        store.delete(key)
+    for call in (blobs.put(b"others"), blobs.get(DIGEST), blobs.claim("somebody"), blobs.require_present()):
+        with pytest.raises(BlobStoreGone, match="it has no owner, and was somebody's"):
+            await call
+    await Blobs.open(s3_store).hand_over("another")
+    with pytest.raises(BlobStoreGone, match="it belongs to the registry another, and was somebody's"):
+        await blobs.put(DATA)
+    await Blobs.open(s3_store).hand_over("somebody")
+    await blobs.put(DATA)

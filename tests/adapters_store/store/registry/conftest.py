@@ -1,0 +1,88 @@
+"""Every promise of the registry is kept on both databases: SQLite, and a real PostgreSQL of the session's own."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import Registry, Version
+from peltier_store.registry.database import database_url
+
+from tests.postgres_server import PostgresServer, run_postgres
+
+TENANTS = ("acme", "zenith")
+_AS_NEW = """
+    DELETE FROM aliases; DELETE FROM versions; DELETE FROM adapters; DELETE FROM keys;
+    DELETE FROM reservations; DELETE FROM collections;
+    DELETE FROM audit WHERE action <> 'create_tenant' OR tenant NOT IN ('acme', 'zenith');
+    DELETE FROM tenants WHERE name NOT IN ('default', 'acme', 'zenith');
+    UPDATE tenants SET max_adapters = NULL, max_stored_bytes = NULL;
+"""
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server; fails where PostgreSQL is not installed."""
+    with run_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite registry without versions, to copy: migrating costs more than most tests."""
+    path = tmp_path_factory.mktemp("migrated") / "registry.db"
+    asyncio.run(_migrate(f"sqlite+aiosqlite:///{path}"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgres: PostgresServer) -> str:
+    """The same in PostgreSQL, to use again and again: making a database costs more than emptying it."""
+    name = postgres.create_database()
+    asyncio.run(_migrate(postgres.url(name)))
+    return name
+
+
+@pytest.fixture
+def sqlite_url(migrated_file: Path, tmp_path: Path) -> str:
+    """A new registry in a file."""
+    return f"sqlite+aiosqlite:///{shutil.copy(migrated_file, tmp_path)}"
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, migrated_database: str) -> str:
+    """A registry in PostgreSQL that is as new."""
+    postgres.execute(migrated_database, _AS_NEW)
+    return postgres.url(migrated_database)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """A new registry with the tenants `default`, `acme` and `zenith`, on each database in turn."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
+async def registry(url: str) -> AsyncIterator[Registry]:
+    """It, open; its schema is known to be the newest."""
+    opened = Registry(database_url(url))
+    yield opened
+    await opened.close()
+
+
+async def publish(registry: Registry, data: bytes, *, tenant: str = "acme", name: str = "sst2") -> tuple[Version, bool]:
+    """Publishes bytes that are stored nowhere, as `ann`."""
+    reservation = await registry.reserve(digest_of(data))
+    return await registry.publish(
+        tenant, name, reservation, size_bytes=len(data), preset="compacter", manifest='{"name": "é"}', actor="ann"
+    )
+
+
+async def _migrate(url: str) -> None:
+    registry = await Registry.open(url)
+    for tenant in TENANTS:
+        await registry.create_tenant(tenant, actor="operator")
+    await registry.close()

@@ -1,0 +1,175 @@
+"""Aliases move in one step, name live versions only, and remember where they were."""
+
+import asyncio
+import random
+from collections.abc import Mapping
+
+import pytest
+from peltier_store.registry import InvalidRecord, Registry, RegistryConflict, VersionUnknown
+
+from tests.adapters_store.store.registry.conftest import publish
+
+
+@pytest.fixture
+async def registry(registry: Registry) -> Registry:
+    """`sst2` of `acme` in versions 1 to 3."""
+    for data in (b"one", b"two", b"three"):
+        await publish(registry, data)
+    return registry
+
+
+async def set_alias(registry: Registry, split: Mapping[int, float], alias: str = "production") -> None:
+    set_to = await registry.set_alias("acme", "sst2", alias, split, actor="ann")
+    assert (set_to.alias, set_to.split, set_to.created_by) == (alias, split, "ann")
+
+
+async def named(registry: Registry) -> dict[str, Mapping[int, float]]:
+    (adapter,) = (await registry.snapshot()).adapters
+    return {alias.alias: alias.split for alias in adapter.aliases}
+
+
+async def test_an_alias_names_what_it_was_set_to_last(registry: Registry) -> None:
+    """One version or a split; each alias of an adapter by itself."""
+    await set_alias(registry, {1: 1.0})
+    await set_alias(registry, {2: 1.0}, "canary")
+    await set_alias(registry, {1: 0.9, 3: 0.1})
+    assert await named(registry) == {"production": {1: 0.9, 3: 0.1}, "canary": {2: 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("alias", "split", "message"),
+    [
+        ("production", {}, "the shares of alias 'production' sum to 0: they must sum to 1"),
+        ("production", {1: 0.5}, "the shares of alias 'production' sum to 0.5: they must sum to 1"),
+        ("production", {1: 0.5, 2: 0.50001}, "the shares of alias 'production' sum to 1.00001: they must sum to 1"),
+        ("production", {1: 1.0, 2: 0.0}, "alias 'production' gives version 2 the share 0.0: it must be above 0"),
+        ("production", {1: 2.0, 2: -1.0}, "alias 'production' gives version 2 the share -1.0: it must be above 0"),
+        ("production", {1: float("nan")}, "alias 'production' gives version 1 the share nan: it must be above 0"),
+        ("3", {1: 1.0}, "the alias '3' would read as a version's number"),
+        ("A b", {1: 1.0}, "the alias 'A b' is not a letter or digit and up to 62 more, '.', '_' or '-', in lower case"),
+    ],
+)
+async def test_an_alias_that_makes_no_sense_is_refused(
+    registry: Registry, alias: str, split: Mapping[int, float], message: str
+) -> None:
+    """The sentence names the alias, the value and the rule; nothing is changed."""
+    with pytest.raises(InvalidRecord) as caught:
+        await registry.set_alias("acme", "sst2", alias, split, actor="ann")
+    assert str(caught.value) == message
+    assert await named(registry) == {}
+
+
+async def test_shares_may_differ_from_one_by_rounding(registry: Registry) -> None:
+    """Three thirds are a whole."""
+    await set_alias(registry, {1: 0.333333, 2: 0.333333, 3: 0.333334})
+
+
+async def test_only_live_versions_can_be_named(registry: Registry) -> None:
+    """Neither one that never was nor a deleted one."""
+    await registry.delete_version("acme", "sst2", 2, actor="ann")
+    for split in ({1: 0.5, 4: 0.5}, {2: 1.0}):
+        with pytest.raises(VersionUnknown, match=rf"^adapter 'sst2' has no version {max(split)}$"):
+            await registry.set_alias("acme", "sst2", "production", split, actor="ann")
+
+
+async def test_a_rollback_goes_one_step_back_each_time(registry: Registry) -> None:
+    """To the split that was in force before, then to the one before that, and then there is none."""
+    for split in ({1: 1.0}, {1: 0.5, 2: 0.5}, {2: 1.0}):
+        await set_alias(registry, split)
+    for split in ({1: 0.5, 2: 0.5}, {1: 1.0}):
+        assert (await registry.rollback_alias("acme", "sst2", "production", actor="bob")).split == split
+        assert await named(registry) == {"production": split}
+    with pytest.raises(RegistryConflict, match=r"'production' of adapter 'sst2' has no earlier split to go back to$"):
+        await registry.rollback_alias("acme", "sst2", "production", actor="bob")
+
+
+async def test_a_rollback_undoes_a_deletion(registry: Registry) -> None:
+    """An alias deleted by mistake is back as it was, and its own rollback still goes further back."""
+    await set_alias(registry, {1: 1.0})
+    await set_alias(registry, {2: 1.0})
+    await registry.delete_alias("acme", "sst2", "production", actor="ann")
+    assert await named(registry) == {}
+    assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {2: 1.0}
+    assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {1: 1.0}
+
+
+async def test_an_alias_set_anew_after_its_deletion_goes_back_to_the_split_before_it(registry: Registry) -> None:
+    """Having named nothing is no state to go back to."""
+    await set_alias(registry, {1: 1.0})
+    await registry.delete_alias("acme", "sst2", "production", actor="ann")
+    await set_alias(registry, {2: 1.0})
+    assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {1: 1.0}
+    assert await named(registry) == {"production": {1: 1.0}}
+    with pytest.raises(RegistryConflict, match="has no earlier split to go back to"):
+        await registry.rollback_alias("acme", "sst2", "production", actor="ann")
+
+
+async def test_any_order_of_changes_can_be_rolled_back(registry: Registry) -> None:
+    """An alias is a stack of splits, of which the last is in force unless the alias or its adapter is deleted: setting
+    adds one, deleting hides it, and a rollback shows it again or takes it away."""
+    draw, splits, shown = random.Random(0), [{1: 1.0}], True
+    await set_alias(registry, splits[0])
+    for _ in range(30):
+        move = draw.choice(["set", "set", "delete", "delete adapter", "roll back", "roll back"])
+        if move == "set":
+            splits, shown = [*splits, {draw.randint(1, 3): 1.0}], True
+            await set_alias(registry, splits[-1])
+        elif move == "roll back" and (len(splits) > 1 or not shown):
+            splits, shown = splits[:-1] if shown else splits, True
+            assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == splits[-1]
+        elif move == "delete" and shown:
+            await registry.delete_alias("acme", "sst2", "production", actor="ann")
+            shown = False
+        elif move == "delete adapter":
+            await registry.delete_adapter("acme", "sst2", actor="ann")
+            for number in (1, 2, 3):
+                await registry.undelete("acme", "sst2", number, actor="ann")
+            shown = False
+        assert await named(registry) == ({"production": splits[-1]} if shown else {})
+
+
+async def test_a_rollback_to_a_deleted_version_says_so(registry: Registry) -> None:
+    """It stays where it is until the version is undeleted."""
+    await set_alias(registry, {1: 1.0})
+    await set_alias(registry, {2: 1.0})
+    await registry.delete_version("acme", "sst2", 1, actor="ann")
+    with pytest.raises(RegistryConflict, match=r"cannot go back to 1: 1: adapter 'sst2' has no version 1; undelete it"):
+        await registry.rollback_alias("acme", "sst2", "production", actor="ann")
+    assert await named(registry) == {"production": {2: 1.0}}
+    await registry.undelete("acme", "sst2", 1, actor="ann")
+    assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {1: 1.0}
+
+
+async def test_the_history_has_every_change_with_its_author(registry: Registry) -> None:
+    """Newest first; a deletion has no split."""
+    await set_alias(registry, {1: 1.0})
+    await set_alias(registry, {1: 0.9, 2: 0.1})
+    await registry.delete_alias("acme", "sst2", "production", actor="bob")
+    history = await registry.alias_history("acme", "sst2", "production")
+    assert [(change.split, change.created_by) for change in history] == [
+        (None, "bob"), ({1: 0.9, 2: 0.1}, "ann"), ({1: 1.0}, "ann"),
+    ]  # fmt: skip
+    assert sorted((change.id for change in history), reverse=True) == [change.id for change in history]
+
+
+async def test_an_alias_that_is_not_there_is_named(registry: Registry) -> None:
+    """To delete, to roll back or to look at."""
+    calls = (registry.delete_alias, registry.rollback_alias)
+    for call in calls:
+        with pytest.raises(VersionUnknown, match=r"^adapter 'sst2' has no alias 'production'$"):
+            await call("acme", "sst2", "production", actor="ann")
+    with pytest.raises(VersionUnknown, match=r"^adapter 'sst2' has no alias 'production'$"):
+        await registry.alias_history("acme", "sst2", "production")
+
+
+async def test_flips_at_the_same_moment_leave_one_whole_alias(registry: Registry, url: str) -> None:
+    """Each of two replicas sets it many times; the last change is what it names, and none is lost from its history."""
+    other = await Registry.open(url)
+    splits = [{1: 1.0}, {2: 1.0}, {1: 0.5, 3: 0.5}] * 4
+    await asyncio.gather(
+        *(set_alias(one, split) for one, split in zip([registry, other] * 6, splits, strict=True)),
+    )
+    await other.close()
+    history = await registry.alias_history("acme", "sst2", "production")
+    assert len(history) == 12
+    assert await named(registry) == {"production": history[0].split}

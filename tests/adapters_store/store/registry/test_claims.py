@@ -1,0 +1,135 @@
+"""Bytes that someone is just publishing are never collected, and bytes that are being collected never published."""
+
+import asyncio
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import BlobBusy, Registry, claims
+
+from tests.adapters_store.store.registry.conftest import publish
+
+ONE, TWO, THREE = (digest_of(data) for data in (b"one", b"two", b"three"))
+
+
+async def test_only_what_nobody_needs_is_collectable(registry: Registry) -> None:
+    """Not the bytes of a live version, not those of a deleted one, not those of an upload on its way."""
+    await publish(registry, b"one")
+    await publish(registry, b"two")
+    await registry.delete_version("acme", "sst2", 2, actor="ann")
+    reservation = await registry.reserve(THREE)
+    garbage = digest_of(b"garbage")
+    assert await registry.collectable([ONE, TWO, THREE, garbage]) == {garbage}
+    await registry.release(reservation)
+    await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+    assert await registry.collectable([ONE, TWO, THREE, garbage]) == {TWO, THREE}
+
+
+async def test_what_is_being_collected_cannot_be_reserved(registry: Registry, url: str) -> None:
+    """Nor collected by another, until the collector is done; then it is stored like anything new."""
+    other = await Registry.open(url)
+    assert await registry.collectable([ONE]) == {ONE}
+    assert await other.collectable([ONE]) == set()
+    with pytest.raises(BlobBusy, match=rf"^the blob {ONE} is just being deleted"):
+        await other.reserve(ONE)
+    await registry.collected([ONE])
+    assert (await publish(other, b"one"))[0].number == 1
+    await other.close()
+
+
+async def test_a_reservation_is_good_for_one_version(registry: Registry) -> None:
+    """Used, released or lost to a collector, it publishes nothing more; each upload of the same bytes has its own."""
+    first, second = await registry.reserve(ONE), await registry.reserve(ONE)
+    given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
+    await registry.publish("acme", "a", first, **given)
+    await registry.publish("acme", "b", second, **given)
+    released = await registry.reserve(ONE)
+    for _ in range(2):
+        await registry.release(released)
+    for gone in (first, released):
+        with pytest.raises(BlobBusy, match=r"its bytes may be gone; upload it again$"):
+            await registry.publish("acme", "c", gone, **given)
+    assert [version.name for version in await registry.versions()] == ["a", "b"]
+
+
+async def test_a_refused_upload_keeps_its_reservation(registry: Registry) -> None:
+    """What failed may be tried again with the bytes that are stored already."""
+    reservation = await registry.reserve(ONE)
+    given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
+    with pytest.raises(Exception, match="tenant 'nobody' does not exist"):
+        await registry.publish("nobody", "a", reservation, **given)
+    assert await registry.collectable([ONE]) == set()
+    await registry.publish("acme", "a", reservation, **given)
+
+
+async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No clock takes an upload's bytes away under it: it is refused only if a collector came in between."""
+    monkeypatch.setattr(claims, "_RESERVED", timedelta(0))
+    given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
+    await registry.publish("acme", "a", await registry.reserve(ONE), **given)
+    late = await registry.reserve(TWO)
+    assert await registry.collectable([TWO]) == {TWO}
+    with pytest.raises(BlobBusy, match="took too long"):
+        await registry.publish("acme", "a", late, **given)
+
+
+async def test_a_dead_collector_is_forgotten(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it began to delete can be stored, or collected by another, once its time is over."""
+    monkeypatch.setattr(claims, "_COLLECTING", timedelta(0))
+    assert await registry.collectable([ONE, TWO]) == {ONE, TWO}
+    await publish(registry, b"one")
+    assert await registry.collectable([ONE, TWO]) == {TWO}
+
+
+async def test_many_digests_are_asked_for_at_once(registry: Registry) -> None:
+    """More than a database takes in one statement."""
+    await publish(registry, b"one")
+    garbage = {digest_of(b"%d" % number) for number in range(2500)}
+    assert await registry.collectable(garbage | {ONE}) == garbage
+    await registry.collected(garbage)
+    assert await registry.collectable(garbage) == garbage
+
+
+async def test_publishing_and_collecting_at_once_lose_nothing(registry: Registry, url: str) -> None:
+    """Uploaders and collectors on two replicas, all over the same few blobs: every live version has its bytes."""
+    other = await Registry.open(url)
+    stored: set[str] = set()
+    pause = random.Random(7)
+
+    async def upload(replica: Registry, name: str) -> None:
+        for number in range(8):
+            data = b"%d" % (number % 3)
+            try:
+                reservation = await replica.reserve(digest_of(data))
+            except BlobBusy:
+                continue
+            await asyncio.sleep(pause.random() / 100)
+            stored.add(reservation.digest)
+            await replica.publish("acme", name, reservation, size_bytes=1, preset="p", manifest="{}", actor="ann")
+            assert reservation.digest in stored
+            await replica.delete_adapter("acme", name, actor="ann")
+            await replica.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
+        await replica.publish(
+            "acme", name, await reserve(replica, name), size_bytes=1, preset="p", manifest="{}", actor="ann"
+        )
+
+    async def reserve(replica: Registry, name: str) -> claims.Reservation:
+        reservation = await replica.reserve(digest_of(name.encode()))
+        stored.add(reservation.digest)
+        return reservation
+
+    async def collect(replica: Registry) -> None:
+        for _ in range(15):
+            free = await replica.collectable(list(stored))
+            await asyncio.sleep(pause.random() / 100)
+            stored.difference_update(free)
+            await replica.collected(free)
+
+    uploads = [upload(replica, f"a{number}") for number, replica in enumerate([registry, other] * 2)]
+    await asyncio.gather(*uploads, collect(registry), collect(other))
+    assert await registry.digests() <= stored
+    assert len(await registry.versions()) == 4
+    await other.close()

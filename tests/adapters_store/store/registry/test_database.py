@@ -1,0 +1,207 @@
+"""Which databases are taken, and what is said of the others."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from peltier_store.registry import Registry, RegistryError
+from peltier_store.registry.database import _keep_write_ahead_log, database_url
+
+from tests.adapters_store.store.registry.conftest import publish
+from tests.postgres_server import PostgresServer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file that is not there yet, in a directory that is not there yet."""
+    return tmp_path / "new" / "registry.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    """The registry in it."""
+    return f"sqlite+aiosqlite:///{path}"
+
+
+async def test_registries_can_be_opened_at_the_same_moment(tmp_path: Path) -> None:
+    """Several openings of one new database, and of different ones, all succeed."""
+    urls = [f"sqlite+aiosqlite:///{tmp_path}/{index % 2}.db" for index in range(6)]
+    registries = await asyncio.gather(*(Registry.open(url) for url in urls))
+    for registry in registries:
+        await publish(registry, b"one", tenant="default")
+        await registry.close()
+
+
+OPEN = """
+import asyncio, sys
+from peltier_store.registry import Registry
+
+async def open_and_close(url):
+    await (await Registry.open(url)).close()
+
+asyncio.run(open_and_close(sys.argv[1]))
+"""
+
+
+def test_processes_can_open_a_new_database_at_the_same_moment(url: str) -> None:
+    """Replicas that start together migrate it once, and none of them fails."""
+    processes = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(4)]
+    assert [process.wait() for process in processes] == [0, 0, 0, 0]
+
+
+def test_the_write_ahead_log_waits_for_another_writer(tmp_path: Path) -> None:
+    """SQLite refuses at once to change the mode while another process writes; opening tries again until it may."""
+    with closing(sqlite3.connect(tmp_path / "registry.db", isolation_level=None, check_same_thread=False)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, writer.execute, ["ROLLBACK"])
+        release.start()
+        _keep_write_ahead_log(tmp_path / "registry.db")
+        release.join()
+        assert writer.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def open_and_close(url: str) -> None:
+    await (await Registry.open(url)).close()
+
+
+def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
+    """A schema revision that this code does not know is never written to."""
+    asyncio.run(open_and_close(url))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(RegistryError, match=r"written by a newer Peltier.* schema revision '9999'"):
+        asyncio.run(open_and_close(url))
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_something_else_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
+    """Peltier adds no tables to a database that is not its own."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE invoices (id INTEGER)")
+    before = path.read_bytes()
+    with pytest.raises(RegistryError, match="is not a Peltier registry: it holds a table 'invoices'"):
+        asyncio.run(open_and_close(url))
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(path: Path, url: str) -> None:
+    """The error names the file and says what is wrong with it."""
+    path.parent.mkdir()
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' cannot be opened: file is not a database$"):
+        asyncio.run(open_and_close(url))
+    assert path.read_bytes() == b"not a database" * 100
+
+
+@pytest.mark.parametrize("place", ["/proc/registry.db", "/dev/null/registry.db", "/proc", "/a\0b/registry.db"])
+async def test_a_place_that_cannot_be_written_is_refused_in_one_line(place: str) -> None:
+    """The reason comes at start-up, and it is one sentence that names the file."""
+    with pytest.raises(RegistryError, match=r"^the registry '/.*' cannot be opened: [^\n]+$"):
+        await Registry.open(f"sqlite+aiosqlite:///{place}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "registry.db",
+        "sqlite:///registry.db",
+        "sqlite+aiosqlite://",
+        "sqlite+aiosqlite:///:memory:",
+        "sqlite+aiosqlite:///file:registry.db?mode=memory&uri=true",
+        "postgresql://localhost/peltier",
+        "postgresql+asyncpg://localhost",
+        "postgresql+asyncpg://localhost/peltier?command_timeout=1",
+    ],
+)
+async def test_another_kind_of_registry_is_refused(text: str) -> None:
+    """Only a database in a file keeps what it acknowledged; any other URL is refused with the form that is right."""
+    with pytest.raises(RegistryError, match=r"is not of the form sqlite\+aiosqlite:///PATH"):
+        await Registry.open(text)
+
+
+async def test_a_database_damaged_while_open_is_one_clear_sentence(url: str, path: Path) -> None:
+    """A failure of the database names the file, and never shows the statement."""
+    registry = await Registry.open(url)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE tenants")
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' is missing or damaged: no such table: tenants$"):
+        await registry.snapshot()
+    await registry.close()
+
+
+def test_a_relative_path_means_the_directory_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database stays the same one when the process changes its directory."""
+    monkeypatch.chdir(tmp_path)
+    assert database_url("sqlite+aiosqlite:///registry.db").database == str(tmp_path / "registry.db")
+
+
+def test_processes_can_migrate_one_postgresql_at_the_same_moment(postgres: PostgresServer) -> None:
+    """Replicas that start together on a new database migrate it once, and none of them fails."""
+    url = postgres.url(postgres.create_database())
+    processes = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+
+
+def test_a_newer_or_foreign_postgresql_is_refused(postgres: PostgresServer) -> None:
+    """As in SQLite: nothing is written to a database that these migrations do not know."""
+    newer, foreign = postgres.create_database(), postgres.create_database()
+    postgres.execute(newer, "CREATE TABLE alembic_version (version_num text)")
+    postgres.execute(newer, "INSERT INTO alembic_version VALUES ('9999')")
+    with pytest.raises(RegistryError, match=r"written by a newer Peltier.* schema revision '9999'"):
+        asyncio.run(open_and_close(postgres.url(newer)))
+    postgres.execute(foreign, "CREATE TABLE invoices (id int)")
+    with pytest.raises(RegistryError, match=r"is not a Peltier registry: it holds a table 'invoices'"):
+        asyncio.run(open_and_close(postgres.url(foreign)))
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql+asyncpg://ann:secret@127.0.0.1:{port}/missing", 'role "ann" does not exist'),
+        ("postgresql+asyncpg://postgres@127.0.0.1:{port}/missing", 'database "missing" does not exist'),
+        ("postgresql+asyncpg://ann:secret@127.0.0.1:1/missing", "Connect call failed"),
+        ("postgresql+asyncpg://ann:secret@nowhere.invalid/missing", "not known"),
+    ],
+)
+async def test_an_unusable_postgresql_is_one_sentence_without_secrets(
+    postgres: PostgresServer, url: str, reason: str
+) -> None:
+    """The address and the reason, never the password."""
+    with pytest.raises(RegistryError, match=rf"^the registry 'postgresql\+asyncpg://[^\n]+{reason}[^\n]*$") as caught:
+        await Registry.open(url.format(port=postgres.port))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_url_that_cannot_be_read_does_not_show_its_password() -> None:
+    """It may stand in a log."""
+    with pytest.raises(RegistryError, match=r"'mysql://\*\*\*@host/registry' is not of the form") as caught:
+        database_url("mysql://ann:sec@ret@host/registry?password=secret")
+    assert "sec" not in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.0005, 0.001, 0.1, 0.5, 0.97, 0.9999])
+async def test_a_file_that_was_cut_short_is_refused_as_it_is(url: str, path: Path, share: float) -> None:
+    """Wherever it was cut, even within its last page, which SQLite would read as zeros; nothing is written."""
+    await (await Registry.open(url)).close()
+    left = _cut(path, share)
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' was cut short: it has {len(left)} bytes of at "):
+        await Registry.open(url)
+    assert _files(path.parent) == {path.name: left}
+
+
+def _cut(path: Path, share: float) -> bytes:
+    os.truncate(path, int(path.stat().st_size * share))
+    return path.read_bytes()
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}

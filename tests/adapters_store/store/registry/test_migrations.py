@@ -1,0 +1,113 @@
+"""The schema's history ends in the tables that the code expects, and loses nothing on the way."""
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from peltier_store.registry import Quotas, Registry, RegistryError, Snapshot, Version
+from peltier_store.registry.database import MIGRATIONS, create_engine, database_url
+from sqlalchemy import text
+
+from tests.adapters_store.store.registry.conftest import publish
+from tests.postgres_server import PostgresServer
+
+FIRST_ROWS = (
+    "INSERT INTO adapters (id, tenant, name, last_number) VALUES (1, 'acme', 'sst2', 7), (2, 'zenith', 'sst2', 1)",
+    "INSERT INTO versions (adapter_id, number, digest, size_bytes, preset, manifest, created_at) VALUES "
+    "(1, 5, 'sha256:a', 3, 'lora', '{}', '2026-11-01 12:00:00.000000'), "
+    "(1, 7, 'sha256:b', 3, 'lora', '{}', '2026-11-01 12:00:00.000000'), "
+    "(2, 1, 'sha256:a', 3, 'lora', '{}', '2026-11-01 12:00:00.000000')",
+)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def config(request: pytest.FixtureRequest, tmp_path: Path) -> Config:
+    """Alembic's configuration for an empty database of each kind."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'registry.db'}"
+    if request.param == "postgres":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        url = postgres.url(postgres.create_database())
+    config = Config(MIGRATIONS / "alembic.ini")
+    config.set_main_option("sqlalchemy.url", url)
+    return config
+
+
+def test_the_migrations_make_the_tables_that_the_code_expects(config: Config) -> None:
+    """Alembic finds nothing to change in a database that was migrated to the newest revision."""
+    command.upgrade(config, "head")
+    command.check(config)
+
+
+def test_a_database_of_the_first_schema_keeps_all_it_has(config: Config) -> None:
+    """Its tenants become tenants, its versions stay what they were, live and numbered as before."""
+    command.upgrade(config, "0001")
+    url = config.get_main_option("sqlalchemy.url", "")
+    asyncio.run(execute(url, FIRST_ROWS))
+    versions, tenants, next_number = asyncio.run(upgrade_and_look(url))
+    moment = datetime(2026, 11, 1, 12, tzinfo=UTC)
+    expected = [("acme", 5, "sha256:a"), ("acme", 7, "sha256:b"), ("zenith", 1, "sha256:a")]
+    assert versions == [Version(tenant, "sst2", n, digest, 3, "lora", "{}", moment) for tenant, n, digest in expected]
+    assert tenants == ["acme", "default", "zenith"]
+    assert next_number == 8
+
+
+def test_an_upgrade_opens_and_limits_nothing(config: Config) -> None:
+    """What the first schema could not say is said in nobody's name: adapters are private, no version is deprecated or
+    deleted, nothing has an alias, no tenant a quota, and nobody a key."""
+    command.upgrade(config, "0001")
+    url = config.get_main_option("sqlalchemy.url", "")
+    asyncio.run(execute(url, FIRST_ROWS))
+    snapshot = asyncio.run(upgrade_and_read(url))
+    assert [(one.tenant, one.name, one.is_public, one.aliases) for one in snapshot.adapters] == [
+        ("acme", "sst2", False, ()), ("zenith", "sst2", False, ()),
+    ]  # fmt: skip
+    versions = [version for one in snapshot.adapters for version in one.versions]
+    assert {(one.deprecated_at, one.deprecation, one.deleted_at, one.created_by) for one in versions} == {
+        (None, None, None, "")
+    }
+    assert {tenant.quotas for tenant in snapshot.tenants} == {Quotas()}
+    assert snapshot.keys == ()
+
+
+def test_a_reader_upgrades_nothing(config: Config) -> None:
+    """An older schema is one sentence and stays what it is; the newest is read without migrating."""
+    command.upgrade(config, "0001")
+    url = config.get_main_option("sqlalchemy.url", "")
+    for _ in range(2):
+        with pytest.raises(RegistryError, match=r"^the registry '[^']+' was written by an older Peltier; use that one"):
+            asyncio.run(read(url))
+    command.upgrade(config, "head")
+    asyncio.run(read(url))
+
+
+async def read(url: str) -> None:
+    registry = await Registry.open(url, migrate=False)
+    await registry.snapshot()
+    await registry.close()
+
+
+async def execute(url: str, statements: tuple[str, ...]) -> None:
+    engine = create_engine(database_url(url))
+    async with engine.begin() as connection:
+        for statement in statements:
+            await connection.execute(text(statement))
+    await engine.dispose()
+
+
+async def upgrade_and_read(url: str) -> Snapshot:
+    registry = await Registry.open(url)
+    snapshot = await registry.snapshot()
+    await registry.close()
+    return snapshot
+
+
+async def upgrade_and_look(url: str) -> tuple[list[Version], list[str], int]:
+    registry = await Registry.open(url)
+    assert len((await registry.snapshot()).adapters) == 2
+    found = await registry.versions(), [tenant.name for tenant in (await registry.snapshot()).tenants]
+    published, _ = await publish(registry, b"next")
+    await registry.close()
+    return *found, published.number

@@ -1,0 +1,164 @@
+"""Commits are durable, a database that goes away is one sentence, and one that comes back is used again."""
+
+import asyncio
+
+import pytest
+from peltier_store.registry import Registry, RegistryError, RegistryGone, database, transactions
+from peltier_store.registry.database import database_url
+from peltier_store.registry.transactions import Writing
+
+from tests.adapters_store.store.registry.conftest import publish
+from tests.postgres_server import PostgresServer
+
+
+async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> None:
+    """A write waits for the disk, so that a power loss takes back no acknowledgement; a reservation need not."""
+    registry = await Registry.open(sqlite_url)
+
+    async def look(writing: Writing) -> list[object]:
+        pragmas = ("journal_mode", "synchronous", "foreign_keys")
+        return [(await writing.connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in pragmas]
+
+    assert await registry._transactions.write("ann", look) == ["wal", 3, 1]  # 3 is EXTRA: FULL and more
+    assert await registry._transactions.write("ann", look, durable=False) == ["wal", 1, 1]  # 1 is NORMAL
+    await registry.close()
+
+
+async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) -> None:
+    """A server whose default is faster and less safe is asked for the safe way."""
+    registry = await Registry.open(postgres_url)
+
+    async def look(writing: Writing) -> object:
+        return (await writing.connection.exec_driver_sql("SHOW synchronous_commit")).scalar()
+
+    assert await registry._transactions.write("ann", look) == "on"
+    assert await registry._transactions.write("ann", look, durable=False) == "off"
+    await registry.close()
+
+
+async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: Registry) -> None:
+    """The revision too."""
+    before = await registry.revision()
+
+    async def fail(writing: Writing) -> None:
+        await writing.audit("acme", "nothing", "at all")
+        raise KeyError("of ours")
+
+    with pytest.raises(KeyError):
+        await registry._transactions.write("ann", fail)
+    assert (await registry.revision(), [entry.action for entry in await registry.audit(limit=1)]) == (
+        before, ["create_tenant"],
+    )  # fmt: skip
+
+
+async def test_a_postgresql_that_went_away_is_used_again_when_it_is_back(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    """Meanwhile each call is a RegistryError of one sentence at once, and what was acknowledged stays."""
+    registry = await Registry.open(postgres_url)
+    first, _ = await publish(registry, b"one")
+    postgres.stop()
+    try:
+        for call in (registry.versions(), registry.reserve("sha256:0"), registry.snapshot()):
+            with pytest.raises(RegistryError, match=r"^the registry 'postgresql.*' failed: [^\n]+$"):
+                await call
+    finally:
+        postgres.start()
+    assert await registry.versions() == [first]
+    assert (await publish(registry, b"two"))[0].number == 2
+    await registry.close()
+
+
+async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    """Nothing of the broken transaction stays, and the next caller gets a connection that works."""
+    registry = await Registry.open(postgres_url)
+
+    async def break_off(writing: Writing) -> None:
+        await writing.audit("acme", "nothing", "at all")
+        await writing.connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    with pytest.raises(RegistryError, match=r"^the registry 'postgresql.*' failed: [^\n]+$"):
+        await registry._transactions.write("ann", break_off)
+    await publish(registry, b"one")
+    assert [entry.action for entry in await registry.audit(limit=2)] == ["publish", "create_tenant"]
+    await registry.close()
+
+
+async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails in one sentence and has changed nothing; those before it go on, and so do those after them."""
+    monkeypatch.setattr(transactions, "_TURN_SECONDS", 0.1)
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hang(writing: Writing) -> None:
+        began.set()
+        await goes_on.wait()
+
+    slow = asyncio.create_task(registry._transactions.write("ann", hang))
+    await began.wait()
+    results = await asyncio.gather(*(publish(registry, b"one") for _ in range(5)), return_exceptions=True)
+    assert {type(result) for result in results} == {RegistryError}
+    assert "failed: earlier writers have not finished within 0.1 s" in str(results[0])
+    goes_on.set()
+    await slow
+    assert (await publish(registry, b"one"))[0].number == 1
+
+
+async def test_a_restore_may_take_its_time(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it waits for in its transaction, such as the list of a large bucket, may be longer than writers may hang."""
+    url = postgres.url(postgres.create_database())
+    await (await Registry.open(url)).close()
+    monkeypatch.setattr(database, "_IDLE_SECONDS", 0.5)
+    registry = await Registry.open(url)
+    await registry.restore([], lambda: asyncio.sleep(1))
+    assert (await registry.snapshot()).tenants == ()
+    await registry.close()
+
+
+async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL ends the transaction of a replica that is stopped in it, which then has changed nothing."""
+    monkeypatch.setattr(database, "_IDLE_SECONDS", 0.3)
+    hanging = await Registry.open(postgres_url)
+    monkeypatch.undo()
+    other = await Registry.open(postgres_url)
+
+    async def hang(writing: Writing) -> None:
+        await writing.audit("acme", "nothing", "at all")
+        await asyncio.sleep(1.5)
+
+    stuck = asyncio.create_task(hanging._transactions.write("ann", hang))
+    await asyncio.sleep(0.1)
+    assert (await publish(other, b"one"))[1]
+    with pytest.raises(RegistryError):
+        await stuck
+    assert [entry.action for entry in await hanging.audit(limit=2)] == ["publish", "create_tenant"]
+    await asyncio.gather(hanging.close(), other.close())
+
+
+async def test_another_registry_in_the_same_database_is_refused(
+    postgres: PostgresServer, postgres_url: str, migrated_database: str
+) -> None:
+    """PostgreSQL keeps its connections while everything in the database is replaced; a write notices."""
+    registry = Registry(database_url(postgres_url))
+    await registry.identity()
+    swap = "UPDATE revision SET registry_id = reverse(registry_id)"
+    try:
+        postgres.execute(migrated_database, swap)
+        with pytest.raises(RegistryGone, match="is another one: "):
+            await registry.create_tenant("gone", actor="ann")
+    finally:
+        postgres.execute(migrated_database, swap)
+    await registry.create_tenant("back", actor="ann")
+    await registry.close()
+
+
+async def test_a_database_that_was_dropped_is_gone(postgres: PostgresServer, migrated_database: str) -> None:
+    """It answers, and says that there is none."""
+    name = postgres.create_database(migrated_database)
+    registry = Registry(database_url(postgres.url(name)))
+    await registry.identity()
+    postgres.execute(migrated_database, f"DROP DATABASE {name} WITH (FORCE)")
+    with pytest.raises(RegistryGone, match="does not exist"):
+        await registry.create_tenant("lost", actor="ann")
+    await registry.close()

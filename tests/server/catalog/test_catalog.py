@@ -1,0 +1,252 @@
+"""What a reference means, and what a page shows."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from itertools import combinations
+from types import FrameType
+
+import pytest
+from peltier_adapters.artifact.manifest import read_header
+from peltier_backbone.load import Backbone
+from peltier_client.errors import AdapterNotFound, VersionNotFound
+from peltier_client.protocol import TaskReference
+from peltier_server.auth.caller import ALL_SCOPES, Caller
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.published import Published
+from peltier_server.context import Origin
+from peltier_server.residency.adapter_key import Owned
+from peltier_store.registry import AdapterRecord, Alias, Version
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def manifest(bert: Backbone, make_artifact: Callable[..., bytes]) -> str:
+    return json.dumps(read_header(make_artifact(bert, "bitfit"))[0].model_dump(mode="json"))
+
+
+def make_version(manifest: str, tenant: str, name: str, number: int, digest: str = "") -> Version:
+    digest = f"sha256:{digest or f'{tenant}{name}{number}'.encode().hex():0>64}"
+    return Version(tenant, name, number, digest, 10, "bitfit", manifest, NOW)
+
+
+def make_record(
+    manifest: str,
+    name: str,
+    *numbers: int,
+    tenant: str = "default",
+    public: bool = False,
+    **aliases: Mapping[int, float],
+) -> AdapterRecord:
+    versions = tuple(make_version(manifest, tenant, name, number) for number in sorted(numbers))
+    named = tuple(Alias(alias, split, NOW, "me") for alias, split in aliases.items())
+    return AdapterRecord(tenant, name, public, versions, named)
+
+
+def marked(record: AdapterRecord, number: int, **marks: object) -> AdapterRecord:
+    versions = (replace(one, **marks) if one.number == number else one for one in record.versions)
+    return replace(record, versions=tuple(versions))
+
+
+@pytest.fixture
+def catalog(manifest: str) -> Catalog:
+    """`a` in versions 1, 3 and 10, `b` in version 2; of tenant other `shared`, which is public, and `secret`."""
+    catalog = Catalog()
+    for record in (
+        make_record(manifest, "a", 1, 3, 10, canary={3: 1.0}),
+        make_record(manifest, "b", 2),
+        make_record(manifest, "shared", 1, tenant="other", public=True),
+        make_record(manifest, "secret", 1, tenant="other"),
+    ):
+        catalog.apply(record)
+    return catalog
+
+
+def resolved(catalog: Catalog, text: str, tenant: str = "default", request_id: str = "1") -> int:
+    origin = Origin(Caller(tenant, ALL_SCOPES, "test"), request_id)
+    return catalog.resolve(TaskReference.parse(text), origin).number
+
+
+def test_a_bare_name_is_the_newest_version(catalog: Catalog) -> None:
+    """Newest by number, not by text."""
+    assert resolved(catalog, "a") == 10
+    assert resolved(catalog, "a@3") == 3
+    assert resolved(catalog, "a@canary") == 3
+    assert resolved(catalog, "default:b") == 2
+
+
+def test_a_bare_name_is_production_where_there_is_such_an_alias(catalog: Catalog, manifest: str) -> None:
+    """Whatever is newer."""
+    catalog.apply(make_record(manifest, "a", 1, 3, 10, production={1: 1.0}))
+    assert resolved(catalog, "a") == resolved(catalog, "a@production") == 1
+
+
+def test_a_deprecated_version_answers_a_bare_name_last(catalog: Catalog, manifest: str) -> None:
+    """It answers to its number, and to the name when nothing else is left."""
+    record = marked(make_record(manifest, "a", 1, 3), 3, deprecated_at=NOW, deprecation="worse")
+    catalog.apply(record)
+    assert resolved(catalog, "a") == 1
+    assert resolved(catalog, "a@3") == 3
+    catalog.apply(marked(record, 1, deleted_at=NOW))
+    assert resolved(catalog, "a") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("c", AdapterNotFound, "adapter 'c' does not exist"),
+        ("c@3", AdapterNotFound, "adapter 'c' does not exist"),
+        ("a@2", VersionNotFound, "adapter 'a' has no version 2; its newest is 10"),
+        ("a@production", VersionNotFound, "adapter 'a' has no alias 'production'"),
+        ("other:a", AdapterNotFound, "adapter 'other:a' does not exist"),
+        ("other:secret", AdapterNotFound, "adapter 'other:secret' does not exist"),
+        ("other:secret@1", AdapterNotFound, "adapter 'other:secret' does not exist"),
+        ("shared", AdapterNotFound, "adapter 'shared' does not exist"),
+        ("other:shared@2", VersionNotFound, "adapter 'shared' has no version 2; its newest is 1"),
+    ],
+)
+def test_what_is_not_there_is_named(catalog: Catalog, text: str, error: type[Exception], message: str) -> None:
+    """An unknown name, version, alias or tenant; another tenant's private adapter reads like an unknown one."""
+    with pytest.raises(error) as caught:
+        resolved(catalog, text)
+    assert str(caught.value) == message
+
+
+def test_public_adapters_of_others_are_named_with_their_tenant(catalog: Catalog) -> None:
+    """Their owner may name any of its own so too, without being public."""
+    assert resolved(catalog, "other:shared") == 1
+    assert resolved(catalog, "other:secret", tenant="other") == resolved(catalog, "secret", tenant="other") == 1
+
+
+def test_who_gets_which_version_of_one_split_says_nothing_of_another(manifest: str) -> None:
+    """Whether it is another alias, another adapter or another tenant's: of those who get the one version here, half
+    get it there. Else the same callers would be in every canary."""
+    catalog, halves = Catalog(), {1: 0.5, 2: 0.5}
+    catalog.apply(make_record(manifest, "a", 1, 2, canary=halves, other=halves))
+    catalog.apply(make_record(manifest, "b", 1, 2, canary=halves))
+    catalog.apply(make_record(manifest, "a", 1, 2, tenant="zenith", public=True, canary=halves))
+    ids = [f"request-{number}" for number in range(1000)]
+    chosen = [
+        {one for one in ids if resolved(catalog, task, request_id=one) == 1}
+        for task in ("a@canary", "a@other", "b@canary", "zenith:a@canary")
+    ]
+    for one, other in combinations(chosen, 2):
+        assert len(one & other) / len(one) == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_split_is_the_same_for_everyone_and_over_time(manifest: str) -> None:
+    """A caller keeps the version when the adapter gains versions, and whoever asks for a public adapter's split."""
+    catalog, thirds = Catalog(), {1: 0.3, 2: 0.7}
+    ids = [f"request-{number}" for number in range(100)]
+    catalog.apply(make_record(manifest, "a", 1, 2, public=True, canary=thirds))
+    before = [resolved(catalog, "a@canary", request_id=one) for one in ids]
+    assert [resolved(catalog, "default:a@canary", tenant="zenith", request_id=one) for one in ids] == before
+    catalog.apply(make_record(manifest, "a", 1, 2, 3, public=True, canary=thirds, production={3: 1.0}))
+    assert [resolved(catalog, "a@canary", request_id=one) for one in ids] == before
+
+
+def test_the_adapter_goes_with_its_last_version(catalog: Catalog, manifest: str) -> None:
+    """A deleted version is as good as gone, until it is undeleted."""
+    record = make_record(manifest, "b", 2)
+    catalog.apply(marked(record, 2, deleted_at=NOW))
+    with pytest.raises(AdapterNotFound):
+        resolved(catalog, "b")
+    assert len(catalog) == 3
+    catalog.apply(record)
+    assert resolved(catalog, "b") == 2
+
+
+def test_bytes_are_held_while_any_version_has_them(catalog: Catalog, manifest: str) -> None:
+    """Two adapters of a tenant may share them, and the last one to leave takes them along; other tenants do not."""
+    shared = [
+        AdapterRecord(tenant, name, False, (make_version(manifest, tenant, name, 1, digest="f"),), ())
+        for tenant, name in (("p", "x"), ("p", "y"), ("q", "x"))
+    ]
+    for record in shared:
+        assert catalog.apply(record) == set()
+    owned = Owned("p", shared[0].versions[0].digest)
+    assert catalog.apply(replace(shared[0], versions=())) == set()
+    assert catalog.holds(owned)
+    assert catalog.apply(replace(shared[1], versions=())) == {owned}
+    assert not catalog.holds(owned)
+    assert catalog.holds(owned._replace(tenant="q"))
+
+
+def test_manifests_are_read_once(catalog: Catalog, manifest: str) -> None:
+    """An adapter with a thousand versions must not be read anew for each of its aliases."""
+    before = catalog.get("default", "a").entries
+    catalog.apply(marked(make_record(manifest, "a", 1, 3, 10), 3, deprecated_at=NOW, deprecation="worse"))
+    after = catalog.get("default", "a").entries
+    assert after[1] is before[1]
+    assert after[3].task is before[3].task
+    assert after[3].on_the_wire.deprecation == "worse"
+
+
+def test_an_unreadable_version_does_not_hide_the_others(manifest: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A manifest of another release costs one version, not the server."""
+    catalog, record = Catalog(), make_record(manifest, "a", 1, 2)
+    catalog.apply(marked(record, 2, manifest="{}"))
+    assert resolved(catalog, "a") == 1
+    assert "default:a@2 is not served" in caplog.text
+
+
+def test_a_version_whose_manifest_is_known_needs_none_again(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    """One that could not be read when it came stays away, and the log has said why."""
+    task = catalog.get("default", "b").newest.task
+    catalog.apply(marked(make_record("", "b", 2, 3), 2, deprecated_at=NOW, deprecation="old"))
+    newest = catalog.get("default", "b").newest
+    assert (newest.number, newest.task, newest.version.deprecation) == (2, task, "old")
+    assert "not served" not in caplog.text
+
+
+def test_pages_hold_the_tenants_own_names_in_order(catalog: Catalog, manifest: str) -> None:
+    """Also after adapters have come and gone."""
+    for name in ("zz", "ab", "aa"):
+        catalog.apply(make_record(manifest, name, 1))
+    catalog.apply(AdapterRecord("default", "ab", False, (), ()))
+
+    def names(**given: object) -> list[str]:
+        asked = {"after": "", "containing": "", "limit": 10, **given}
+        return [published.name for published in catalog.page("default", **asked)]
+
+    assert names() == ["a", "aa", "b", "zz"]
+    assert names(after="a", limit=2) == ["aa", "b"]
+    assert names(containing="a") == ["a", "aa"]
+    assert [published.name for published in catalog.page("nobody", after="", containing="", limit=9)] == []
+
+
+def num_calls(function: Callable[[], object]) -> int:
+    """How many functions are entered, and generators gone on with."""
+    count = 0
+
+    def see(_: FrameType, event: str, __: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(see)
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_ten_thousand_adapters_cost_a_lookup_and_a_page_no_more_than_few(manifest: str) -> None:
+    """A lookup's steps are always the same, and a page's are those of the names that it looks at."""
+    read = Published.of(make_record(manifest, "x", 1, 2, ab={1: 0.5, 2: 0.5}))
+    assert read is not None
+    catalogs = {10_000: Catalog(), 1000: Catalog()}
+    for size, catalog in catalogs.items():
+        for number in range(10_000 - size, 10_000):
+            catalog.replace("default", f"task-{number:05}", replace(read, name=f"task-{number:05}"))
+    lookups, pages = set(), set()
+    for catalog in catalogs.values():
+        lookups.add(num_calls(partial(resolved, catalog, "task-09500@ab", request_id="a")))
+        page = partial(catalog.page, "default", after="task-09100", containing="9", limit=100)
+        pages.add(num_calls(page))
+        assert len(page()) == 100
+    assert len(lookups) == len(pages) == 1

@@ -1,0 +1,354 @@
+"""What goes live, what does not, and what deletion leaves."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_adapters.artifact.artifact import read_artifact, to_bytes
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.golden.golden import golden_rows, judge_golden
+from peltier_adapters.residency.bank import Banks
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_store.blobs.blobs import BlobStoreFull, digest_of
+from peltier_store.registry import RegistryError
+
+from tests.server.conftest import Running, Serve, until
+from tests.server.gate import Gate
+
+
+def changed(data: bytes, backbone: Backbone, update: dict[str, object], **tensors: torch.Tensor) -> bytes:
+    """A valid file whose manifest or tensors were changed after the golden examples were recorded."""
+    artifact = read_artifact(data, backbone)
+    manifest = artifact.manifest.model_copy(update=update)
+    return to_bytes(manifest, {**artifact.tensors, **{name.replace("__", "."): t for name, t in tensors.items()}})
+
+
+def stored_files(store: Path) -> list[Path]:
+    return [path for path in (store / "blobs" / "sha256").iterdir() if path.is_file()]
+
+
+async def test_the_same_bytes_are_the_same_version(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """A repeated upload is acknowledged with 200 and makes nothing new; under another name it is another adapter."""
+    data = make_artifact(bert, name="a")
+    first, again, other = [await running.upload(data), await running.upload(data), await running.upload(data, "b")]
+    assert [answer.status_code for answer in (first, again, other)] == [201, 200, 201]
+    assert again.json() == {**first.json(), "created": False}
+    assert (other.json()["name"], other.json()["version"]) == ("b", 1)
+
+
+async def test_uploads_at_the_same_time_get_numbers_of_their_own(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """None is lost, and equal bytes still are one version."""
+    artifacts = [make_artifact(bert, name="a", seed=seed) for seed in (0, 1, 2, 0)]
+    answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
+    assert sorted(answer.status_code for answer in answers) == [200, 201, 201, 201]
+    assert {answer.json()["version"] for answer in answers} == {1, 2, 3}
+
+
+async def test_an_adapter_that_does_not_prove_itself_is_refused(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Weights that do not give the recorded answers never go live, and nothing of them is stored."""
+    data = make_artifact(bert, name="a")
+    bias = read_artifact(data, bert).tensors["head.bias"]
+    answer = await running.upload(changed(data, bert, {}, head__bias=bias.flip(0) + 1.0))
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["code"] == "artifact_refused"
+    assert any("golden example 0" in reason for reason in error["details"])
+    assert (await running.predict("a", "bad")).status_code == 404
+    assert stored_files(tmp_path / "store") == []
+    await until(lambda: running.service.slots.used_bytes == 0)
+
+
+async def test_weights_that_overflow_are_refused(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Finite weights can still give outputs that are not."""
+    data = make_artifact(bert, name="a")
+    huge = torch.full_like(read_artifact(data, bert).tensors["head.weight"], 3e38)
+    answer = await running.upload(changed(data, bert, {}, head__weight=huge))
+    assert answer.status_code == 422
+    assert "not finite" in answer.json()["error"]["message"]
+
+
+async def test_another_backbone_is_named(
+    running: Running, roberta: Backbone, make_artifact: Callable[..., bytes], bert: Backbone
+) -> None:
+    """Both fingerprints are in the reasons."""
+    answer = await running.upload(make_artifact(roberta, "lora", name="a"))
+    assert answer.status_code == 422
+    reasons = " ".join(answer.json()["error"]["details"])
+    assert roberta.fingerprint in reasons
+    assert bert.fingerprint in reasons
+
+
+async def test_no_broken_file_is_accepted(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Truncated, flipped, renamed from another format: 422 with a reason, never a 500."""
+    data = make_artifact(bert, name="a")
+    flipped = bytearray(data)
+    flipped[-1] ^= 0x40  # a high bit of an exponent
+    broken = [b"", b"\x80\x04\x95pickle", data[:-1], data[: len(data) // 3], data[:20], data + b"x", bytes(flipped)]
+    for file in broken:
+        answer = await running.upload(file)
+        assert answer.status_code == 422, file[:40]
+        assert answer.json()["error"]["details"]
+
+
+async def test_a_metric_that_is_not_a_number_survives(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Training may record NaN, which JSON on the wire cannot have and the registry must keep."""
+    data = make_artifact(bert, name="a")
+    training = read_artifact(data, bert).manifest.training
+    update = {"training": training.model_copy(update={"metrics": {"accuracy": 0.5, "f1": float("nan")}})}
+    answer = await running.upload(changed(data, bert, update))
+    assert answer.status_code == 201, answer.text
+    assert answer.json()["metrics"] == {"accuracy": 0.5}
+    version = (await running.service.store.registry.versions())[0]
+    assert "f1" in json.loads(version.manifest)["training"]["metrics"]
+
+
+# What making a version durable takes, in order.
+STEPS = ("reserve", "put", "publish")
+
+
+def owner_of(running: Running, step: str) -> object:
+    """Whose method the step is."""
+    store = running.service.store
+    return store.blobs if step == "put" else store.registry
+
+
+def failing(error: Exception) -> Callable[..., object]:
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+async def is_garbage(running: Running, data: bytes) -> bool:
+    """Neither a version nor an upload needs the bytes."""
+    registry, digest = running.service.store.registry, digest_of(data)
+    found = await registry.collectable([digest])
+    await registry.collected(found)
+    return found == {digest}
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_caller_who_hangs_up_during_a_commit_leaves_a_whole_version(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It goes live as if the caller had waited, and its bytes are not reserved beyond that."""
+    data, owner = make_artifact(bert, "bitfit", name="a"), owner_of(running, step)
+    gate = Gate(getattr(owner, step))
+    monkeypatch.setattr(owner, step, gate)
+    uploading = asyncio.create_task(running.upload(data))
+    await gate.reached()
+    uploading.cancel()
+    await asyncio.gather(uploading, return_exceptions=True)
+    gate.opened.set()
+    await until(lambda: running.service.catalog.find("default", "a"))
+    assert (await running.predict("a", "bad")).status_code == 200
+    registry = running.service.store.registry
+    assert not await is_garbage(running, data)
+    await registry.delete_adapter("default", "a", actor="test")
+    await registry.purge(datetime.now(UTC) + timedelta(hours=1), actor="test")
+    assert await is_garbage(running, data)
+
+
+@pytest.mark.parametrize("step", STEPS)
+async def test_an_upload_that_fails_leaves_nothing(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """No version, nothing on the device and no reservation: its bytes are garbage at once, and the next upload of
+    them is as good as the first."""
+    data, owner = make_artifact(bert, "bitfit", name="a"), owner_of(running, step)
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, step, failing(RegistryError("the registry 'x' failed: no route to it")))
+        answer = await running.upload(data)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+    assert (await running.predict("a", "bad")).status_code == 404
+    await until(lambda: running.service.slots.used_bytes == 0)
+    assert await is_garbage(running, data)
+    again = await running.upload(data)
+    assert (again.status_code, again.json()["version"]) == (201, 1)
+
+
+async def test_a_release_that_fails_does_not_hide_why_an_upload_failed(
+    running: Running,
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The reservation ends by itself; the caller learns of the disk that is full, the operator in one line."""
+    monkeypatch.setattr(owner_of(running, "put"), "put", failing(BlobStoreFull("no space left")))
+    monkeypatch.setattr(running.service.store.registry, "release", failing(RegistryError("no route to it")))
+    answer = await running.upload(make_artifact(bert, "bitfit", name="a"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "storage_full")
+    (record,) = (record for record in caplog.records if record.levelno > logging.INFO)
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert record.getMessage().endswith(": no space left")
+
+
+async def test_memory_is_free_after_the_last_version_that_has_the_bytes(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Two names share a blob until both are gone; the store keeps it until they can no longer be undeleted."""
+    data = make_artifact(bert, name="a")
+    for name in ("a", "b"):
+        await running.upload(data, name)
+    await running.client.delete("/v1/adapters/a")
+    assert len(stored_files(tmp_path / "store")) == 1
+    assert (await running.predict("b", "bad")).status_code == 200
+    await running.client.delete("/v1/adapters/b/versions/1")
+    await until(lambda: running.service.slots.used_bytes == 0)
+    assert len(stored_files(tmp_path / "store")) == 1
+
+
+async def test_deleting_while_predicting_fails_no_accepted_row(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], object]
+) -> None:
+    """A row that waits when its version is deleted is still answered by it."""
+    await running.upload(make_artifact(bert, name="a"))
+    expected = await running.scores("a", "bad")
+    async with hold_runner():
+        waiting = asyncio.ensure_future(running.scores("a", "bad"))
+        await until(lambda: running.service.batcher.queued_tokens)
+        assert (await running.client.delete("/v1/adapters/a")).status_code == 204
+        assert (await running.predict("a", "bad")).status_code == 404
+    assert await waiting == pytest.approx(expected, abs=1e-6)
+
+
+async def test_a_damaged_blob_fails_its_adapter_alone(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """A disk error in one file is a clear error for one task."""
+    async with serve() as running:
+        for seed, name in enumerate("ab"):
+            await running.upload(make_artifact(bert, name=name, seed=seed))
+        damaged = running.service.catalog.get("default", "a").newest.digest.removeprefix("sha256:")
+    path = tmp_path / "store" / "blobs" / "sha256" / damaged
+    path.chmod(0o600)
+    path.write_bytes(path.read_bytes()[:-1])
+    async with serve() as running:
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
+        assert "adapter 'a' version 1 cannot be loaded" in answer.json()["error"]["message"]
+        assert (await running.predict("b", "bad")).status_code == 200
+
+
+async def test_a_store_that_is_away_is_503_and_says_nothing_of_itself(
+    serve: Callable[..., object],
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Clients try again; where the store is stands in the log, under the request's id."""
+    async with serve() as running:
+        await running.upload(make_artifact(bert, name="a"))
+    async with serve() as running:
+        blobs = tmp_path / "store" / "blobs" / "sha256"
+        away = blobs.rename(tmp_path / "away")
+        blobs.touch()
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+        assert "retry-after" in answer.headers
+        assert "store/" not in answer.text
+        request_id = answer.headers["x-request-id"]
+        assert f"request {request_id}: default's adapter 'a' version 1 cannot be loaded" in caplog.text
+        assert str(tmp_path) in caplog.text
+        blobs.unlink()
+        away.rename(blobs)
+        assert (await running.predict("a", "bad")).status_code == 200
+
+
+async def test_a_store_of_another_backbone_is_kept_and_does_not_answer(
+    serve: Callable[..., object],
+    bert: Backbone,
+    make_artifact: Callable[..., bytes],
+    roberta_directory: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator who starts the wrong backbone loses nothing, and callers read why."""
+    async with serve() as running:
+        await running.upload(make_artifact(bert, name="a"))
+    async with serve(backbone=str(roberta_directory)) as running:
+        assert "1 versions were trained on another backbone" in caplog.text
+        error = (await running.predict("a", "bad")).json()["error"]
+        mixed = (await running.predict_mixed({"task": "a", "input": "bad"})).json()["results"][0]["error"]
+    assert error["code"] == mixed["code"] == "inference_failed"
+    assert bert.fingerprint in error["message"] or "family" in error["message"]
+    async with serve() as running:
+        assert (await running.predict("a", "bad")).status_code == 200
+
+
+async def test_the_backbone_is_untouched(
+    minilm: Backbone, make_artifact: Callable[..., bytes], serve: Callable[..., object]
+) -> None:
+    """The weights have the same hash before and after adapters of every kind have passed through the server."""
+    async with serve(backbone="minilm") as running:
+        before = running.service.backbone.weights_digest()
+        for preset in ("compacter", "lora", "prefix", "bitfit", "unipelt-apl", "adamix"):
+            assert (await running.upload(make_artifact(minilm, preset, name=preset))).status_code == 201
+            assert (await running.predict(preset, ["a good film", "bad"])).status_code == 200
+        assert running.service.backbone.weights_digest() == before
+
+
+async def test_a_bfloat16_server_measures_what_rounding_does_to_an_adapter(
+    serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """An adapter that carries rounding far goes live, one whose recorded scores are further away does not, and of the
+    twins that told nothing is left."""
+    half = load_backbone(str(t5_directory), dtype="bfloat16")
+    sound = make_artifact(t5, "adamix-lora", name="sound")
+    artifact = read_artifact(sound, half)
+    outputs = forward(half, golden_rows(half, artifact.manifest, Banks(half).add(artifact)))
+    assert judge_golden(half, artifact.manifest, outputs), "it needs twins"
+    far = [
+        one.model_copy(update={"output": tuple(1.3 * value for value in one.output)})
+        for one in artifact.manifest.golden
+    ]
+    async with serve(backbone=t5_directory, dtype="bfloat16") as running:
+        assert (await running.upload(sound)).status_code == 201
+        answer = await running.upload(changed(sound, t5, {"golden": tuple(far)}), "far")
+        assert answer.status_code == 422
+        assert "scores differ by" in answer.json()["error"]["message"]
+        assert running.service.slots.used_bytes == artifact.nbytes
+        assert 'peltier_adapters{tier="host"} 1.0' in (await running.client.get("/metrics")).text
+
+
+async def test_an_adapter_that_costs_too_much_is_refused(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """At upload with nothing stored; one that was stored under a higher bound answers with the reason, stays, and
+    serves again once the bound is raised."""
+    data = make_artifact(bert, "phm", name="a", overrides={"bottleneck": "192"})
+    rule = "at most 1 times is allowed (max_adapter_cost)"
+    async with serve() as running:
+        answer = await running.upload(data)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "artifact_refused")
+        assert all(reason.startswith("part 'bottleneck'") for reason in answer.json()["error"]["details"])
+        assert rule in answer.json()["error"]["message"]
+        assert stored_files(tmp_path / "store") == []
+    async with serve(max_adapter_cost=3) as running:
+        answer = await running.upload(data)
+        assert answer.status_code == 201, answer.text
+    async with serve() as running:
+        answer = await running.predict("a", "bad")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
+        assert rule in answer.json()["error"]["message"]
+        assert (await running.client.get("/v1/adapters/a/versions/1/artifact")).content == data
+    async with serve(max_adapter_cost=3) as running:
+        assert (await running.predict("a", "bad")).status_code == 200

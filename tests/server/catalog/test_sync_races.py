@@ -1,0 +1,159 @@
+"""Where a read of the registry and other things come between each other: nothing that was written is missed."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from peltier_adapters.artifact.manifest import read_header
+from peltier_backbone.load import Backbone
+from peltier_server.catalog.catalog import Catalog
+from peltier_server.catalog.sync import Follower
+from peltier_server.residency.adapter_key import Owned
+from peltier_store.blobs.blobs import digest_of
+from peltier_store.registry import Registry, Snapshot
+
+from tests.server.gate import Gate
+
+TENANT = "default"
+
+
+@dataclass
+class Keys:
+    """An image that follows: the snapshots it was given, and what of the catalog was there by then."""
+
+    catalog: Catalog
+    snapshots: list[Snapshot] = field(default_factory=list)
+    there: list[set[str]] = field(default_factory=list)
+    then: Callable[[], object] = lambda: None
+
+    def apply(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+        self.there.append(names_in(self.catalog))
+        self.then()
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A registry and what follows it, without a server around."""
+
+    registry: Registry
+    catalog: Catalog
+    keys: Keys
+    follower: Follower
+    retired: list[Owned]
+    manifest: str
+
+    def retire(self, key: Owned) -> None:
+        """Nobody has these bytes any more."""
+        self.retired.append(key)
+
+    async def publish(self, name: str, data: bytes = b"x") -> None:
+        reservation = await self.registry.reserve(digest_of(data))
+        await self.registry.publish(
+            TENANT, name, reservation, size_bytes=1, preset="bitfit", manifest=self.manifest, actor="test"
+        )
+
+
+@pytest.fixture
+async def replica(
+    new_registry: Path, tmp_path: Path, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> AsyncIterator[Replica]:
+    """With the adapter `first`, which it has read."""
+    url = f"sqlite+aiosqlite:///{shutil.copy(new_registry, tmp_path)}"
+    registry, catalog = await Registry.open(url, migrate=False), Catalog()
+    keys = Keys(catalog)
+    manifest = json.dumps(read_header(make_artifact(bert, "bitfit"))[0].model_dump(mode="json"))
+    replica = Replica(registry, catalog, keys, Follower(registry, catalog, [keys]), [], manifest)
+    replica.follower._retiring = replica
+    await replica.publish("first")
+    await replica.follower.catch_up()
+    yield replica
+    await registry.close()
+
+
+def names_in(catalog: Catalog) -> set[str]:
+    return {entry.version.name for entry in catalog.entries()}
+
+
+async def test_a_write_during_a_read_is_in_memory_when_it_has_been_shown(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read under way may be of a moment before it, so another one follows: one for all who wait together."""
+    gate = Gate(replica.registry.snapshot, after=True)
+    monkeypatch.setattr(replica.registry, "snapshot", gate)
+    reading = asyncio.create_task(replica.follower.catch_up())
+    await gate.reached()
+    await replica.publish("second")
+    showing = [asyncio.create_task(replica.follower.show_own()) for _ in range(5)]
+    await asyncio.sleep(0)
+    gate.opened.set()
+    await asyncio.gather(reading, *showing)
+    assert names_in(replica.catalog) == {"first", "second"}
+    assert gate.num_calls == 2
+
+
+def cancelled() -> None:
+    """Whoever reads gives up as soon as they wait for anything."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+def broken() -> None:
+    """Something fails that nobody expected."""
+    raise RuntimeError("out of luck")
+
+
+@pytest.mark.parametrize("accident", [cancelled, broken])
+async def test_a_read_that_breaks_off_in_between_is_made_again(replica: Replica, accident: Callable[[], None]) -> None:
+    """Whichever part of it was in memory by then, nothing of it is taken for read: neither keys nor adapters."""
+    for name in ("second", "third"):
+        await replica.publish(name)
+    replica.keys.then = accident
+    reading = asyncio.create_task(replica.follower.catch_up())
+    await asyncio.gather(reading, return_exceptions=True)
+    assert names_in(replica.catalog) < {"first", "second", "third"}
+    replica.keys.then = lambda: None
+    await replica.follower.catch_up()
+    assert names_in(replica.catalog) == {"first", "second", "third"}
+    assert replica.keys.snapshots[-1] == replica.keys.snapshots[-2]
+
+
+async def test_keys_are_taken_away_before_adapters_come(replica: Replica) -> None:
+    """No key that was revoked before an adapter came ever opens it."""
+    await replica.publish("second")
+    await replica.follower.catch_up()
+    assert replica.keys.there == [set(), {"first"}]
+    assert names_in(replica.catalog) == {"first", "second"}
+
+
+@pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
+async def test_bytes_that_go_under_one_name_and_come_under_another_stay(
+    replica: Replica, names: tuple[str, str]
+) -> None:
+    """Found in one read, in whichever order, they are on the device all along; gone for good, they leave it."""
+    old, new = names
+    await replica.publish(old, b"moved")
+    await replica.follower.catch_up()
+    await replica.registry.delete_adapter(TENANT, old, actor="test")
+    await replica.publish(new, b"moved")
+    await replica.follower.catch_up()
+    assert replica.retired == []
+    await replica.registry.delete_adapter(TENANT, new, actor="test")
+    await replica.follower.catch_up()
+    assert replica.retired == [Owned(TENANT, digest_of(b"moved"))]
+
+
+async def test_bytes_that_are_gone_leave_though_the_read_breaks_off(replica: Replica) -> None:
+    """The read that is made again does not find them gone, since they already are."""
+    await replica.registry.delete_adapter(TENANT, "first", actor="test")
+    await replica.publish("second", b"other")
+    replica.keys.then = cancelled
+    await asyncio.gather(asyncio.create_task(replica.follower.catch_up()), return_exceptions=True)
+    replica.keys.then = lambda: None
+    await replica.follower.catch_up()
+    assert replica.retired == [Owned(TENANT, digest_of(b"x"))]

@@ -1,0 +1,50 @@
+"""How much may be in progress."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_client.errors import QueueFull, TooLarge
+from peltier_server.fairness.shared_bound import Held, SharedBound
+
+
+@given(limit=st.integers(40, 1000), requests=st.lists(st.integers(1, 200), min_size=50, max_size=50))
+def test_floods_leave_room_for_the_next(limit: int, requests: list[int]) -> None:
+    """Whoever is let in leaves a third of what it has to others, whatever five tenants send; at the end nothing is
+    left over."""
+    bound, held, holders = SharedBound(limit, "bytes"), dict.fromkeys(range(5), 0), list[Held]()
+    for number, amount in enumerate(requests):
+        holder = Held(bound, str(number % 5))
+        try:
+            holder.grow(amount)
+        except (QueueFull, TooLarge):
+            continue
+        holders.append(holder)
+        held[number % 5] += amount
+        assert bound.total == sum(held.values())
+        assert 0 <= held[number % 5] <= 3 * (limit - bound.total)
+    for holder in holders:
+        holder.end()
+    assert bound.total == 0
+    assert not bound._of_tenant
+
+
+def test_each_bound_says_what_it_is() -> None:
+    """Too much at once, too much in all, too much of one; what fits afterwards is let in."""
+    bound = SharedBound(400, "inputs")
+    with pytest.raises(TooLarge, match="has 301 inputs; at most 300 of one tenant may be in progress, so that others "):
+        bound.check_size(301)
+    with bound.hold("a", 300), bound.hold("b", 70):
+        with (
+            pytest.raises(QueueFull, match=r"^370 inputs are in progress of at most 400; 31 more do not fit$"),
+            bound.hold("c", 31),
+        ):
+            pass
+        with (
+            pytest.raises(QueueFull, match=r"^300 inputs of tenant 'a' are in progress; 1 more would leave 29 of 400 "),
+            bound.hold("a", 1),
+        ):
+            pass
+    with bound.hold("a", 300) as held:
+        held.grow(200)
+        assert bound.total == 300
+    assert bound.total == 0

@@ -1,0 +1,104 @@
+"""Bodies are counted before they are read, and large ones parsed in threads; their errors are the same."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_server.http import bodies
+
+from tests.server.conftest import Running
+
+PREDICT = "/v1/tasks/demo/predict"
+PADDING = b" " * 100_000
+
+
+@pytest.fixture
+async def loaded(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """With the task `demo`."""
+    assert (await running.upload(make_artifact(bert, name="demo"))).status_code == 201
+    return running
+
+
+async def ask(running: Running, body: object, path: str = PREDICT) -> httpx2.Response:
+    """A call with this JSON."""
+    return await running.client.post(path, content=body, headers={"content-type": "application/json"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", [PREDICT, "/v1/predict", "/v1/completions"])
+@pytest.mark.parametrize(
+    "body",
+    [b'{"inputs": 3, "more": 1}', b'{"requests": [{"task": 1}], "model": 3}', b'{"inputs": }', b"[1]", b'"\\ud800"'],
+)
+async def test_a_large_body_is_refused_in_the_words_of_a_small_one(loaded: Running, path: str, body: bytes) -> None:
+    """Wherever it is parsed."""
+    small, large = await ask(loaded, body, path), await ask(loaded, body + PADDING, path)
+    assert small.status_code in (400, 422)
+    assert (large.status_code, large.json()) == (small.status_code, small.json())
+
+
+async def test_a_large_body_is_parsed_in_a_thread(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a small one at once."""
+    threads, read = list[str](), bodies.read_json
+
+    def note(*given: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return read(*given, **options)
+
+    monkeypatch.setattr(bodies, "read_json", note)
+    body = b'{"requests": [{"task": "demo", "input": "bad"}]'
+    found = [(await ask(loaded, body + padding + b"}", "/v1/predict")).status_code for padding in (b"", PADDING)]
+    assert found == [200, 200]
+    assert (threads[0].startswith("preparation"), threads[1].startswith("preparation")) == (False, True)
+
+
+async def test_very_many_mistakes_are_one_sentence(loaded: Running) -> None:
+    """To name each would take as long as to answer a hundred requests."""
+    item = b'{"task": "demo", "input": "a", "b": 1, "c": 1, "d": 1}'
+    answer = await ask(loaded, b'{"requests": [' + b",".join([item] * 1000) + b"]}", "/v1/predict")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith("the request body has 3000 mistakes; they are named where")
+
+
+@pytest.mark.parametrize("length", [100, 300_000], ids=["small", "large"])
+async def test_a_body_beyond_the_bound_is_not_read(loaded: Running, length: int) -> None:
+    """503 before a byte of it has come; once others have ended it is answered."""
+    body_bytes = loaded.app.state.preparation.body_bytes
+    body = b'{"inputs": "bad"}' + b" " * length
+    pulled = 0
+
+    async def pieces():
+        nonlocal pulled
+        pulled += 1
+        yield body
+
+    headers = {"content-type": "application/json", "content-length": str(len(body))}
+    with body_bytes.hold("default", body_bytes.max_of_one):
+        answer = await loaded.client.post(PREDICT, content=pieces(), headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"], answer.headers["retry-after"]) == (
+            503, "queue_full", "1",
+        )  # fmt: skip
+    assert (await ask(loaded, body)).status_code == 200
+    assert body_bytes.total == 0
+
+
+async def test_a_body_in_chunks_is_counted_as_it_comes(loaded: Running) -> None:
+    """Its length is not known before; what has come is given back when it is refused."""
+    body_bytes, go_on = loaded.app.state.preparation.body_bytes, asyncio.Event()
+
+    async def pieces():
+        yield b'{"inputs": "bad"'
+        await go_on.wait()
+        yield PADDING
+        yield b"}"
+
+    call = asyncio.ensure_future(ask(loaded, pieces()))
+    while not body_bytes.total:  # noqa: ASYNC110 - there is no event for what tests look at
+        await asyncio.sleep(0.001)
+    with body_bytes.hold("default", body_bytes.max_of_one - body_bytes.total):
+        go_on.set()
+        assert (await call).status_code == 503
+    assert body_bytes.total == 0

@@ -1,0 +1,279 @@
+"""What a connection is held to, over a real socket with an app that answers a lot."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import pytest
+import uvicorn
+from peltier_server.http import connection
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tests.server.attacker import listen
+
+_PIECE_BYTES = 64 * 1024
+_BODY = bytes(24 * 1024 * 1024)
+_REQUEST = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"
+_REQUEST_OF_PIECES = _REQUEST.replace(b"/", b"/pieces", 1)
+_STALL_SECONDS = 0.5
+_MAX_CONNECTIONS = 4
+_WAITS = b"GET /waits HTTP/1.1\r\n\r\n"
+_RELEASED = b"GET /released HTTP/1.1\r\n\r\n"
+_LENGTH = b"GET /length HTTP/1.1\r\n\r\n"
+# Set when a request to /waits has heard that its caller has left.
+_left = threading.Event()
+# Until then a request to /released has no answer.
+_released = threading.Event()
+# Requests by path.
+_asked = Counter[str]()
+
+
+class Addresses(NamedTuple):
+    """Of one server. Behind `tight` the kernel keeps little of an answer, so that the server sees what callers take."""
+
+    usual: tuple[str, int]
+    tight: tuple[str, int]
+
+
+@pytest.fixture
+def address(addresses: Addresses) -> tuple[str, int]:
+    """The usual one."""
+    return addresses.usual
+
+
+@pytest.fixture(scope="module")
+def addresses() -> Iterator[Addresses]:
+    """Where the app answers."""
+    http = connection.connection_class(_STALL_SECONDS, _MAX_CONNECTIONS)
+    config = uvicorn.Config(_answer, http=http, ws="none", port=0, log_config=None)
+    server = uvicorn.Server(config)
+    usual, tight = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    # Its connections inherit it.
+    tight.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([usual, tight])))
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield Addresses(usual.getsockname(), tight.getsockname())
+    server.should_exit = True
+    thread.join()
+
+
+class Blockade:
+    """What the app does at `/block`: it keeps the event loop until it is told to go on."""
+
+    begun, over = threading.Event(), threading.Event()
+
+
+async def _answer(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] != "http":
+        return
+    if scope["path"] == "/waits":
+        await receive()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        _left.set()
+        return
+    if scope["path"] == "/released":
+        await asyncio.to_thread(_released.wait, 10)
+        await Response()(scope, receive, send)
+        return
+    if scope["path"] == "/length":
+        await Response(str(len((await receive())["body"])).encode())(scope, receive, send)
+        return
+    if scope["path"] in ("/small", "/counted"):
+        _asked[scope["path"]] += 1
+        await Response(b"")(scope, receive, send)
+        return
+    if scope["path"] == "/block":
+        Blockade.begun.set()
+        Blockade.over.wait(20)
+    if scope["path"] == "/":
+        await Response(_BODY)(scope, receive, send)
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(len(_BODY) // _PIECE_BYTES):
+        await send({"type": "http.response.body", "body": _BODY[:_PIECE_BYTES], "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+@pytest.mark.parametrize("request_bytes", [_REQUEST, _REQUEST_OF_PIECES])
+def test_a_caller_who_takes_nothing_is_cut_off(address: tuple[str, int], request_bytes: bytes) -> None:
+    """And with it goes what was kept for it."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(request_bytes)
+        time.sleep(4 * _STALL_SECONDS)
+        assert len(listen(caller)) < len(_BODY)
+
+
+def test_a_caller_who_takes_pieces_too_slowly_is_cut_off(addresses: Addresses, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although each of them leaves in less time than a caller may stand still."""
+    monkeypatch.setattr(connection, "MIN_BYTES_PER_SECOND", 2**20)
+    with socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        caller.settimeout(20)
+        caller.connect(addresses.tight)
+        caller.sendall(_REQUEST_OF_PIECES)
+        for _ in range(int(4 * _STALL_SECONDS / 0.02)):
+            time.sleep(0.02)
+            caller.recv(8 * 1024)
+        # What the kernel had is still heard.
+        assert len(listen(caller)) < len(_BODY) // 2
+
+
+@pytest.mark.parametrize("request_bytes", [_REQUEST, _REQUEST_OF_PIECES])
+def test_a_caller_who_takes_its_time_gets_everything(address: tuple[str, int], request_bytes: bytes) -> None:
+    """Slower than the server waits for one that stands still, but steadily."""
+    heard, started = 0, time.monotonic()
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(request_bytes)
+        while piece := caller.recv(256 * 1024):
+            heard += len(piece)
+            time.sleep(0.02)
+    assert heard > len(_BODY)
+    assert time.monotonic() - started > 2 * _STALL_SECONDS
+
+
+def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -> None:
+    """Those that are there go on, and there is room once one has gone."""
+    most = _MAX_CONNECTIONS + connection._MAX_SURPLUS
+    with ExitStack() as others:
+        callers = [others.enter_context(socket.create_connection(address, timeout=20)) for _ in range(most)]
+        callers[0].sendall(b"GET /pieces HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert callers[0].recv(12) == b"HTTP/1.1 200"
+        with socket.create_connection(address, timeout=20) as one_more:
+            assert listen(one_more) == b""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_REQUEST)
+        assert caller.recv(12) == b"HTTP/1.1 200"
+
+
+def test_the_bytes_of_an_earlier_request_do_not_count_as_a_head(address: tuple[str, int]) -> None:
+    """Although a head that is not complete came with them."""
+    body = bytes(60 * 1024)
+    first = b"POST /length HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(first * 4 + b"GET / HTTP/1.1\r\nconnection: ")
+        time.sleep(_STALL_SECONDS / 5)
+        caller.sendall(b"close\r\n\r\n")
+        heard = listen(caller)
+    assert heard.count(b"HTTP/1.1 200") == 5
+
+
+def test_no_byte_of_a_head_counts_twice(address: tuple[str, int]) -> None:
+    """A head of 60 KiB that comes in pieces is within the bound of 64."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(b"GET /length HTTP/1.1\r\n")
+        for number in range(6):
+            time.sleep(_STALL_SECONDS / 50)
+            caller.sendall(b"x-%d: %s\r\n" % (number, b"a" * 10 * 1024))
+        caller.sendall(b"\r\n")
+        assert caller.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.parametrize(
+    "line", [b"GET /%s HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: %s\r\n\r\n"], ids=["address", "header"]
+)
+def test_a_large_head_in_one_piece_is_refused(address: tuple[str, int], line: bytes) -> None:
+    """Its line counts like its headers."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(line % (b"a" * 100 * 1024))
+        assert not listen(caller).startswith(b"HTTP/1.1 200")
+
+
+def test_a_trailer_that_never_ends_is_cut_off(address: tuple[str, int]) -> None:
+    """The parser would keep all of it."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(b"POST /waits HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\nx: ")
+        with pytest.raises(ConnectionError):
+            caller.sendall(b"a" * 64 * 1024 * 1024)
+
+
+def test_requests_in_a_pipeline_without_headers_are_counted(address: tuple[str, int]) -> None:
+    """The first one that is too many is not answered, nor are those after it."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH * 1000)
+        assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
+
+
+def test_as_many_requests_as_may_wait_are_answered(address: tuple[str, int]) -> None:
+    """In the order in which they came."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH * connection._MAX_PIPELINED + _REQUEST.replace(b"/", b"/length", 1))
+        assert listen(caller).count(b"HTTP/1.1 200") == connection._MAX_PIPELINED + 1
+
+
+def test_a_request_that_cannot_be_read_ends_the_connection_after_those_before_it(address: tuple[str, int]) -> None:
+    """An answer to it would be taken for theirs."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH * 2 + b"nonsense\r\n\r\n")
+        heard = listen(caller)
+    assert (heard.count(b"HTTP/1.1 200"), heard.count(b"HTTP/1.1")) == (2, 2)
+
+
+def test_a_request_that_is_cut_off_with_those_after_it_hears_of_it(address: tuple[str, int]) -> None:
+    """One that waits is broken; the one before it computes no longer for a caller that is cut off."""
+    _left.clear()
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_WAITS + b"POST /length HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nnonsense")
+        assert listen(caller) == b""
+    assert _left.wait(10)
+
+
+def test_nothing_is_read_while_a_request_waits(address: tuple[str, int]) -> None:
+    """A caller that sends on is held up: the server keeps no more than a piece."""
+    _released.clear()
+    body = bytes(8 * 1024 * 1024)
+    requests = (_LENGTH.replace(b"\r\n\r\n", b"\r\ncontent-length: %d\r\n\r\n" % len(body)) + body) * 8
+    with socket.create_connection(address, timeout=2 * _STALL_SECONDS) as caller:
+        caller.sendall(_RELEASED + _LENGTH)
+        with pytest.raises(TimeoutError):
+            caller.sendall(requests)
+        _released.set()
+
+
+def test_the_clock_of_a_head_stands_still_while_nothing_is_read(address: tuple[str, int]) -> None:
+    """A head that came in part with a request that waits is no slow head."""
+    _released.clear()
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_RELEASED + _LENGTH + b"GET /length HTTP/1.1\r\n")
+        time.sleep(2 * _STALL_SECONDS)
+        _released.set()
+        caller.sendall(b"connection: close\r\n\r\n")
+        assert listen(caller).count(b"HTTP/1.1 200") == 3
+
+
+def test_empty_lines_hold_no_connection(address: tuple[str, int]) -> None:
+    """They are no request, whenever they come."""
+    with socket.create_connection(address, timeout=20) as caller:
+        caller.sendall(_LENGTH)
+        assert caller.recv(12) == b"HTTP/1.1 200"
+        caller.sendall(b"\r\n")
+        listen(caller)
+
+
+def test_a_request_whose_caller_has_left_never_begins(address: tuple[str, int]) -> None:
+    """It came while the event loop was busy, and so did the end of its connection."""
+    with socket.create_connection(address, timeout=20) as caller, socket.create_connection(address) as blocker:
+        caller.sendall(_request("/small"))
+        assert caller.recv(12) == b"HTTP/1.1 200"
+        blocker.sendall(_request("/block"))
+        assert Blockade.begun.wait(20)
+        caller.sendall(_request("/counted"))
+        caller.close()
+        Blockade.over.set()
+        assert blocker.recv(12) == b"HTTP/1.1 200"
+    with socket.create_connection(address, timeout=20) as another:
+        another.sendall(_request("/small"))
+        assert another.recv(12) == b"HTTP/1.1 200"
+    assert _asked == {"/small": 2}
+
+
+def _request(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode()

@@ -1,0 +1,272 @@
+"""The real process, over a real socket: it stops without losses, and what it acknowledged survives a kill."""
+
+import json
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+
+from tests.server.attacker import listen
+from tests.server_process import Server
+
+Start = Callable[..., Server]
+
+_AT_ONCE = ("--lame-duck-seconds", "0")
+
+
+@pytest.fixture
+def start(bert_directory: Path, tmp_path: Path) -> Iterator[Start]:
+    """`start(*flags, **environment)`: processes that share a store."""
+    servers: list[Server] = []
+
+    def make(*flags: str, **environment: str) -> Server:
+        shared = ("--backbone", str(bert_directory), "--store", str(tmp_path / "store"))
+        servers.append(Server(tmp_path / f"log{len(servers)}", *shared, *flags, **environment))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.end()
+
+
+def test_a_signal_drains(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Every accepted request is answered, newcomers read 503, the process ends with 0; a kill -9 then loses nothing."""
+    # A batch a row, so that the drain takes long enough to be seen.
+    server = start(*_AT_ONCE, "--drain-seconds", "120", "--max-batch-tokens", "16").wait_until_ready()
+    server.client.timeout = 120
+    assert server.upload(make_artifact(bert)).status_code == 201
+    text = "the plot was not very good , and the actor is dull"
+    tokens, before = server.predict(text).json()["usage"]["tokens"], _accepted(server)
+    answers: list[httpx2.Response] = []
+    callers = [threading.Thread(target=lambda: answers.append(server.predict([text] * 300))) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    # All rows of a request come at once, so more than those of three are those of four.
+    _wait_until(lambda: _accepted(server) - before > 3 * 300 * tokens)
+    assert _tokens(server, "queue_tokens") > 0
+    server.process.send_signal(signal.SIGTERM)
+    refused = _until_draining(server)
+    for caller in callers:
+        caller.join()
+    assert server.process.wait(20) == 0
+    assert [answer.status_code for answer in answers] == [200] * 4
+    # What asked too early to be refused was open too.
+    assert re.search(r"drain begun open=[45] seconds=120.0\n", server.log)
+    assert re.search(r"drain ended answered=[45] cut_off=0 refused=[1-9]\d* seconds=\S+\n", server.log)
+    assert [len(answer.json()["predictions"]) for answer in answers] == [300] * 4
+    assert refused.json()["error"]["code"] == "draining"
+    assert refused.headers["retry-after"] == "1"
+
+    server = start().wait_until_ready()
+    assert server.client.get("/v1/adapters/demo").json()["latest"]["version"] == 1
+    second = make_artifact(bert, seed=2)
+    assert server.upload(second).json()["version"] == 2
+    server.process.kill()
+    server.process.wait()
+
+    server = start().wait_until_ready()
+    assert server.client.get("/v1/adapters/demo/versions/2/artifact").content == second
+    assert server.predict("bad").json()["adapter"]["version"] == 2
+
+
+def test_a_signal_under_load_loses_nothing(
+    start: Start, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+) -> None:
+    """Two dozen callers of single texts, streams and large requests, who heed /ready as a balancer does: every request
+    that they have sent is answered wholly, though many end long after the signal."""
+    server = start("--backbone", str(t5_directory)).wait_until_ready()
+    for name, kind in (("labels", "classification"), ("texts", "text2text")):
+        server.upload(make_artifact(t5, name=name, task_type=kind)).raise_for_status()
+    calls = [
+        ("labels", {"inputs": "the plot was not very good"}),
+        ("texts", {"inputs": "the plot was not very good", "stream": True}),
+        ("labels", {"inputs": ["the plot was not very good , and the actor is dull"] * 100}),
+    ]
+    crowd = [Caller(server.url, *calls[number % len(calls)]) for number in range(24)]
+    for caller in crowd:
+        caller.thread.start()
+    time.sleep(1)
+    server.process.send_signal(signal.SIGTERM)
+    while httpx2.get(f"{server.url}/ready").status_code == 200:
+        time.sleep(0.05)
+    for caller in crowd:
+        caller.leaving.set()
+    assert server.process.wait(40) == 0
+    for caller in crowd:
+        caller.thread.join(20)
+        assert caller.failures == []
+        assert caller.num_answers > 0
+
+
+class Caller:
+    """Someone who asks again and again until told to stop, over a connection that is kept alive."""
+
+    def __init__(self, url: str, task: str, body: dict[str, object]) -> None:
+        self.leaving = threading.Event()
+        self.failures: list[str] = []
+        self.num_answers = 0
+        self._url, self._body = f"{url}/v1/tasks/{task}/predict", body
+        self.thread = threading.Thread(target=self._ask)
+
+    def _ask(self) -> None:
+        with httpx2.Client(timeout=30) as client:
+            while not self.leaving.is_set():
+                try:
+                    answer = client.post(self._url, json=self._body)
+                except httpx2.HTTPError as error:
+                    self.failures.append(repr(error))
+                    return
+                whole = "stream" not in self._body or answer.text.endswith("data: [DONE]\n\n")
+                if answer.status_code != 200 or not whole:
+                    self.failures.append(f"{answer.status_code} {answer.text[-200:]}")
+                self.num_answers += 1
+
+
+def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """What is not answered within `drain_seconds` reads 503, not a broken connection; the process still ends with 0."""
+    server = start(*_AT_ONCE, "--drain-seconds", "0.3", "--max-batch-tokens", "16").wait_until_ready()
+    assert server.upload(make_artifact(bert)).status_code == 201
+    answers: list[httpx2.Response] = []
+    many = ["the plot was not very good , and the actor is dull"] * 1000
+    caller = threading.Thread(target=lambda: answers.extend(server.predict(many) for _ in range(1)))
+    caller.start()
+    _wait_until(lambda: _tokens(server, "queue_tokens") > 0)
+    server.process.send_signal(signal.SIGTERM)
+    caller.join()
+    assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
+    assert server.process.wait(20) == 0
+    assert re.search(r" WARNING \S+: drain ended answered=0 cut_off=1 refused=\d+ seconds=\S+\n", server.log)
+
+
+def test_downloads_that_a_drain_cuts_off_are_a_line_each(
+    start: Start, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Of callers who read slowly, or not at all; nobody gets the rest, and no traceback is written."""
+    server = start(*_AT_ONCE, "--drain-seconds", "0.3", "--max-adapter-cost", "1000").wait_until_ready()
+    server.client.timeout = 120
+    large = make_artifact(bert, "houlsby", name="large", overrides={"bottleneck": "4096"})
+    assert server.upload(large).status_code == 201
+    host, port = server.url.removeprefix("http://").split(":")
+    slow = [socket.socket() for _ in range(3)]
+    for connection in slow:
+        # Most of the artifact must not fit into the buffers of the two ends.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect((host, int(port)))
+        connection.sendall(b"GET /v1/adapters/large/versions/1/artifact HTTP/1.1\r\nhost: a\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    for connection in slow:
+        with connection:
+            assert len(listen(connection)) < len(large)
+    assert server.log.count("the server stopped in the middle of the answer") == len(slow), server.log
+    assert "Traceback" not in server.log
+    assert " ERROR uvicorn.error: ASGI callable" not in server.log
+
+
+def test_a_second_signal_ends_it_now(start: Start, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """While rows are computed: their caller reads 503, the log says it in one line without a traceback, and the process
+    ends with 1, not by a crash."""
+    server = start("--lame-duck-seconds", "300", "--max-batch-tokens", "16").wait_until_ready()
+    assert server.upload(make_artifact(bert)).status_code == 201
+    answers: list[httpx2.Response] = []
+    many = ["the plot was not very good , and the actor is dull"] * 1000
+    caller = threading.Thread(target=lambda: answers.append(server.predict(many)))
+    caller.start()
+    _wait_until(lambda: _tokens(server, "queue_tokens") > 0)
+    server.process.send_signal(signal.SIGTERM)
+    _wait_until(lambda: "signal received" in server.log)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 1
+    caller.join()
+    assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (503, "draining")
+    after = server.log.partition("signal received")[2].splitlines()[1:]
+    assert [re.sub(r"^\S+ ", "", line) for line in after] == [
+        "INFO peltier_server.http.process: signal received signal=SIGTERM",
+        "WARNING peltier_server.http.process: a second signal has ended the server; what it still computed is lost",
+    ]
+
+
+def test_the_life_of_a_server_is_in_its_log(start: Start) -> None:
+    """In JSON every line is an object, the HTTP library's too: start, ready, requests, signal, drain, shutdown."""
+    server = start(*_AT_ONCE, "--log-format", "json", "--access-log").wait_until_ready()
+    forged = f"plt_abcdefgh_{'x' * 43}\n{{}}"
+    assert server.client.delete(f"/v1/keys/{quote(forged)}", params={"secret": "word"}).status_code == 404
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as stranger:
+        stranger.sendall(b"no HTTP at all\r\n\r\n")
+        assert stranger.recv(100).startswith(b"HTTP/1.1 400")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+    records = [json.loads(line) for line in server.log.splitlines()]
+    assert all(
+        re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", one["time"]) and one["level"] and one["logger"]
+        for one in records
+    )
+    told = [
+        one["message"]
+        for one in records
+        if one["logger"].startswith(("peltier_server.http.process", "peltier_server.http.drain"))
+    ]
+    assert [re.sub(r" on .*", "", message) for message in told] == [
+        "Peltier starts",
+        "Peltier is ready",
+        "signal received",
+        "drain begun",
+        "drain ended",
+        "shutdown complete",
+    ]
+    (deletion,) = [one for one in records if one.get("method") == "DELETE"]
+    assert (deletion["path"], deletion["route"]) == ("/v1/keys/[key]\n{}", "/v1/keys/{prefix}")
+    assert (deletion["status"], deletion["tenant"], len(deletion["request_id"])) == (404, "default", 32)
+    assert "word" not in server.log
+    assert any((one["logger"], one["level"]) == ("uvicorn.error", "WARNING") for one in records)
+
+
+def _tokens(server: Server, metric: str) -> float:
+    """What a metric of tokens says of the one tenant, 0 before it has any."""
+    found = re.search(rf'{metric}{{tenant="default"}} (\S+)', server.client.get("/metrics").text)
+    return float(found[1]) if found else 0.0
+
+
+def _accepted(server: Server) -> float:
+    """Tokens that have been computed or wait; not those that are being computed."""
+    return _tokens(server, "served_tokens_total") + _tokens(server, "queue_tokens")
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it has not come to that")
+
+
+def _until_draining(server: Server) -> httpx2.Response:
+    """The first refusal, over connections of its own; who is still accepted waits in vain behind all others."""
+    body = {"inputs": "bad", "parameters": {"timeout_ms": 50}}
+    for _ in range(2000):
+        answer = httpx2.post(f"{server.url}/v1/tasks/demo/predict", json=body)
+        if answer.status_code == 503:
+            assert httpx2.get(f"{server.url}/ready").status_code == 503
+            assert httpx2.get(f"{server.url}/health").status_code == 200
+            return answer
+    raise AssertionError("never refused")
+
+
+def test_what_cannot_start_says_why_in_one_line(start: Start, tmp_path: Path) -> None:
+    """A backbone that is not there, and an address that is open without a key."""
+    missing = start("--backbone", str(tmp_path / "nothing"))
+    open_to_all = start("--host", "0.0.0.0")  # noqa: S104 - what must be refused
+    assert missing.process.wait(60) == 1
+    assert open_to_all.process.wait(60) == 1
+    assert re.search(r"^error: .*nothing", missing.log, re.MULTILINE)
+    assert "the server would be open to the network and has no key: set PELTIER_ADMIN_KEY" in open_to_all.log
+    assert "Traceback" not in missing.log + open_to_all.log

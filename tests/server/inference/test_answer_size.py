@@ -1,0 +1,183 @@
+"""How large answers may be, over a real app."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_client.protocol import Parameters
+from peltier_server.auth.caller import LOCAL
+from peltier_server.context import Origin
+from peltier_server.inference import answer_body, predictor
+from peltier_server.inference.answer_body import prediction_json
+
+from tests.server.conftest import Running, Serve, until
+from tests.server.test_fairness import OPERATOR, settle_in
+
+TEXT = "a good film"
+# Each of them takes more bytes in JSON than it has characters.
+LABELS = [f'{number:03d} "\\" é \U0001f600' for number in range(300)]
+MANY = len(LABELS)
+
+
+@pytest.fixture
+async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> AsyncIterator[Running]:
+    """The task `many` has 300 labels, `any` as many that may apply together, `few` two and gates; 64 KiB an answer."""
+    artifacts = {
+        "many": make_artifact(bert, "bitfit", labels=LABELS),
+        "any": make_artifact(bert, "bitfit", labels=LABELS, task_type="multilabel"),
+        "few": make_artifact(bert, "unipelt-apl"),
+        "value": make_artifact(bert, "bitfit", labels=["value"], task_type="regression"),
+    }
+    async with serve(max_answer_bytes=64 * 1024) as running:
+        for name, data in artifacts.items():
+            assert (await running.upload(data, name)).status_code == 201
+        yield running
+
+
+async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> None:
+    """Whatever is asked; and in the thread that writes large answers they come out the same."""
+    answering = labelled.service.predictor
+    for task, top_k, raw, count in product(("many", "any", "few", "value"), (None, 1, MANY), (False, True), (1, 3)):
+        parameters = Parameters(top_k=top_k, raw_scores=raw, return_gates=raw)
+        found = await answering.predict(answering.aim(Origin(LOCAL, "1"), task), [TEXT] * count, parameters)
+        whole = found.response.model_dump_json(by_alias=True).encode()
+        assert len(whole) <= found.max_bytes
+        preparation = labelled.app.state.preparation
+        for max_bytes in (1, 2**40):
+            assert await prediction_json(preparation, "a", replace(found, max_bytes=max_bytes)) == whole
+
+
+async def test_of_many_labels_the_best_are_answered(labelled: Running) -> None:
+    """256 of 300 where the caller gives no `top_k`, in the manifest's order; all where it asks for them."""
+    every = (await labelled.predict("many", TEXT, top_k=MANY)).json()["predictions"][0]
+    best = (await labelled.predict("many", TEXT)).json()["predictions"][0]
+    assert list(every["scores"]) == LABELS
+    ranked = sorted(every["scores"], key=every["scores"].__getitem__, reverse=True)
+    assert list(best["scores"]) == sorted(ranked[:256], key=LABELS.index)
+    assert (best["label"], best["score"]) == (every["label"], every["score"])
+    assert len((await labelled.predict("few", TEXT)).json()["predictions"][0]["scores"]) == 2
+
+
+async def test_every_label_that_applies_is_answered(labelled: Running) -> None:
+    """The best scores alone, but all of the labels: an answer without some would be wrong."""
+    found = (await labelled.predict("any", TEXT, top_k=MANY)).json()["predictions"][0]
+    brief = (await labelled.predict("any", TEXT, top_k=1)).json()["predictions"][0]
+    assert brief["labels"] == found["labels"]
+    assert len(brief["scores"]) == 1
+
+
+async def test_an_answer_that_may_be_too_large_is_refused(labelled: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any text is tokenised, in one sentence with the numbers and what to do, which helps."""
+    with monkeypatch.context() as patch:
+        patch.setattr(predictor, "encode_inputs", None)
+        for task, asked in product(("many", "any"), ({}, {"top_k": MANY}, {"return_gates": True})):
+            answer = await labelled.predict(task, [TEXT] * 50, **asked)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (422, "invalid_input")
+            begin = f"the answer to 50 inputs with {asked.get('top_k', 256)} scores each may have "
+            assert error["message"].startswith(begin)
+            assert error["message"].endswith(
+                " bytes, and 65536 of at most 65536 are left for it: "
+                "send fewer inputs in a request, or set a smaller top_k"
+            )
+    assert (await labelled.predict("many", [TEXT] * 50, top_k=5)).status_code == 200
+
+
+async def test_labels_count_as_often_as_they_apply(labelled: Running) -> None:
+    """Not as if all applied to every input: as many inputs are answered as fit."""
+    (found,) = (await labelled.predict("any", TEXT, top_k=1)).json()["predictions"]
+    count = 64 * 1024 // (len(json.dumps(found["labels"], ensure_ascii=False).encode()) + 300)
+    assert count > 64 * 1024 // (len(json.dumps(LABELS, ensure_ascii=False).encode()) + 300)
+    assert (await labelled.predict("any", [TEXT] * count, top_k=1)).status_code == 200
+
+
+async def test_labels_that_apply_to_too_many_inputs_are_refused(labelled: Running) -> None:
+    """With what helps: a smaller top_k does not."""
+    answer = await labelled.predict("any", [TEXT] * 100, top_k=1)
+    assert answer.status_code == 422
+    message = answer.json()["error"]["message"]
+    assert " more bytes of labels apply to 100 inputs, and " in message
+    assert message.endswith(" of at most 65536 are left for the answer: send fewer inputs in a request")
+
+
+async def test_only_what_helps_is_advised(serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Neither fewer inputs than one, nor a smaller top_k where one score is too much."""
+    async with serve(max_answer_bytes=12 * 1024) as running:
+        assert (await running.upload(make_artifact(bert, "bitfit", labels=LABELS), "many")).status_code == 201
+        asked = {(1, MANY): ": set a smaller top_k", (100, 1): ": send fewer inputs in a request"}
+        for (count, top_k), advice in asked.items():
+            answer = await running.predict("many", [TEXT] * count, top_k=top_k)
+            assert answer.status_code == 422
+            assert answer.json()["error"]["message"].endswith(f" are left for it{advice}")
+
+
+async def test_a_large_answer_is_written_after_the_pieces_that_are_in_hand(
+    serve: Serve, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight of a neighbour, each of many pieces, wait before it: it waits for the two threads and a few pieces more."""
+    gate, complete = threading.Semaphore(0), list[bool]()
+    write = answer_body._write_some
+
+    def write_gated(*arguments: Any) -> bool:
+        gate.acquire()
+        goes_on = write(*arguments)
+        complete.append(not goes_on)
+        return goes_on
+
+    monkeypatch.setattr(answer_body, "_write_some", write_gated)
+    async with serve(admin_key=OPERATOR) as running:
+        shared = await settle_in(running, lambda seed: make_artifact(bert, "bitfit", labels=LABELS, seed=seed))
+        flood = [shared.predict("a", [TEXT] * 160, top_k=MANY) for _ in range(8)]
+        turns = running.app.state.preparation.pieces
+        await until(lambda: turns.num_waiting == 6)
+        victim = shared.predict("b", [TEXT] * 7, top_k=MANY)
+        await until(lambda: turns.num_waiting == 7)
+        gate.release(8)
+        await until(lambda: True in complete)
+        assert complete.index(True) <= 6
+        gate.release(1000)
+        assert {answer.status_code for answer in await asyncio.gather(victim, *flood)} == {200}
+
+
+async def test_gates_count(labelled: Running) -> None:
+    """An answer that fits without them may be too large with them."""
+    inputs = [TEXT] * 150
+    assert (await labelled.predict("few", inputs)).status_code == 200
+    assert (await labelled.predict("few", inputs, return_gates=True)).status_code == 422
+
+
+async def test_the_parts_of_a_mixed_request_share_one_answer(labelled: Running) -> None:
+    """Those that fit are answered, each of the others reads why it does not fit."""
+    item = {"task": "many", "input": TEXT, "parameters": {"top_k": MANY}}
+    alone = await labelled.predict_mixed(item)
+    answer = await labelled.predict_mixed(*[item] * 10, {"task": "few", "input": TEXT})
+    assert (alone.status_code, answer.status_code) == (200, 200)
+    assert len(answer.content) <= 64 * 1024
+    results = answer.json()["results"]
+    answered = ["predictions" in result for result in results]
+    assert answered == [*sorted(answered[:-1], reverse=True), True]
+    assert 0 < sum(answered) < 10
+    message = results[-2]["error"]["message"]
+    assert message.startswith("the answer to 1 inputs with 300 scores each may have ")
+
+
+async def test_texts_count(serve: Serve, t5: Backbone, t5_directory: str, make_artifact: Callable[..., bytes]) -> None:
+    """By the most that their tokens can be, on every route and with stops, where each prompt is written by itself."""
+    async with serve(backbone=t5_directory, max_answer_bytes=8 * 1024, max_new_tokens=12) as running:
+        assert (await running.upload(make_artifact(t5, "lora", task_type="text2text"), "text")).status_code == 201
+        assert (await running.predict("text", [TEXT] * 8, max_new_tokens=2)).status_code == 200
+        refused = await running.predict("text", [TEXT] * 30, max_new_tokens=12)
+        assert refused.status_code == 422
+        assert "inputs with 12 tokens each" in refused.json()["error"]["message"]
+        assert refused.json()["error"]["message"].endswith("or set a smaller max_new_tokens")
+        for stops in ({}, {"stop": ["zzz"]}):
+            body = {"model": "text", "prompt": [TEXT] * 30, "max_tokens": 12, **stops}
+            answer = await running.client.post("/v1/completions", json=body)
+            assert answer.status_code == 400
+            assert "inputs with 12 tokens each" in answer.json()["error"]["message"]

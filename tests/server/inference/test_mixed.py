@@ -1,0 +1,152 @@
+"""Mixed requests leave the event loop to others, begin few items at a time, and charge for what they cannot find."""
+
+import asyncio
+import json
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_server.fairness.preparation import MAX_ITEMS_BEGUN
+from peltier_store.registry import Quotas
+
+from tests.server.attacker import post
+from tests.server.conftest import Listen, Running, until
+
+NUM_ITEMS = 600
+
+
+def unknown(count: int) -> list[dict[str, object]]:
+    """Items that nobody has an adapter for."""
+    return [{"task": f"nobody-{number}", "input": "a"} for number in range(count)]
+
+
+async def test_others_have_the_loop_between_slices(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight requests at once, few names are resolved in one turn of the event loop."""
+    aim, turn, resolved = running.service.predictor.aim, 0, Counter[int]()
+
+    def count(*given: Any) -> Any:
+        resolved[turn] += 1
+        return aim(*given)
+
+    monkeypatch.setattr(running.service.predictor, "aim", count)
+    calls = [asyncio.ensure_future(running.predict_mixed(*unknown(NUM_ITEMS))) for _ in range(8)]
+    while not all(call.done() for call in calls):
+        turn += 1
+        await asyncio.sleep(0)
+    for call in calls:
+        codes = {result["error"]["code"] for result in call.result().json()["results"]}
+        assert codes == {"adapter_not_found"}
+    assert resolved.total() == 8 * NUM_ITEMS
+    assert max(resolved.values()) <= 16
+
+
+async def test_few_items_are_begun_at_a_time(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], Any]
+) -> None:
+    """Of all requests of a tenant as many as fill two batches wait for the runner; all are answered, in order."""
+    await running.upload(make_artifact(bert, name="demo"))
+    batcher = running.service.batcher
+    items = [{"task": "demo", "input": "a good film"}, *unknown(1), *[{"task": "demo", "input": "bad"}] * NUM_ITEMS]
+    async with hold_runner():
+        waiting = asyncio.ensure_future(running.predict_mixed(*items))
+        await until(lambda: len(batcher._rows) > MAX_ITEMS_BEGUN - 16)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(batcher._rows) <= MAX_ITEMS_BEGUN
+        gone = asyncio.ensure_future(running.predict_mixed(*items))
+        inputs = running.app.state.preparation.inputs
+        await until(lambda: inputs.total == 2 * len(items))
+        assert len(batcher._rows) <= MAX_ITEMS_BEGUN
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        assert running.app.state.preparation.inputs.total == len(items)
+    results = (await waiting).json()["results"]
+    assert [result.get("error", {}).get("code") for result in results] == [None, "adapter_not_found"] + [
+        None
+    ] * NUM_ITEMS
+    assert [result["usage"]["tokens"] for result in results[::2]] == [5] + [3] * (NUM_ITEMS // 2)
+    assert running.app.state.preparation.inputs.total == 0
+
+
+async def test_a_deadline_counts_from_the_requests_arrival(
+    running: Running, hold_runner: Callable[[], Any], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """Of all items, however late they are begun: those that come after the first ones have no time left."""
+    await running.upload(make_artifact(bert, name="demo"))
+    item = {"task": "demo", "input": "bad", "parameters": {"timeout_ms": 50}}
+    async with hold_runner():
+        results = (await running.predict_mixed(*[item] * NUM_ITEMS)).json()["results"]
+    assert {result["error"]["code"] for result in results} == {"deadline_passed"}
+
+
+async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One each, so that a tenant's rate bounds how many it may look for."""
+    turnstile = running.app.state.turnstile
+    monkeypatch.setattr(turnstile, "_quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
+    results = (await running.predict_mixed(*unknown(100))).json()["results"]
+    codes = [result["error"]["code"] for result in results]
+    assert codes == ["adapter_not_found"] * 32 + ["quota_exceeded"] * 68
+
+
+async def test_inputs_that_are_refused_cost_tokens(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request of ten, one of which is no input of the task, costs ten."""
+    await running.upload(make_artifact(bert, name="demo"))
+    turnstile = running.app.state.turnstile
+    monkeypatch.setattr(turnstile, "_quotas_of", lambda tenant: Quotas(tokens_per_second=2))
+    found = [(await running.predict("demo", ["a"] * 9 + [" "])).status_code for _ in range(3)]
+    assert found == [422, 422, 429]
+
+
+async def test_cancelled_items_give_their_places_back(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], Any]
+) -> None:
+    """A request that is given up while its items wait takes none from the next."""
+    await running.upload(make_artifact(bert, name="demo"))
+    batcher, room = running.service.batcher, running.app.state.preparation.room_for_items("default")
+    async with hold_runner():
+        gone = asyncio.ensure_future(running.predict_mixed(*[{"task": "demo", "input": "bad"}] * NUM_ITEMS))
+        await until(lambda: len(batcher._rows) == MAX_ITEMS_BEGUN)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        assert len(batcher._rows) == 0
+    assert room.num_free == MAX_ITEMS_BEGUN
+
+
+def test_callers_who_hang_up_leave_nothing(listen: Listen, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Over real sockets: forty-eight send large requests, mixed ones and long texts, and leave; then nothing is in
+    progress and the next caller is answered."""
+    item = {"task": "demo", "input": "the plot was not very good"}
+    bodies = {
+        "/v1/predict": json.dumps({"requests": [item] * 1024}).encode(),
+        "/v1/tasks/demo/predict": json.dumps({"inputs": ["good film " * 150] * 1000}).encode(),
+    }
+    with listen() as listening:
+        listening.upload(make_artifact(bert, name="demo"))
+        address = httpx2.URL(listening.url)
+        for number in range(48):
+            path = list(bodies)[number % 2]
+            with socket.create_connection((address.host, address.port or 0), timeout=20) as connection:
+                connection.sendall(post(path, bodies[path]))
+        answer = httpx2.post(f"{listening.url}/v1/tasks/demo/predict", json={"inputs": "bad"}, timeout=60)
+        assert answer.status_code == 200
+        preparation, lifecycle = listening.app.state.preparation, listening.app.state.lifecycle
+        asyncio.run(until(lambda: lifecycle.idle))
+        assert (preparation.pieces.num_waiting, preparation.slices.num_waiting) == (0, 0)
+        assert (preparation.body_bytes.total, preparation.inputs.total) == (0, 0)
+        assert listening.service.batcher.queued_tokens == 0
+
+
+async def test_many_mixed_requests_of_one_tenant_are_all_answered(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """More at once than there are places for their items."""
+    await running.upload(make_artifact(bert, name="demo"))
+    items = [{"task": "demo", "input": "bad"}] * 20
+    answers = await asyncio.gather(*(running.predict_mixed(*items) for _ in range(40)))
+    assert all("error" not in result for answer in answers for result in answer.json()["results"])

@@ -1,0 +1,83 @@
+"""An answer that is sent while it is being written, without a server around it."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_client.errors import InferenceFailed
+from peltier_client.protocol import TextPrediction, Usage
+from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.text_stream import TextStream
+from peltier_server.queue.ticket import Progress
+
+
+def answer(text: str, num_tokens: int) -> Prediction:
+    """As much of an answer as a stream looks at."""
+    prediction = TextPrediction(text=text, score=0.5, finish_reason="stop")
+    response: Any = SimpleNamespace(predictions=[prediction], usage=Usage(tokens=3, completion_tokens=num_tokens))
+    return Prediction(response, "device", 100)
+
+
+async def write(stream: TextStream, ids: list[int], result: Prediction | Exception) -> Prediction:
+    """Says `ids` one by one, then gives or raises `result`."""
+    adapter: Any = None
+    stream.open(Opening(adapter, "device", 3, 0))
+    for one in ids:
+        await asyncio.sleep(0)
+        stream.hear(Progress((one,), 0.0, 0.0))
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+async def test_pieces_are_the_text(t5: Backbone) -> None:
+    """What tokens do not spell comes at the end, with the whole count."""
+    stream, ids = TextStream(t5.tokenizer), list(t5.tokenizer.ids("a good film"))
+    stream.start(write(stream, ids, answer("a good film!", 9)))
+    assert (await stream.begin()).num_tokens == 3
+    assert [piece async for piece in stream.pieces()] == ["a", " good", " film", "!"]
+    assert stream.num_new_tokens == 9
+
+
+async def test_a_text_without_tokens_begins_with_its_end(t5: Backbone) -> None:
+    """Nobody waits for a first token that never comes."""
+    stream = TextStream(t5.tokenizer)
+    stream.start(write(stream, [], answer("", 0)))
+    await stream.begin()
+    assert [piece async for piece in stream.pieces()] == []
+    assert stream.first is None
+
+
+async def test_what_goes_wrong_is_raised_where_it_happens(t5: Backbone) -> None:
+    """Before the first token by `begin`, after it by the pieces."""
+    ids = list(t5.tokenizer.ids("a good"))
+    early = TextStream(t5.tokenizer)
+    early.start(write(early, [], InferenceFailed("no")))
+    with pytest.raises(InferenceFailed):
+        await early.begin()
+    late = TextStream(t5.tokenizer)
+    late.start(write(late, ids, InferenceFailed("no")))
+    await late.begin()
+    pieces = late.pieces()
+    assert [await anext(pieces), await anext(pieces)] == ["a", " good"]
+    with pytest.raises(InferenceFailed):
+        await anext(pieces)
+
+
+async def test_closing_ends_the_work(t5: Backbone) -> None:
+    """Whatever it waits for."""
+    stream = TextStream(t5.tokenizer)
+    cancelled = asyncio.Event()
+
+    async def work() -> Prediction:
+        try:
+            return await asyncio.Future()
+        finally:
+            cancelled.set()
+
+    stream.start(work())
+    await asyncio.sleep(0)
+    stream.close()
+    await asyncio.wait_for(cancelled.wait(), 5)

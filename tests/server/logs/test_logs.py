@@ -1,0 +1,210 @@
+"""What the log looks like, whatever is in it."""
+
+import json
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_server.logs.access_log import logger as access_logger
+from peltier_server.logs.logs import JsonFormatter, Redactor, TextFormatter, configure_logging
+from peltier_server.settings import load_settings
+
+from tests.server.conftest import Running, Serve
+
+KEY = f"plt_abcdefgh_{'x' * 43}"
+ADMIN = 'the operator\'s "own"'
+REDACTOR = Redactor([ADMIN])
+
+
+def record(
+    message: str = "m", fields: dict[str, object] | None = None, error: Exception | None = None
+) -> logging.LogRecord:
+    """As a logger makes it."""
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    made = logging.LogRecord("somewhere", logging.INFO, "f.py", 1, "%s", (message,), exc_info)
+    made.created = 0.25
+    if fields is not None:
+        made.fields = fields
+    return made
+
+
+def caught(message: str) -> Exception:
+    """An error with a traceback."""
+    try:
+        raise ValueError(message)
+    except ValueError as error:
+        return error
+
+
+def test_a_line_of_json_holds_the_whole_record() -> None:
+    """Time in UTC, level, logger, message and fields; a traceback is one field."""
+    line = json.loads(JsonFormatter(REDACTOR).format(record("a b", {"status": 200}, caught("no"))))
+    assert line.pop("traceback").splitlines()[-1] == "ValueError: no"
+    assert line == {
+        "time": "1970-01-01T00:00:00.250Z",
+        "level": "INFO",
+        "logger": "somewhere",
+        "message": "a b",
+        "status": 200,
+    }
+
+
+def test_fields_do_not_take_the_place_of_the_records_own() -> None:
+    """Whatever they are called."""
+    line = json.loads(JsonFormatter(REDACTOR).format(record("a", {"level": "none", "message": "none"})))
+    assert (line["level"], line["message"]) == ("INFO", "a")
+
+
+def test_a_line_of_text_is_for_people() -> None:
+    """Fields follow the message, quoted where they would not be told apart; tracebacks are indented."""
+    text = TextFormatter(REDACTOR).format(record("a b", {"path": "/x y=z", "status": 200}, caught("no")))
+    first, *rest = text.splitlines()
+    assert first == '1970-01-01T00:00:00.250Z INFO somewhere: a b path="/x y=z" status=200'
+    assert rest[-1] == "    ValueError: no"
+    assert all(line.startswith("    ") for line in rest)
+
+
+@given(message=st.text(), value=st.text(), error=st.text())
+def test_nobody_forges_a_line(message: str, value: str, error: str) -> None:
+    """Whatever characters a value has: JSON stays one line, and in text what is no record is indented. No character
+    moves a terminal's cursor."""
+    made = record(
+        f"{message}\n2026", {"value": f"{value}\r\u2028\x1b[2J"}, caught(f"{error}\n2026-01-01T00:00:00.000Z")
+    )
+    line = JsonFormatter(REDACTOR).format(made)
+    assert len(line.splitlines()) == 1
+    assert line.isascii()
+    assert json.loads(line)["message"] == f"{message}\n2026"
+    first, *rest = TextFormatter(REDACTOR).format(made).split("\n")
+    assert all(each.startswith("    ") for each in rest)
+    assert not any(character < " " or "\x7f" <= character <= "\x9f" for each in (first, *rest) for character in each)
+
+
+@pytest.mark.parametrize("kind", [JsonFormatter, TextFormatter])
+def test_keys_are_not_written(kind: Callable[[Redactor], logging.Formatter]) -> None:
+    """Neither what has the form of a key nor those of the settings, wherever they stand."""
+    text = kind(REDACTOR).format(record(f"a {KEY}", {"path": f"/{KEY}/{ADMIN}"}, caught(ADMIN)))
+    assert "xxx" not in text
+    assert "operator" not in text
+    assert text.count("[key]") >= 4
+
+
+async def test_records_of_a_request_say_which(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id, its tenant, and the adapter version once it is known; those of other moments say nothing."""
+    lines: list[dict[str, object]] = []
+    handler = logging.Handler()
+    handler.emit = lambda made: lines.append(json.loads(JsonFormatter(REDACTOR).format(made)))  # type: ignore[method-assign]
+    logging.getLogger("peltier_server").addHandler(handler)
+    try:
+        monkeypatch.setattr(running.service.catalog, "get", lambda tenant, name: 1 / 0)
+        await running.client.get("/v1/adapters/a", headers={"x-request-id": "first"})
+        logging.getLogger("peltier_server").warning("between")
+    finally:
+        logging.getLogger("peltier_server").removeHandler(handler)
+    failed, between = lines
+    assert (failed["request_id"], failed["tenant"]) == ("first", "default")
+    assert "ZeroDivisionError" in str(failed["traceback"])
+    assert "request_id" not in between
+
+
+async def test_the_access_log_has_a_line_for_each_request(
+    serve: Serve, bert: object, make_artifact: Callable[..., bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Method, route, path, status, time and size of the answer, with the adapter version in the line."""
+    caplog.set_level(logging.INFO, access_logger.name)
+    caplog.handler.setFormatter(JsonFormatter(REDACTOR))
+    async with serve(access_log=True) as running:
+        assert (await running.upload(make_artifact(bert, name="a"))).status_code == 201
+        caplog.clear()
+        answer = await running.client.post(
+            "/v1/tasks/a/predict?token=hidden", json={"inputs": "a gem"}, headers={"x-request-id": "mine"}
+        )
+        await running.client.get("/v1/" + "x" * 10_000)
+    lines = [json.loads(line) for line in caplog.text.splitlines()]
+    predicted, unknown = (line for line in lines if line["logger"] == access_logger.name)
+    assert predicted.pop("ms") > 0
+    assert (
+        predicted.items()
+        >= {
+            "method": "POST",
+            "route": "/v1/tasks/{task}/predict",
+            "path": "/v1/tasks/a/predict",
+            "status": 200,
+            "bytes": len(answer.content),
+            "request_id": "mine",
+            "tenant": "default",
+            "adapter": "a",
+            "version": 1,
+        }.items()
+    )
+    assert "hidden" not in caplog.text
+    assert "gem" not in caplog.text
+    assert (unknown["route"], unknown["status"]) == ("none", 404)
+    assert len(unknown["path"]) < 300
+
+
+async def test_without_the_setting_there_is_no_access_log(running: Running, caplog: pytest.LogCaptureFixture) -> None:
+    """It costs a line for each request."""
+    caplog.set_level(logging.INFO)
+    await running.client.get("/info")
+    assert access_logger.name not in {made.name for made in caplog.records}
+
+
+@pytest.fixture
+def logging_of_ones_own() -> Iterator[None]:
+    """What `configure_logging` changes is put back."""
+    root, hooks = logging.getLogger(), (sys.excepthook, threading.excepthook)
+    handlers, named = root.handlers[:], [root, access_logger, *map(logging.getLogger, ("uvicorn.error", "alembic"))]
+    levels = [one.level for one in named]
+    root.handlers.clear()
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    sys.excepthook, threading.excepthook = hooks
+    for one, level in zip(named, levels, strict=True):
+        one.setLevel(level)
+
+
+@pytest.mark.usefixtures("logging_of_ones_own")
+def test_the_level_bounds_everything_but_the_access_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who wants a line for each request wants it whatever else is written."""
+    configure_logging(load_settings({"log_level": "WARNING", "log_format": "json", "access_log": True}))
+    logging.getLogger("peltier_server.app").info("quiet")
+    logging.getLogger("uvicorn.error").warning("loud")
+    access_logger.info("request")
+    messages = [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()]
+    assert messages == ["loud", "request"]
+
+
+@pytest.mark.usefixtures("logging_of_ones_own")
+def test_what_nobody_catches_is_in_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Python's warnings, and exceptions that end the process or a thread."""
+    configure_logging(load_settings({"log_format": "json"}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(False)
+        logging.captureWarnings(True)
+        warnings.warn("take care", stacklevel=1)
+    error = caught("nobody caught it")
+    sys.excepthook(type(error), error, error.__traceback__)
+    threading.excepthook(
+        threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
+    )
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["logger"] for line in lines] == ["py.warnings", "peltier_server.logs.logs", "peltier_server.logs.logs"]
+    assert "take care" in lines[0]["message"]
+    assert all("nobody caught it" in line["traceback"] for line in lines[1:])
+
+
+@pytest.mark.usefixtures("logging_of_ones_own")
+def test_debugging_shows_what_the_http_server_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing of libraries whose debugging has whole statements of the database."""
+    configure_logging(load_settings({"log_level": "debug"}))
+    logging.getLogger("uvicorn.error").info("started")
+    logging.getLogger("aiosqlite").debug("SELECT")
+    assert "INFO uvicorn.error: started\n" in capsys.readouterr().err

@@ -1,0 +1,197 @@
+"""What Prometheus reads."""
+
+import re
+from collections import Counter as Counts
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_backbone.load import Backbone
+from peltier_server.metrics.metrics import Metrics
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tests.server.conftest import Running
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+
+CONTRACT = {
+    "peltier_requests_total",
+    "peltier_request_seconds_count",
+    "peltier_queue_seconds_count",
+    "peltier_batch_rows_sum",
+    "peltier_batch_tokens_sum",
+    "peltier_batch_adapters_sum",
+    "peltier_compute_seconds_count",
+    "peltier_adapter_load_seconds_count",
+    "peltier_adapter_loads_total",
+    "peltier_adapter_evictions_total",
+    "peltier_adapter_cache_requests_total",
+    "peltier_adapters",
+    "peltier_adapter_bytes",
+    "peltier_queue_tokens",
+    "peltier_uploads_total",
+    "peltier_tenant_served_tokens_total",
+    "peltier_tenant_queue_seconds_total",
+    "peltier_tenant_rows_total",
+    "peltier_truncated_inputs_total",
+}
+
+
+async def samples_of(running: Running) -> list[Sample]:
+    """Every line of the page."""
+    page = (await running.client.get("/metrics")).text
+    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+
+
+async def scrape(running: Running) -> dict[str, float]:
+    return {f"{one.name}{sorted(one.labels.values()) or ''}": one.value for one in await samples_of(running)}
+
+
+@pytest.fixture
+async def busy(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """A server that took an upload, refused one, and answered twice."""
+    await running.upload(make_artifact(bert, name="a"))
+    await running.upload(b"nonsense")
+    await running.predict("a", ["a good film", "bad"])
+    await running.predict("b", "bad")
+    return running
+
+
+async def test_every_name_of_the_contract_is_there(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """With its unit in its name."""
+    artifacts = [make_artifact(bert, "lora", name=f"a{seed}", seed=seed) for seed in range(3)]
+    room_for_one = int(1.5 * read_artifact(artifacts[0], bert).nbytes)
+    async with serve(device_bytes=room_for_one, host_bytes=room_for_one) as running:
+        for data in artifacts:
+            await running.upload(data)
+        await running.predict("a0", "good " * 200)
+        names = {name.partition("[")[0] for name in await scrape(running)}
+    assert names >= CONTRACT
+
+
+async def test_requests_and_uploads_are_counted(busy: Running) -> None:
+    """By status, and by what became of them."""
+    values = await scrape(busy)
+    assert values["peltier_requests_total['200', 'default']"] == 1
+    assert values["peltier_requests_total['404', 'default']"] == 1
+    assert values["peltier_uploads_total['created']"] == 1
+    assert values["peltier_uploads_total['refused']"] == 1
+
+
+async def test_truncated_inputs_are_counted(busy: Running) -> None:
+    """By tenant, whichever way they came; what was refused or fits is not."""
+    long = "good " * 200
+    await busy.predict("a", [long, "bad", long])
+    await busy.predict_mixed({"task": "a", "input": long}, {"task": "a", "input": "bad"})
+    await busy.predict("a", long, truncate=False)
+    assert (await scrape(busy))["peltier_truncated_inputs_total['default']"] == 3
+
+
+async def test_batches_and_tiers_are_measured(busy: Running) -> None:
+    """Rows, tokens, adapters, and the bytes that they take."""
+    before = await scrape(busy)
+    await busy.predict("a", ["a good film", "bad"])
+    values = await scrape(busy)
+    assert values["peltier_batch_rows_sum"] == before["peltier_batch_rows_sum"] + 2
+    assert values["peltier_adapter_loads_total"] == 1
+    assert values["peltier_adapters['device']"] == values["peltier_adapters['host']"] == 1
+    assert values["peltier_adapter_bytes['device']"] == busy.service.slots.used_bytes > 0
+    assert values["peltier_adapter_cache_requests_total['device']"] == 2
+    assert values["peltier_queue_tokens['default']"] == 0
+
+
+async def test_a_split_can_be_watched(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Of a canary's tenth every request is counted for the version that answered it, with its time."""
+    for seed in (1, 2):
+        assert (await running.upload(make_artifact(bert, name="a", seed=seed))).status_code == 201
+    split = {"versions": {"1": 0.9, "2": 0.1}}
+    assert (await running.client.put("/v1/adapters/a/aliases/production", json=split)).status_code == 200
+    answered = Counts[str]()
+    for number in range(200):
+        answer = await running.client.post(
+            "/v1/tasks/a/predict", json={"inputs": "good"}, headers={"x-request-id": f"caller-{number}"}
+        )
+        answered[answer.headers["x-adapter-version"]] += 1
+    found = await of_versions(running)
+    assert {version: found["total", "a", version, "200"] for version in ("1", "2")} == answered
+    assert {version: found["count", "a", version, None] for version in ("1", "2")} == answered
+    assert 0.04 < answered["2"] / 200 < 0.18
+
+
+async def test_each_part_of_a_mixed_request_is_counted_for_its_version(
+    busy: Running, bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """With its own status; a task that is unknown makes no label."""
+    await busy.upload(make_artifact(bert, name="c"))
+    before = await of_versions(busy)
+    parts = [
+        {"task": task, "input": text} for task, text in (("a", "bad"), ("c", "good"), ("b", "x"), ("c", ["p", "q"]))
+    ]
+    assert (await busy.predict_mixed(*parts)).status_code == 200
+    after = await of_versions(busy)
+    grown = {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)}
+    assert {key: value for key, value in grown.items() if key[0] == "total"} == {
+        ("total", "a", "1", "200"): 1,
+        ("total", "c", "1", "200"): 1,
+        ("total", "c", "1", "422"): 1,
+    }
+    assert grown["count", "c", "1", None] == 2
+
+
+async def test_refusals_of_a_version_are_counted_for_it(busy: Running) -> None:
+    """What the adapter has to do with is in its series, what came to no adapter is not."""
+    await busy.predict("a", [["a", "pair"]])
+    await busy.predict("a", "a", timeout_ms="never")
+    found = await of_versions(busy)
+    assert found["total", "a", "1", "422"] == 1
+    assert {key[1] for key in found} == {"a"}
+
+
+async def of_versions(running: Running) -> dict[tuple[str, str, str, str | None], float]:
+    """What the page has of versions, by the last word of the name, adapter, version and status."""
+    return {
+        (one.name.rpartition("_")[2], one.labels["adapter"], one.labels["version"], one.labels.get("code")): one.value
+        for one in await samples_of(running)
+        if re.fullmatch("peltier_adapter_requests_total|peltier_adapter_request_seconds_(sum|count)", one.name)
+    }
+
+
+async def test_the_process_is_measured(running: Running) -> None:
+    """Memory, processor time, open files and the garbage collector, under the names that dashboards know."""
+    values = await scrape(running)
+    for name in ("resident_memory_bytes", "cpu_seconds_total", "open_fds", "max_fds", "start_time_seconds"):
+        assert values[f"process_{name}"] > 0
+    assert "python_gc_collections_total['2']" in values
+    assert any(name.startswith("python_info") for name in values)
+
+
+def described() -> dict[str, tuple[str, set[str]]]:
+    """Type and labels of each metric, as docs/reference/metrics.md has them."""
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([\w, ]*)\|", PAGE.read_text(), flags=re.MULTILINE)
+    return {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels in rows}
+
+
+def test_the_documents_list_every_metric() -> None:
+    """Neither more nor fewer, with the type that Prometheus is told."""
+    page = Metrics().exposition("")[0].decode()
+    kinds = dict(re.findall(r"^# TYPE (\w+) (\w+)$", page, flags=re.MULTILINE))
+    served = {name: kind for name, kind in kinds.items() if not name.endswith("_created")}
+    assert {name: kind for name, (kind, _) in described().items()} == served
+
+
+async def test_the_documents_list_every_label(busy: Running) -> None:
+    """Of the series that a server has after a while."""
+    listed = {name.removesuffix("_total"): labels for name, (_, labels) in described().items()}
+    for one in await samples_of(busy):
+        family = re.sub("_(total|created|bucket|sum|count)$", "", one.name)
+        assert one.labels.keys() - {"le"} == listed[family], one.name
+
+
+async def test_openmetrics_is_spoken_to_those_who_ask(running: Running) -> None:
+    """The format follows the Accept header."""
+    answer = await running.client.get("/metrics", headers={"accept": "application/openmetrics-text; version=1.0.0"})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")

@@ -1,0 +1,172 @@
+"""What is counted, in memory and in Redis alike."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from peltier_server.quotas.rates import Rate, Rates
+from peltier_server.settings import SettingsError
+
+from tests import redis_server
+from tests.redis_server import Redis
+
+TEN = Rate("tokens", 10, 100)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    """A real Redis."""
+    with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def rates(request: pytest.FixtureRequest) -> AsyncIterator[Rates]:
+    """Either place to count in; each test has tenants of its own."""
+    made = Rates("memory://" if request.param == "memory" else request.getfixturevalue("redis").url)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("per_second", "amount", "seconds"),
+    [
+        (5, 5, 1),
+        (1, 1, 1),
+        (2.5, 5, 2),
+        (0.1, 1, 10),
+        (0.25, 1, 4),
+        (1000.0, 1000, 1),
+        (1 / 3, 1, 3),
+        (33.333, 100, 3),
+        (0.02, 2, 100),
+        (0.003, 3, 1000),
+        (1e-9, 1, 1000),
+    ],
+)
+def test_a_rate_is_whole_units_in_a_window(per_second: float, amount: int, seconds: int) -> None:
+    """The nearest one of at most ten seconds, so that not all comes at once; longer for slow rates."""
+    assert Rate.of("requests", per_second) == Rate("requests", amount, seconds)
+
+
+def test_tokens_have_ten_seconds() -> None:
+    """So that a request may be larger than what one second allows."""
+    assert Rate.of("tokens", 1000.0) == Rate("tokens", 10_000, 10)
+    assert Rate.of("tokens", 33.333) == Rate("tokens", 333, 10)
+
+
+async def test_no_more_is_taken_than_there_is(rates: Rates) -> None:
+    """What would be too much takes nothing, so that less may still be had."""
+    assert await rates.take(TEN, "a", 8)
+    assert not await rates.take(TEN, "a", 3)
+    assert await rates.take(TEN, "a", 2)
+    assert not await rates.take(TEN, "a", 1)
+
+
+async def test_tenants_are_counted_apart(rates: Rates) -> None:
+    """So are requests and tokens."""
+    assert await rates.take(TEN, "b", 10)
+    assert await rates.take(TEN, "c", 10)
+    assert await rates.take(Rate("requests", 10, 100), "b", 10)
+
+
+async def test_what_is_given_back_can_be_taken_again(rates: Rates) -> None:
+    """A refused request costs nothing."""
+    assert await rates.take(TEN, "d", 6)
+    taken = await rates.take(TEN, "d", 4)
+    assert taken is not None
+    await rates.give_back(taken)
+    assert (await rates.left(TEN, "d")).amount == 4
+    assert await rates.take(TEN, "d", 4)
+    assert not await rates.take(TEN, "d", 1)
+
+
+async def test_what_was_taken_in_an_earlier_window_is_not_given_back(rates: Rates) -> None:
+    """Else more than the rate could be had in this one."""
+    rate = Rate("requests", 100, 1)
+    taken = await rates.take(rate, "j", 100)
+    assert taken is not None
+    await asyncio.sleep(2.01)
+    await rates.give_back(taken)
+    assert await rates.take(rate, "j", 100)
+    assert (await rates.left(rate, "j")).amount < 50
+
+
+async def test_what_is_left_is_known(rates: Rates) -> None:
+    """How much, and when there will be more."""
+    assert (await rates.left(TEN, "e")).share == 1
+    await rates.take(TEN, "e", 7)
+    left = await rates.left(TEN, "e")
+    assert left.amount == 3
+    assert 0 < left.reset_seconds <= 100
+
+
+async def test_a_window_passes(rates: Rates) -> None:
+    """After it there is room again."""
+    rate = Rate("requests", 2, 1)
+    assert await rates.take(rate, "f", 2)
+    assert not await rates.take(rate, "f")
+    async with asyncio.timeout(5):
+        while not await rates.take(rate, "f"):  # noqa: ASYNC110 - only time makes room
+            await asyncio.sleep(0.05)
+
+
+async def test_replicas_count_together(redis: Redis) -> None:
+    """What one has taken the other cannot."""
+    one, other = Rates(redis.url), Rates(redis.url)
+    assert await one.take(TEN, "g", 6)
+    assert not await other.take(TEN, "g", 6)
+    assert (await other.left(TEN, "g")).amount == 4
+    await one.close()
+    await other.close()
+
+
+async def test_without_redis_each_replica_counts_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage neither stops a tenant nor sets it free, and ends by itself."""
+    monkeypatch.setattr("peltier_server.quotas.rates._PAUSE_SECONDS", 0.05)
+    with redis_server.running(tmp_path) as redis:
+        rates = Rates(redis.url)
+        assert await rates.take(TEN, "h", 10)
+        redis.stop()
+        assert await rates.take(TEN, "h", 10)
+        assert not await rates.take(TEN, "h", 1)
+        redis.start()
+        await asyncio.sleep(0.1)
+        assert await rates.take(TEN, "h", 10)
+        await rates.close()
+
+
+async def test_what_was_taken_elsewhere_is_not_given_back_here(tmp_path: Path) -> None:
+    """What Redis counted is no business of this replica's own count, nor of a Redis that has forgotten it."""
+    with redis_server.running(tmp_path) as redis:
+        rates = Rates(redis.url)
+        taken = await rates.take(TEN, "k", 10)
+        assert taken is not None
+        redis.stop()
+        await rates.give_back(taken)
+        assert await rates.take(TEN, "k", 10)
+        assert not await rates.take(TEN, "k", 1)
+        await rates.close()
+
+
+async def test_a_redis_that_hangs_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then it is left alone for a while."""
+    monkeypatch.setattr("peltier_server.quotas.rates._PAUSE_SECONDS", 3600)
+    with redis_server.running(tmp_path) as redis:
+        rates = Rates(redis.url)
+        await rates.take(TEN, "i", 1)
+        redis.hang()
+        for _ in range(10):
+            assert await rates.take(TEN, "i", 1)
+        assert caplog.text.count("the rate store does not answer") == 1
+        await rates.close()
+
+
+def test_a_store_that_cannot_be_meant_is_named() -> None:
+    """One sentence, at start-up, without the password that may be in it."""
+    with pytest.raises(SettingsError, match="'rate_store' is not of the form redis://") as caught:
+        Rates("redis://:hunter/2@127.0.0.1:nothing")
+    assert "hunter" not in str(caught.value)

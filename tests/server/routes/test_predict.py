@@ -1,0 +1,309 @@
+"""Predictions over HTTP."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.row import Row
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from peltier_server.queue.ticket import Ticket
+
+from tests.server.conftest import Running, until
+
+
+@pytest.fixture(scope="module")
+def artifacts(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[bytes]:
+    """One of each kind of task."""
+    return [
+        make_artifact(bert, "compacter", name="sst2"),
+        make_artifact(bert, "lora", name="nli", inputs="pair", labels=["yes", "no", "maybe"]),
+        make_artifact(bert, "bitfit", name="stsb", task_type="regression", labels=["score"]),
+        make_artifact(bert, "adamix", name="topics", task_type="multilabel", labels=["a", "b", "c"]),
+        make_artifact(bert, "unipelt-apl", name="gated"),
+    ]
+
+
+@pytest.fixture
+async def loaded(running: Running, artifacts: list[bytes]) -> Running:
+    """A server with one adapter of each kind of task."""
+    answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
+    assert [answer.status_code for answer in answers] == [201] * len(artifacts)
+    return running
+
+
+def num_waiting(running: Running) -> int:
+    return len(running.service.batcher._rows)
+
+
+async def test_the_body_is_the_contracts(loaded: Running) -> None:
+    """Every key of the prediction body, with its type."""
+    body = (await loaded.predict("sst2", "a good film")).json()
+    adapter, timings = body["adapter"], body["timings_ms"]
+    assert body["task"] == "sst2"
+    assert {**adapter, "digest": adapter["digest"][:7]} == {
+        "tenant": "default", "name": "sst2", "version": 1, "digest": "sha256:", "preset": "compacter",
+    }  # fmt: skip
+    assert body["usage"] == {"tokens": 5, "truncated_inputs": 0}
+    assert body["batch"] == {"rows": 1, "adapters": 1}
+    assert 0 <= timings["queue"] + timings["load"] + timings["compute"] <= timings["total"] + 0.01
+    prediction = body["predictions"][0]
+    assert list(prediction["scores"]) == ["negative", "positive"]
+    assert prediction["score"] == max(prediction["scores"].values())
+    assert sum(prediction["scores"].values()) == pytest.approx(1)
+
+
+async def test_the_headers_are_the_contracts(loaded: Running) -> None:
+    """Provenance is in the headers too."""
+    answer = await loaded.predict("sst2@1", "a good film")
+    assert answer.headers["x-adapter-version"] == "1"
+    assert answer.headers["x-adapter-digest"] == answer.json()["adapter"]["digest"]
+    assert answer.headers["x-adapter-tier"] == "device"
+    assert float(answer.headers["x-queue-time-ms"]) == answer.json()["timings_ms"]["queue"]
+    assert float(answer.headers["x-compute-time-ms"]) == answer.json()["timings_ms"]["compute"]
+    assert len(answer.headers["x-request-id"]) == 32
+
+
+async def test_a_request_id_is_taken_over(loaded: Running) -> None:
+    """So that one id follows a call through several services; what is not plain text is replaced."""
+    for given, kept in (("my-id.1", True), ("x" * 200, False)):
+        answer = await loaded.client.get("/health", headers={"x-request-id": given})
+        assert (answer.headers["x-request-id"] == given) is kept
+
+
+async def test_each_kind_of_task_has_its_answer(loaded: Running) -> None:
+    """Regression has a value, multi-label has labels, pairs are nested."""
+    assert list((await loaded.predict("stsb", "bad")).json()["predictions"][0]) == ["value"]
+    assert list((await loaded.predict("topics", "bad")).json()["predictions"][0]) == ["labels", "scores"]
+    pairs = (await loaded.predict("nli", [["a film", "a plot"], ["bad", "good"]])).json()
+    assert [list(one["scores"]) for one in pairs["predictions"]] == [["yes", "no", "maybe"]] * 2
+
+
+async def test_parameters(loaded: Running) -> None:
+    """`top_k` keeps the best, `raw_scores` gives logits, `return_gates` the gates of UniPELT."""
+    best = (await loaded.predict("nli", [["a", "b"]], top_k=1)).json()["predictions"][0]
+    assert best["scores"] == {best["label"]: best["score"]}
+    raw = (await loaded.predict("sst2", "bad", raw_scores=True)).json()["predictions"][0]["scores"]
+    assert sum(raw.values()) != pytest.approx(1)
+    gates = (await loaded.predict("gated", "bad", return_gates=True)).json()["predictions"][0]["gates"]
+    assert all(len(layers) == 3 and all(0 <= gate <= 1 for gate in layers) for layers in gates.values())
+    assert "gates" not in (await loaded.predict("gated", "bad")).json()["predictions"][0]
+
+
+async def test_long_texts_are_cut_unless_told_otherwise(loaded: Running) -> None:
+    """`truncate: false` refuses what does not fit, with both lengths."""
+    text = "good " * 200
+    assert (await loaded.predict("sst2", text)).json()["usage"]["tokens"] == 64
+    refused = await loaded.predict("sst2", text, truncate=False)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"] == "the input has 202 tokens; this task takes at most 64"
+
+
+async def test_a_mixed_answer_says_which_inputs_were_truncated(loaded: Running) -> None:
+    """Each result its own, and a header how many in all; one that must not be truncated is an error of its part."""
+    long = "good " * 200
+    items = [{"task": "sst2", "input": long}, {"task": "nli", "input": [long, "bad"]}, {"task": "sst2", "input": "bad"}]
+    answer = await loaded.predict_mixed(
+        *items, {"task": "nli", "input": ["a", long], "parameters": {"truncate": False}}
+    )
+    *answered, refused = answer.json()["results"]
+    assert [one["usage"]["truncated_inputs"] for one in answered] == [1, 1, 0]
+    assert answer.headers["x-truncated-inputs"] == "2"
+    assert refused["error"]["message"] == "the input has 204 tokens; this task takes at most 64"
+    assert "x-truncated-inputs" not in (await loaded.predict_mixed(items[2])).headers
+
+
+BAD_INPUT = [
+    ("nope", "a", 404, "adapter 'nope' does not exist"),
+    ("sst2@7", "a", 404, "adapter 'sst2' has no version 7; its newest is 1"),
+    ("sst2@07", "a", 422, "version '07' is not allowed"),
+    ("UPPER", "a", 422, "task 'UPPER' is not allowed"),
+    ("sst2", "", 422, "an input text is empty"),
+    ("sst2", ["a", " "], 422, "input 1: an input text is empty"),
+    ("sst2", [["a", "b"]], 422, "the input is a pair of texts [text, pair]; this task takes one text"),
+    ("nli", "a", 422, "the input is one text; this task takes a pair"),
+    ("sst2", [], 422, "inputs"),
+    ("sst2", 3, 422, "inputs"),
+    ("sst2", None, 422, "inputs"),
+    ("sst2", ["a"] * 1025, 422, "the request has 1025 inputs; at most 1024 are allowed"),
+    ("sst2", "x" * 3_000_000, 413, "the request body is larger than this server accepts"),
+]
+
+
+async def test_bad_input_gets_one_clear_sentence(loaded: Running) -> None:
+    """The code of the contract, and a message that names the thing, the value and the rule."""
+    for task, inputs, status, sentence in BAD_INPUT:
+        answer = await loaded.predict(task, inputs)
+        assert answer.status_code == status, sentence
+        assert sentence in answer.json()["error"]["message"], sentence
+
+
+@pytest.mark.parametrize(
+    ("content", "content_type", "sentence"),
+    [
+        (b'{"inputs":', "application/json", "the body is not JSON"),
+        (b'{"inputs": "\xff"}', "application/json", "the request body cannot be read"),
+        (b'{"inputs": "a"}', "application/x-www-form-urlencoded", "send it with content-type: application/json"),
+        (b"[" * 60_000, "application/json", "the request body cannot be read"),
+    ],
+)
+async def test_an_unreadable_body_is_400(loaded: Running, content: bytes, content_type: str, sentence: str) -> None:
+    """What cannot be parsed at all is not 422."""
+    headers = {"content-type": content_type}
+    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=content, headers=headers)
+    assert answer.status_code == 400
+    assert sentence in answer.json()["error"]["message"]
+
+
+async def test_a_body_in_chunks_is_limited_too(loaded: Running) -> None:
+    """Its length is not known in advance; the answer is the same."""
+
+    async def chunks():
+        for _ in range(100):
+            yield b"x" * 100_000
+
+    headers = {"content-type": "application/json"}
+    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=chunks(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_a_mixed_request_has_one_result_each(loaded: Running) -> None:
+    """In order; one that fails leaves the others alone."""
+    answer = await loaded.predict_mixed(
+        {"task": "sst2", "input": "a good film"},
+        {"task": "nope", "input": "bad"},
+        {"task": "nli", "input": ["a film", "a plot"]},
+        {"task": "sst2", "input": ["a", "pair"]},
+        {"task": "../sst2", "input": "bad"},
+        {"task": "stsb", "input": "bad", "parameters": {"raw_scores": True}},
+    )
+    results = answer.json()["results"]
+    assert answer.status_code == 200
+    assert [result.get("task") or result["error"]["code"] for result in results] == [
+        "sst2", "adapter_not_found", "nli", "invalid_input", "invalid_input", "stsb",
+    ]  # fmt: skip
+    assert list(results[0]["predictions"][0]["scores"].values()) == await loaded.scores("sst2", "a good film")
+
+
+async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even what nobody expected is an error of its own part."""
+    lease = loaded.service.slots.lease
+    bad = loaded.service.catalog.get("default", "stsb").newest.digest
+    monkeypatch.setattr(
+        loaded.service.slots, "lease", lambda owned, tenant: 1 / 0 if owned.digest == bad else lease(owned, tenant)
+    )
+    answer = await loaded.predict_mixed({"task": "stsb", "input": "bad"}, {"task": "sst2", "input": "bad"})
+    first, second = answer.json()["results"]
+    assert first["error"]["code"] == "internal_error"
+    assert second["task"] == "sst2"
+
+
+async def test_a_mixed_request_travels_in_one_batch(loaded: Running, hold_runner: Callable[[], object]) -> None:
+    """Rows of any tasks and methods are computed together."""
+    items = [{"task": task, "input": "a good film"} for task in ("sst2", "stsb", "topics", "gated")]
+    async with hold_runner():
+        waiting = asyncio.ensure_future(loaded.predict_mixed(*items))
+        await until(lambda: num_waiting(loaded) == len(items))
+    batches = [result["batch"] for result in (await waiting).json()["results"]]
+    assert batches == [{"rows": 4, "adapters": 4}] * 4
+
+
+async def test_an_answer_does_not_depend_on_its_neighbours(loaded: Running, hold_runner: Callable[[], object]) -> None:
+    """Alone or in company, the scores are the same to 1e-5."""
+    texts = ("bad", "the plot was not very good , and the actor is dull", "a film")
+    calls = list(itertools.product(("sst2", "topics", "gated"), texts))
+    alone = [await loaded.scores(task, text) for task, text in calls]
+    async with hold_runner():
+        together = asyncio.gather(*(loaded.scores(task, text) for task, text in calls))
+        await until(lambda: num_waiting(loaded) == len(calls))
+    for one, other in zip(alone, await together, strict=True):
+        assert one == pytest.approx(other, abs=1e-5)
+
+
+async def test_a_full_queue_says_when_to_come_back(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """503 with `Retry-After`; a request that could never fit is 413 instead."""
+    async with serve(max_queue_tokens=60) as running:
+        await running.upload(make_artifact(bert, name="a"))
+        batcher = running.service.batcher
+        other = Ticket(Row(Encoded((0,) * 50, (0,) * 50)), asyncio.get_running_loop().create_future(), math.inf)
+        batcher._rows.put(other)  # without waking the runner
+        full = await running.predict("a", "the plot was not very good , and the actor is dull")
+        other.future.cancel()
+        never = await running.predict("a", ["the plot was not very good"] * 10)
+    assert (full.status_code, full.json()["error"]["code"], full.headers["retry-after"]) == (503, "queue_full", "1")
+    assert (never.status_code, never.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_a_deadline_is_kept_while_the_runner_is_busy(loaded: Running, hold_runner: Callable[[], object]) -> None:
+    """504 comes in time, and the row is never computed."""
+    async with hold_runner():
+        answer = await loaded.predict("sst2", "bad", timeout_ms=20)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_passed")
+    assert (await loaded.predict("sst2", "bad")).json()["batch"]["rows"] == 1
+
+
+async def test_a_caller_who_hangs_up_is_dropped(loaded: Running, hold_runner: Callable[[], object]) -> None:
+    """Nothing is computed for nobody."""
+    async with hold_runner():
+        with pytest.raises(httpx2.ReadTimeout):
+            await _hang_up(loaded)
+        await until(lambda: loaded.app.state.lifecycle.idle)
+    assert (await loaded.predict("sst2", "bad")).json()["batch"]["rows"] == 1
+
+
+async def _hang_up(loaded: Running) -> None:
+    """Calls the app as a server would whose client disconnects after sending its request."""
+    body = b'{"inputs": "a good film"}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
+        "path": "/v1/tasks/sst2/predict", "raw_path": b"/v1/tasks/sst2/predict", "query_string": b"",
+        "root_path": "", "headers": headers, "client": ("test", 1), "server": ("peltier", 80),
+    }  # fmt: skip
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+    sent = []
+
+    async def receive() -> dict[str, object]:
+        message = next(messages, None)
+        if message is None:
+            await asyncio.sleep(0.02)
+            return {"type": "http.disconnect"}
+        return message
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    await loaded.app(scope, receive, send)
+    assert sent[0]["status"] == 499
+    raise httpx2.ReadTimeout("the client is gone")
+
+
+async def test_thrashing_slots_never_mix_adapters(
+    serve: Callable[..., object], bert: Backbone, make_artifact: Callable[..., bytes]
+) -> None:
+    """With room for two of eight adapters, and callers who give up in between, every answer is still its own."""
+    artifacts = {f"a{seed}": make_artifact(bert, "lora", name=f"a{seed}", seed=seed) for seed in range(8)}
+    nbytes = read_artifact(artifacts["a0"], bert).nbytes
+    async with serve(device_bytes=int(2.5 * nbytes), host_bytes=int(3.5 * nbytes)) as running:
+        for data in artifacts.values():
+            assert (await running.upload(data)).status_code == 201
+        alone = {name: await running.scores(name, "a good film") for name in artifacts}
+        assert len({round(scores[0], 4) for scores in alone.values()}) == 8
+
+        async def ask(number: int) -> None:
+            name = f"a{number * 5 % 8}"
+            answer = await running.predict(name, "a good film", timeout_ms=1 + number % 40 * 10)
+            if answer.status_code == 200:
+                scores = list(answer.json()["predictions"][0]["scores"].values())
+                assert scores == pytest.approx(alone[name], abs=1e-5)
+            else:
+                assert answer.status_code == 504
+
+        await asyncio.gather(*(ask(number) for number in range(200)))
+        assert running.service.slots.used_bytes <= 2.5 * nbytes
