@@ -24,7 +24,7 @@ from peltier_backbone.load import load_backbone
 from peltier_client.protocol import TaskReference
 from peltier_server.auth.caller import LOCAL, TENANT
 from peltier_server.catalog.catalog import Catalog
-from peltier_server.context import Origin
+from peltier_server.context import RequestContext
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
 from peltier_store.registry.database import create_engine, database_url
@@ -73,7 +73,7 @@ def cpu_seconds(call: Callable[[int], object], repeats: int) -> float:
 def in_memory(catalog: Catalog, count: int) -> None:
     texts = [f"task-{number * 7919 % count:05}" for number in range(20_000)]
     references = [TaskReference.parse(text) for text in texts]
-    origins = [Origin(LOCAL, f"{number:032x}") for number in range(20_000)]
+    origins = [RequestContext(LOCAL, f"{number:032x}") for number in range(20_000)]
     resolve = cpu_seconds(lambda n: catalog.resolve(references[n], origins[n]), len(texts))
     whole = cpu_seconds(lambda n: catalog.resolve(TaskReference.parse(texts[n]), origins[n]), len(texts))
     print(f"resolving a reference            {1e6 * resolve:8.2f} us")

@@ -76,7 +76,7 @@ async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> lis
     return list(await asyncio.gather(*(watch(url, request, seconds) for request in requests)))
 
 
-class Memory:
+class EncoderKV:
     """Of a process: what it has, and the most that it had since it was asked to forget."""
 
     def __init__(self, pid: int) -> None:
@@ -190,7 +190,7 @@ class Stage:
 
     def show(self, names: Sequence[str], what: str) -> None:
         """Prints a line for the victim's short texts and one for its long ones."""
-        memory = Memory(self.server.process.pid)
+        memory = EncoderKV(self.server.process.pid)
         alone = run(watch_both(self.server.url, self.requests, self.seconds / 2))
         memory.forget()
         with attacking(names, self.server.url, self.key) as statuses:
@@ -240,7 +240,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as directory,
         serving(Path(directory) / "store", *budgets, environment=environment) as server,
     ):
-        empty = Memory(server.process.pid).now_mib
+        empty = EncoderKV(server.process.pid).now_mib
         names = given.attack or list(ATTACKS)
         kinds = {kind for name in names for kind in ATTACKS[name].adapters}
         victim, attacker = asyncio.run(settle_in(server.url, backbone, kinds))

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from peltier_store.registry import Registry
 from peltier_store.registry.database import database_url
 from peltier_store.registry.tables import AdapterRow, VersionRow
-from peltier_store.registry.transactions import Transactions, Writing
+from peltier_store.registry.transactions import Transactions, WriteTransaction
 from sqlalchemy import insert
 
 MANIFEST = "x" * 4096
@@ -28,7 +28,7 @@ Call = Callable[[int], Awaitable[object]]
 async def fill(url: str, num_adapters: int) -> None:
     """`num_adapters` of one version each, without going through `publish`."""
 
-    async def work(writing: Writing) -> None:
+    async def work(writing: WriteTransaction) -> None:
         for start in range(0, num_adapters, _CHUNK):
             ids = range(start + 1, min(start + _CHUNK, num_adapters) + 1)
             adapters = [

@@ -39,7 +39,7 @@ from peltier_adapters.residency.bank import Resident
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs
@@ -81,25 +81,25 @@ class Shelf:
 
     directory: Path
     originals: dict[str, bytes]
-    slots: Slots[Owned, Artifact, Resident]
+    slots: Slots[AdapterKey, Artifact, Resident]
     metrics: Metrics
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
-    def store(self, preset: str) -> Owned:
+    def store(self, preset: str) -> AdapterKey:
         """A new artifact, with bytes of its own."""
         data = variant(self.originals[preset], next(self.numbers))
         digest = digest_of(data)
         # What `Blobs.put` would write, without waiting for the disk ten thousand times.
         (self.directory / digest.replace(":", "/")).write_bytes(data)
-        return Owned("default", digest)
+        return AdapterKey("default", digest)
 
-    async def load(self, owned: Owned) -> Seconds:
+    async def load(self, owned: AdapterKey) -> Seconds:
         """How long until it can be used."""
         start, used = time.perf_counter(), time.process_time()
         async with self.slots.lease(owned, "default"):
             return Seconds(time.perf_counter() - start, time.process_time() - used)
 
-    async def load_all(self, owned: Sequence[Owned]) -> None:
+    async def load_all(self, owned: Sequence[AdapterKey]) -> None:
         """Each once, some of them at a time."""
         for start in range(0, len(owned), _AT_ONCE):
             await asyncio.gather(*map(self.load, owned[start : start + _AT_ONCE]))

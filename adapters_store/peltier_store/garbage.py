@@ -86,14 +86,14 @@ class Collector:
         # The watch begins before the registry is asked, so that it never runs behind the registry's.
         deadline = time.monotonic() + MAX_COLLECTING.total_seconds()
         before = datetime.now(UTC) - _MIN_AGE
-        free = await self._registry.collectable([entry.digest for entry in batch if entry.modified_at <= before])
+        free = await self._registry.begin_collection([entry.digest for entry in batch if entry.modified_at <= before])
         chosen = [entry for entry in batch if entry.digest in free]
         outcomes = await asyncio.gather(*(self._delete(entry, deadline) for entry in chosen))
         # A deletion that failed may still happen, when a store that was silent wakes up. Until the registry forgets
         # those claims by itself, nobody can store the same bytes and lose them.
         failed = {entry.digest for entry, outcome in zip(chosen, outcomes, strict=True) if outcome is None}
         if free - failed:
-            await self._registry.collected(free - failed)
+            await self._registry.end_collection(free - failed)
         deleted = [entry.size_bytes for entry, outcome in zip(chosen, outcomes, strict=True) if outcome]
         return Collected(len(batch) - len(deleted) - len(failed), len(deleted), sum(deleted), len(failed))
 

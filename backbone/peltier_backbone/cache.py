@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from peltier_backbone.memory import Memory
+from peltier_backbone.encoder_kv import EncoderKV
+from peltier_backbone.kv_buffer import KVBuffer
 from peltier_backbone.padding import Padding
-from peltier_backbone.store import Store
 from peltier_backbone.t5_config import T5Config
 
 
@@ -22,7 +22,7 @@ class Cache:
         shape = (config.num_decoder_layers, config.num_heads, config.head_size)
         # Products with a single query are several times slower in bfloat16 than in float32 on the CPU.
         kept = torch.float32 if device.type == "cpu" else dtype
-        self.own, self.memory = Store(shape, device, kept), Store(shape, device, kept)
+        self.own, self.memory = KVBuffer(shape, device, kept), KVBuffer(shape, device, kept)
         self._live: set[int] = set()
 
     @property
@@ -30,7 +30,7 @@ class Cache:
         """How many tokens each live slot has decoded."""
         return {slot: self.own.lengths[slot] for slot in sorted(self._live)}
 
-    def join(self, memory: Memory, copies: Sequence[int] | None = None) -> list[list[int]]:
+    def join(self, memory: EncoderKV, copies: Sequence[int] | None = None) -> list[list[int]]:
         """Give each row of `memory` as many slots as `copies` says (one, if it says nothing), the lowest free first."""
         copies = copies or [1] * len(memory.lengths)
         slots = self._take(sum(copies))
@@ -67,7 +67,7 @@ class Cache:
         self._live.update(slots)
         return slots
 
-    def _fill(self, slots: list[int], rows: list[int], memory: Memory) -> None:
+    def _fill(self, slots: list[int], rows: list[int], memory: EncoderKV) -> None:
         padding = Padding(memory.lengths, self.memory.data.device)
         index = torch.tensor(rows, device=self.memory.data.device)
         for layer, key_value in enumerate(memory.key_values):

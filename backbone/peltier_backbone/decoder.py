@@ -9,7 +9,7 @@ from torch import Tensor
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.feed_forward import FeedForward
 from peltier_backbone.norm import RMSNorm
-from peltier_backbone.prefixed import Prefixed
+from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.t5_attention import CrossAttention, SelfAttention
 from peltier_backbone.view import View
@@ -36,7 +36,7 @@ class Decoder:
 
     def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
         """Embedded tokens [tokens, hidden] to their states after the final norm; each is a row of the adaptation."""
-        prefixed = Prefixed(adaptation, [1] * len(x), self.num_heads)
+        prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
         for layer, block in enumerate(self.blocks):
             x = block.own(x, partial(view.own, layer), prefixed, adaptation)
             x = block.cross(x, partial(view.cross, layer), prefixed, adaptation)

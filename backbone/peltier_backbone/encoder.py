@@ -8,9 +8,9 @@ from torch import Tensor
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.feed_forward import FeedForward
 from peltier_backbone.norm import RMSNorm
-from peltier_backbone.prefixed import Prefixed
+from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.products import Attended
-from peltier_backbone.ragged import Ragged
+from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.t5_attention import SelfAttention
 
@@ -35,8 +35,8 @@ class Encoder:
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """Embedded rows of `lengths` tokens back to back, [tokens, hidden], to their states after the final norm."""
         biases = [self.bias.square(max(lengths))] * len(lengths)
-        rows = Ragged(self.num_heads, lengths, lengths, x, biases)
-        prefixed = Prefixed(adaptation, lengths, self.num_heads)
+        rows = RaggedAttention(self.num_heads, lengths, lengths, x, biases)
+        prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
 
         def attend(qkv: Tensor, total: bool) -> Attended:
             size = qkv.shape[1] // 3

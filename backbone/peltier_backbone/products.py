@@ -28,7 +28,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, 
     return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if total else None)
 
 
-def extend(query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+def merge_prefix(query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
     """The context if `prefix` had stood in front of the keys: what was attended to counts as one key with its total.
 
     `query` is [rows, heads, queries, head size], the prefix [rows, heads, prefix, head size], its bias 0.

@@ -10,8 +10,8 @@ from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.cache import Cache
 from peltier_backbone.decoder import Decoder
 from peltier_backbone.encoder import Encoder
+from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.linear import Linear
-from peltier_backbone.memory import Memory
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.packing import Packed
 from peltier_backbone.step_view import StepView
@@ -24,7 +24,7 @@ from peltier_backbone.tree_view import TreeView
 class T5:
     """The frozen encoder-decoder. It is never mutated; what a batch adds comes in as an `Adaptation`.
 
-    `encode` and `remember` take the adaptation of the encoder's rows; the others that of decoder tokens, each a row.
+    `encode` and `project_kv` take the adaptation of the encoder's rows; the others that of decoder tokens, each a row.
     """
 
     config: T5Config
@@ -38,12 +38,12 @@ class T5:
         x = adaptation.embed(F.embedding(packed.ids, self.embedding))
         return self.encoder(x, packed.lengths, adaptation)
 
-    def remember(self, packed: Packed, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> Memory:
+    def project_kv(self, packed: Packed, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> EncoderKV:
         """What the decoder reads of the encoder's `states`, computed once a row."""
         blocks = self.decoder.blocks
-        return Memory(tuple(block.cross.remember(states, adaptation) for block in blocks), packed.lengths)
+        return EncoderKV(tuple(block.cross.project_kv(states, adaptation) for block in blocks), packed.lengths)
 
-    def decode(self, targets: Targets, memory: Memory, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+    def decode(self, targets: Targets, memory: EncoderKV, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Teacher forcing: the decoder's states after its final norm, [nodes, hidden]; row r reads memory row r."""
         view = TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
         return self.decoder(F.embedding(targets.ids, self.embedding), view, adaptation)

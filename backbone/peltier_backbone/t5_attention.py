@@ -8,7 +8,7 @@ from torch import Tensor
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import RMSNorm
-from peltier_backbone.prefixed import Prefixed
+from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.products import Attended
 
 # (projected tokens, whether totals are wanted) -> what they attended to
@@ -26,7 +26,7 @@ class SelfAttention:
     query_key_value: Linear
     output: Linear
 
-    def __call__(self, x: Tensor, attend: Attend, prefixed: Prefixed, adaptation: Adaptation) -> Tensor:
+    def __call__(self, x: Tensor, attend: Attend, prefixed: PrefixAttention, adaptation: Adaptation) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]; `attend` takes queries, keys and values."""
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
         qkv = adaptation.project(number, "query_key_value", normed, self.query_key_value(normed))
@@ -47,11 +47,11 @@ class CrossAttention:
     key_value: Linear
     output: Linear
 
-    def remember(self, states: Tensor, adaptation: Adaptation) -> Tensor:
+    def project_kv(self, states: Tensor, adaptation: Adaptation) -> Tensor:
         """Keys and values of the encoder's states, [tokens, 2 * attention]."""
         return adaptation.project(self.attention, "key_value", states, self.key_value(states))
 
-    def __call__(self, x: Tensor, attend: Attend, prefixed: Prefixed, adaptation: Adaptation) -> Tensor:
+    def __call__(self, x: Tensor, attend: Attend, prefixed: PrefixAttention, adaptation: Adaptation) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]; `attend` takes queries. No bottleneck acts here
         (docs/methods.md#sites)."""
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.packing import Encoded
-from peltier_backbone.prefix import is_local, num_open_chars, num_settled
+from peltier_backbone.prefix_tokens import is_local, num_open_chars, num_settled
 
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")

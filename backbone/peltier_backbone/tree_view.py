@@ -4,9 +4,9 @@ import math
 
 from torch import Tensor
 
-from peltier_backbone.memory import Memory
+from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.products import Attended
-from peltier_backbone.ragged import Ragged
+from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.targets import Targets, ancestry
 
@@ -14,12 +14,12 @@ from peltier_backbone.targets import Targets, ancestry
 class TreeView:
     """Each node sees itself and its ancestors, at distances counted along the tree, and row r sees memory row r."""
 
-    def __init__(self, targets: Targets, memory: Memory, bias: RelativeBias, num_heads: int) -> None:
+    def __init__(self, targets: Targets, memory: EncoderKV, bias: RelativeBias, num_heads: int) -> None:
         assert len(targets.lengths) == len(memory.lengths), "one memory a row"
         lengths = targets.lengths
         self._memory, self._size = memory, memory.key_values[0].shape[-1] // 2
-        self._own = Ragged(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
-        self._cross = Ragged(num_heads, lengths, memory.lengths, bias.line)
+        self._own = RaggedAttention(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
+        self._cross = RaggedAttention(num_heads, lengths, memory.lengths, bias.line)
 
     def own(self, layer: int, qkv: Tensor, total: bool) -> Attended:
         return self._own.attend(qkv[:, : self._size], qkv[:, self._size :], total)

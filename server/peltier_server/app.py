@@ -8,26 +8,26 @@ from importlib.metadata import version as release_of
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from peltier_server.auth.authenticator import Door, create_door
+from peltier_server.auth.authenticator import Authenticator, create_authenticator
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
-from peltier_server.auth.middleware import Guard
+from peltier_server.auth.middleware import AuthMiddleware
 from peltier_server.auth.secret import load_secret
 from peltier_server.errors import install_handlers
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.http.drain_middleware import Arrivals
+from peltier_server.http.drain_middleware import DrainMiddleware
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.outgoing import Outgoing
+from peltier_server.http.outgoing import OutgoingMiddleware
 from peltier_server.http.quick import Quick
-from peltier_server.http.request_middleware import Observer
+from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
-from peltier_server.http.slow_body import Pace
-from peltier_server.http.surplus import Surplus
-from peltier_server.http.uploads import Intake
+from peltier_server.http.slow_body import SlowBodyMiddleware
+from peltier_server.http.surplus import SurplusMiddleware
+from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
-from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.routes import adapters, aliases, audit, keys, operations, pages, predict, tenants
 from peltier_server.service import Service
@@ -58,13 +58,13 @@ _ROUTERS = (
 def create_app(settings: Settings) -> FastAPI:
     """An app that loads in the background once it is started: `/health` answers at once, `/ready` when it is."""
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.max_metric_versions), Keyring()
-    door = create_door(settings, keyring)
-    turnstile = Turnstile(Rates(settings.rate_store), keyring.quotas)
-    preparation = Preparation(settings, turnstile)
+    authenticator = create_authenticator(settings, keyring)
+    enforcer = QuotaEnforcer(Rates(settings.rate_store), keyring.quotas)
+    preparation = Preparation(settings, enforcer)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        loading = asyncio.create_task(_load(settings, lifecycle, metrics, door, preparation))
+        loading = asyncio.create_task(_load(settings, lifecycle, metrics, authenticator, preparation))
         yield
         lifecycle.drain()
         loading.cancel()
@@ -74,7 +74,7 @@ def create_app(settings: Settings) -> FastAPI:
         if isinstance(service, Service):
             await service.close()
         preparation.close()
-        await turnstile.rates.close()
+        await enforcer.rates.close()
 
     app = FastAPI(
         title="Peltier",
@@ -87,18 +87,18 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     app.state.lifecycle, app.state.metrics = lifecycle, metrics
-    app.state.keyring, app.state.turnstile = keyring, turnstile
-    app.state.intake = Intake(_READ_AT_ONCE * settings.max_artifact_bytes, settings.stall_seconds)
+    app.state.keyring, app.state.enforcer = keyring, enforcer
+    app.state.upload_turns = UploadTurns(_READ_AT_ONCE * settings.max_artifact_bytes, settings.stall_seconds)
     app.state.preparation = preparation
     install_handlers(app, (OPENAI_ERRORS,))
     # The last one added is the outermost.
     app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
-    app.add_middleware(Outgoing, bound=preparation.answer_bytes)
-    app.add_middleware(Guard, door=door)
-    app.add_middleware(Surplus, max_connections=settings.max_connections)
-    app.add_middleware(Observer, metrics=metrics, access_log=settings.access_log)
-    app.add_middleware(Pace, stall_seconds=settings.stall_seconds)
-    app.add_middleware(Arrivals, lifecycle=lifecycle)
+    app.add_middleware(OutgoingMiddleware, bound=preparation.answer_bytes)
+    app.add_middleware(AuthMiddleware, authenticator=authenticator)
+    app.add_middleware(SurplusMiddleware, max_connections=settings.max_connections)
+    app.add_middleware(RequestMiddleware, metrics=metrics, access_log=settings.access_log)
+    app.add_middleware(SlowBodyMiddleware, stall_seconds=settings.stall_seconds)
+    app.add_middleware(DrainMiddleware, lifecycle=lifecycle)
     for router in _ROUTERS:
         app.include_router(router, max_body_size=settings.max_body_bytes)
     app.include_router(adapters.uploads, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
@@ -107,11 +107,11 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 async def _load(
-    settings: Settings, lifecycle: Lifecycle, metrics: Metrics, door: Door, preparation: Preparation
+    settings: Settings, lifecycle: Lifecycle, metrics: Metrics, authenticator: Authenticator, preparation: Preparation
 ) -> Service | None:
     try:
-        door.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
-        service = await Service.open(settings, metrics, door, preparation)
+        authenticator.keyring.unlock(Credentials(await asyncio.to_thread(load_secret, settings)))
+        service = await Service.open(settings, metrics, authenticator, preparation)
     except Exception as failure:
         lifecycle.fail(failure)
         return None

@@ -10,7 +10,7 @@ PIECE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RequestContext:
     """Who asks, and the `x-request-id` under which: the same id gets the same version of a split. `answer_bytes` counts
     those of the answer until the caller has them; None where there is no caller outside."""
 

@@ -11,14 +11,14 @@ from peltier_store.blobs.blobs import Blobs
 from peltier_store.ownership import require_own, require_registry_of
 from peltier_store.registry import Registry
 
-from peltier_server.auth.authenticator import Door
+from peltier_server.auth.authenticator import Authenticator
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.examples import publish_examples
 from peltier_server.catalog.publisher import Publisher, Store
-from peltier_server.catalog.purge import Janitor
+from peltier_server.catalog.purge import PurgeTask
 from peltier_server.catalog.store_watch import StoreWatch
-from peltier_server.catalog.sync import Follower
-from peltier_server.catalog.version_admin import Curator
+from peltier_server.catalog.sync import RegistrySync
+from peltier_server.catalog.version_admin import VersionAdmin
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.predictor import Limits, Predictor
 from peltier_server.inference.quarantine import Quarantine
@@ -54,7 +54,7 @@ class Service:
             BatchBounds(settings.max_batch_rows, settings.max_batch_tokens, settings.max_shared_batch_seconds),
             max_queue_tokens=settings.max_queue_tokens,
             max_decode_rows=settings.max_decode_rows,
-            weight_of=preparation.turnstile.weight,
+            weight_of=preparation.enforcer.weight,
             prices=Prices(backbone.config),
         )
         metrics.follow_queue(self.batcher.queued_tokens_by_tenant)
@@ -70,7 +70,7 @@ class Service:
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
         budget = Budget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
-        self.slots = Slots(loader, budget, metrics, preparation.turnstile.weight)
+        self.slots = Slots(loader, budget, metrics, preparation.enforcer.weight)
         self.quarantine = Quarantine(metrics)
         limits = Limits(
             max_inputs=settings.max_inputs,
@@ -83,12 +83,14 @@ class Service:
         )
         self.predictor = Predictor(backbone, self.catalog, self.slots, self.batcher, limits)
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
-        self.curator = Curator(store)
+        self.version_admin = VersionAdmin(store)
         self.store_watch = StoreWatch(store.registry, store.blobs)
-        self._janitor = Janitor(store.registry, store.blobs, settings.undelete_seconds)
+        self._janitor = PurgeTask(store.registry, store.blobs, settings.undelete_seconds)
 
     @classmethod
-    async def open(cls, settings: Settings, metrics: Metrics, door: Door, preparation: Preparation) -> Self:
+    async def open(
+        cls, settings: Settings, metrics: Metrics, authenticator: Authenticator, preparation: Preparation
+    ) -> Self:
         """Loads the backbone, opens the store and the door, starts the runner, publishes the examples."""
         async with AsyncExitStack() as opened:
             blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
@@ -98,17 +100,17 @@ class Service:
             opened.push_async_callback(registry.close)
             await require_own(registry, blobs)
             catalog = Catalog()
-            follower = Follower(registry, catalog, [door])
-            await follower.catch_up()
+            sync = RegistrySync(registry, catalog, [authenticator])
+            await sync.catch_up()
             logger.info("loading backbone %s", settings.backbone)
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
-            _warn_of_strangers(catalog, backbone)
-            store = Store(blobs, registry, catalog, follower, preparation.turnstile.bounds_storage)
+            _warn_of_other_backbones(catalog, backbone)
+            store = Store(blobs, registry, catalog, sync, preparation.enforcer.bounds_storage)
             service = cls(settings, backbone, store, metrics, preparation)
             service._runner.start()
-            follower.start(service.slots)
+            sync.start(service.slots)
             service._janitor.start()
             service.store_watch.start()
             opened.push_async_callback(service._stop)
@@ -126,20 +128,20 @@ class Service:
         await self.watchdog.close()
         await self.store_watch.close()
         await self._janitor.close()
-        await self.store.follower.close()
+        await self.store.sync.close()
         self.batcher.close()
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
         await self.slots.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
 
 
-def _warn_of_strangers(catalog: Catalog, backbone: Backbone) -> None:
-    strangers = [one for one in catalog.entries() if one.fingerprint != backbone.fingerprint]
-    if strangers:
+def _warn_of_other_backbones(catalog: Catalog, backbone: Backbone) -> None:
+    others = [one for one in catalog.entries() if one.fingerprint != backbone.fingerprint]
+    if others:
         logger.warning(
             "%d versions were trained on another backbone than %s and cannot answer, such as %s version %d",
-            len(strangers),
+            len(others),
             backbone.name,
-            strangers[0].version.name,
-            strangers[0].version.number,
+            others[0].version.name,
+            others[0].version.number,
         )

@@ -3,8 +3,8 @@
 import pytest
 import torch
 from peltier_backbone.cache import Cache
+from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.load import Backbone
-from peltier_backbone.memory import Memory
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 
@@ -33,9 +33,9 @@ def _texts(num: int) -> Tensor:
     return torch.randint(3, 58, (num, STEPS), generator=torch.Generator().manual_seed(2))
 
 
-def _remember(backbone: Backbone, rows: list[Encoded]) -> Memory:
+def _remember(backbone: Backbone, rows: list[Encoded]) -> EncoderKV:
     packed = backbone.pack(rows)
-    return backbone.t5.remember(packed, backbone.t5.encode(packed))
+    return backbone.t5.project_kv(packed, backbone.t5.encode(packed))
 
 
 @torch.inference_mode()

@@ -92,7 +92,7 @@ def _ours(backbone: Backbone, rows: list[Encoded], texts: Tensor) -> tuple[Tenso
     packed, model = backbone.pack(rows), backbone.t5
     states = model.encode(packed)
     targets = Targets.create(texts.tolist(), None, backbone.device)
-    return states, model.logits(model.decode(targets, model.remember(packed, states)))
+    return states, model.logits(model.decode(targets, model.project_kv(packed, states)))
 
 
 def test_float32_equals_transformers(pair: tuple[T5ForConditionalGeneration, Path]):
@@ -125,7 +125,7 @@ def test_steps_equal_teacher_forcing(pair: tuple[T5ForConditionalGeneration, Pat
     backbone = load_backbone(str(pair[1]), dtype=dtype)
     rows, texts = _rows(), _texts(len(LENGTHS))
     packed, model = backbone.pack(rows), backbone.t5
-    memory = model.remember(packed, model.encode(packed))
+    memory = model.project_kv(packed, model.encode(packed))
     forced = model.decode(Targets.create(texts.tolist(), None, backbone.device), memory)
     cache = Cache(model.config, backbone.device, backbone.dtype)
     slots = [slot for own in cache.join(memory) for slot in own]
@@ -148,7 +148,7 @@ def test_greedy_texts_equal_generate(pair: tuple[T5ForConditionalGeneration, Pat
     )
     packed = backbone.pack(rows)
     cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
-    joined = cache.join(backbone.t5.remember(packed, backbone.t5.encode(packed)))
+    joined = cache.join(backbone.t5.project_kv(packed, backbone.t5.encode(packed)))
     slots, tokens = [slot for own in joined for slot in own], torch.zeros(len(rows), dtype=torch.long)
     texts = [tokens]
     for logits in theirs.logits:

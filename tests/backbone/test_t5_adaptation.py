@@ -24,7 +24,7 @@ SITES = {"query_key_value", "query", "key_value", "attention_output", "intermedi
 def _decode(backbone: Backbone, encoder: Adaptation, decoder: Adaptation) -> Tensor:
     """Logits of all nodes."""
     packed, model = backbone.pack(ROWS), backbone.t5
-    memory = model.remember(packed, model.encode(packed, encoder), encoder)
+    memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
     hidden = model.decode(Targets.create(TEXTS, None, backbone.device), memory, decoder)
     return model.logits(hidden, decoder)
 
@@ -141,7 +141,7 @@ def test_steps_are_adapted_as_teacher_forcing_is(name: str, request: pytest.Fixt
     backbone, one = request.getfixturevalue(name), torch.ones(())
     packed, model = backbone.pack(ROWS[:2]), backbone.t5
     encoder = Everywhere(backbone, one, 1)
-    memory = model.remember(packed, model.encode(packed, encoder), encoder)
+    memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
     texts = torch.tensor([TEXTS[0], TEXTS[0]])
     forced = Targets.create(texts.tolist(), None, backbone.device)
     expected = model.decode(forced, memory, Everywhere(backbone, one, len(TEXTS[0])))
@@ -171,7 +171,7 @@ class FixedPrefix(NoAdaptation):
 def test_a_decoder_prefix_acts_on_steps_as_on_texts(attention: int, t5: Backbone):
     """In self- and in cross-attention, and it does act."""
     packed, model, adaptation = t5.pack(ROWS), t5.t5, FixedPrefix(t5, attention)
-    memory = model.remember(packed, model.encode(packed))
+    memory = model.project_kv(packed, model.encode(packed))
     texts = torch.tensor([[0, 9, 12, 4], [0, 9, 12, 4], [0, 5, 6, 7]])
     targets = Targets.create(texts.tolist(), None, t5.device)
     cache = Cache(model.config, t5.device, t5.dtype)

@@ -14,7 +14,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["peltier_adapters", "peltier_backbone"]):
-    from peltier_adapters.artifact.manifest import misfits, read_header
+    from peltier_adapters.artifact.manifest import backbone_mismatches, read_header
     from peltier_adapters.errors import ArtifactError
     from peltier_adapters.spec.parts import pooler_users, tensor_shapes
     from peltier_backbone.config import parse_config
@@ -40,7 +40,7 @@ def read(data: bytes) -> None:
     """What `read_artifact` does before it touches a weight."""
     try:
         manifest, table = read_header(data)
-        reasons = misfits(manifest, CONFIG, FINGERPRINT)
+        reasons = backbone_mismatches(manifest, CONFIG, FINGERPRINT)
         if manifest.backbone.family == CONFIG.family:
             shapes = tensor_shapes(manifest.parts, CONFIG)
             reasons += [f"tensor {name} is missing" for name in shapes if name not in table]

@@ -83,8 +83,8 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def read_again(running: "Running") -> None:
     """Returns once the server has read the registry, beginning now or later; nobody but its own poll begins that."""
-    follower, now = running.service.store.follower, time.monotonic()
-    await until(lambda: follower._read_at >= now)
+    sync, now = running.service.store.sync, time.monotonic()
+    await until(lambda: sync._read_at >= now)
 
 
 def make_client(app: FastAPI) -> httpx2.AsyncClient:

@@ -113,7 +113,7 @@ async def test_a_weight_holds_everywhere_once_it_is_set(serve: Serve) -> None:
     """The queue reads it from memory: at once where it was set, and where replicas follow the registry."""
     async with serve() as one, serve() as two:
         await one.client.post("/v1/tenants", json={"name": "a", "quotas": {"weight": 3}})
-        weights = [running.app.state.turnstile.weight for running in (one, two)]
+        weights = [running.app.state.enforcer.weight for running in (one, two)]
         assert (weights[0]("a"), weights[0]("default"), weights[0]("nobody")) == (3, 1, 1)
         assert (await one.client.put("/v1/tenants/a", json={"weight": 7.5})).status_code == 200
         assert weights[0]("a") == 7.5

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 
 from tests.server.conftest import Running, Serve, hold, until
 
@@ -180,7 +180,7 @@ async def test_the_same_bytes_are_on_the_device_for_each_tenant(street: Street) 
     """Neither the tier nor the time of a load tells that another has just used them."""
     digest = (await street.upload("b", PRIVATE)).json()["digest"]
     for tenant in ("a", "b"):
-        street.running.service.slots.retire(Owned(tenant, digest))
+        street.running.service.slots.retire(AdapterKey(tenant, digest))
     for tenant in ("a", "b"):
         answer = await street.ask(tenant, "POST", f"/v1/tasks/{PRIVATE}/predict", {"inputs": "good"})
         assert answer.headers["x-adapter-tier"] == "store", tenant

@@ -14,7 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from peltier_adapters.artifact.artifact import Artifact, read_artifact, weights
+from peltier_adapters.artifact import weights
+from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.artifact.pages import Memory, Pages
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
@@ -22,7 +23,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
 from peltier_backbone.load import Backbone
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs
@@ -84,11 +85,11 @@ class Machine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.slots = self.loop.run_until_complete(self._make(StoreLoader(store.backbone, store.blobs, executor)))
 
-    async def _make(self, loader: StoreLoader) -> Slots[Owned, Artifact, Resident]:
+    async def _make(self, loader: StoreLoader) -> Slots[AdapterKey, Artifact, Resident]:
         return Slots(loader, Budget(self.device_bytes, self.device_bytes // 2), Metrics(), level)
 
-    def owned(self, name: str) -> Owned:
-        return Owned("default", self.store.digests[name][self.current[name]])
+    def owned(self, name: str) -> AdapterKey:
+        return AdapterKey("default", self.store.digests[name][self.current[name]])
 
     async def predict(self, name: str, deletes: bool) -> None:
         owned = self.owned(name)
@@ -220,9 +221,9 @@ def test_what_is_evicted_is_freed(store: Store, groups: list[list[int]]) -> None
     """The device never holds more than its budget, the tiers together no more than both, and nothing once all are
     deleted."""
     device_bytes, host_bytes = store.nbytes // 5, store.nbytes // 10
-    owned = [Owned("default", digest) for digests in store.digests.values() for digest in digests]
+    owned = [AdapterKey("default", digest) for digests in store.digests.values() for digest in digests]
 
-    async def use(slots: Slots[Owned, Artifact, Resident], number: int) -> None:
+    async def use(slots: Slots[AdapterKey, Artifact, Resident], number: int) -> None:
         async with slots.lease(owned[number], "default"):
             await asyncio.sleep(0)
 

@@ -18,7 +18,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.artifact.manifest import Manifest, misfits, read_header
+from peltier_adapters.artifact.manifest import Manifest, backbone_mismatches, read_header
 from peltier_adapters.artifact.weights import Weights, layout_of
 from peltier_adapters.durable import write_file
 from peltier_adapters.errors import AdapterError, ArtifactError
@@ -56,7 +56,7 @@ def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) ->
     where the caller knows it already, because they have been read before.
     """
     manifest, table = read_header(data)
-    reasons = misfits(manifest, backbone.config, backbone.fingerprint)
+    reasons = backbone_mismatches(manifest, backbone.config, backbone.fingerprint)
     if manifest.backbone.family == backbone.config.family:  # of another family every tensor would be a reason
         shapes = tensor_shapes(manifest.parts, backbone.config)
         reasons += _needs_pooler(manifest, backbone) + _table_reasons(table, shapes)

@@ -16,7 +16,7 @@ from pydantic import FailFast, Field, ValidationError, model_validator
 from peltier_adapters.artifact.json_tokens import doubled_name, has_more_tokens
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.spec.maps import Spec
-from peltier_adapters.spec.parts import HeadSpec, PartSpec, discords, position_offset
+from peltier_adapters.spec.parts import HeadSpec, PartSpec, part_conflicts, position_offset
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_adapters.validation import sentences
 
@@ -83,7 +83,7 @@ class Manifest(Spec):
         twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
         if twice:
             raise ValueError(f"part {twice[0]!r} is there twice")
-        if reasons := discords(self.parts):
+        if reasons := part_conflicts(self.parts):
             raise ValueError(reasons[0])
         if self.backbone.family == "t5":
             if self.task.template is None:
@@ -129,7 +129,7 @@ class Manifest(Spec):
         return head
 
 
-def misfits(manifest: Manifest, config: BackboneConfig, fingerprint: str) -> list[str]:
+def backbone_mismatches(manifest: Manifest, config: BackboneConfig, fingerprint: str) -> list[str]:
     """Why an adapter cannot act on this backbone; empty if it can."""
     found, wanted = manifest.backbone, config
     reasons = []

@@ -18,7 +18,7 @@ def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: B
     """Log-likelihoods [labels] of each row's label strings, in float32 on the CPU; the rows are sorted and packed."""
     model = backbone.t5
     states = model.encode(packed, adaptation)
-    memory = model.remember(packed, states, adaptation)
+    memory = model.project_kv(packed, states, adaptation)
     trees = [_tree(row) for row in rows]
     targets = pack_targets(trees, backbone.device)
     decoder = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees])

@@ -81,7 +81,7 @@ class Generator:
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
         packed = backbone.pack([draft.row.prompted for draft in arriving])
         adaptation = adapt(backbone, [draft.row for draft in arriving], packed.lengths)
-        memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
+        memory = model.project_kv(packed, model.encode(packed, adaptation), adaptation)
         slots = self._cache.join(memory, [draft.decoding.num_beams for draft in arriving])
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own

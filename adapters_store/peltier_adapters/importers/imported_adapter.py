@@ -6,19 +6,19 @@ from typing import Any
 
 from torch import Tensor
 
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.spec.parts import Parts
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ImportedAdapter:
     """An adapter in Peltier's terms. `method` is what it is called, `origin` where it is from (kept for people);
     `head` is None on a T5, and where the checkpoint has none; `labels` in the order of the head's outputs;
     `task_type` where the head says it; `padded` as in `TaskSpec`."""
 
     method: str
-    pieces: Sequence[Piece]
-    head: Piece | None = None
+    pieces: Sequence[ImportedPart]
+    head: ImportedPart | None = None
     labels: tuple[str, ...] | None = None
     task_type: str | None = None
     origin: dict[str, Any] = field(default_factory=dict)
@@ -34,5 +34,5 @@ class Foreign:
         """Every tensor as the artifact names it."""
         return {name: tensor for piece in self._all() for name, tensor in piece.named().items()}
 
-    def _all(self) -> list[Piece]:
+    def _all(self) -> list[ImportedPart]:
         return [*self.pieces, *([self.head] if self.head is not None else [])]

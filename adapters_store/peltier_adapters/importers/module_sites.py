@@ -5,34 +5,34 @@ from dataclasses import dataclass
 
 from peltier_backbone.config import BackboneConfig, T5Config
 
-Place = tuple[str, int]
+ModuleSite = tuple[str, int]
 
 _PREFIXES = ("bert.", "roberta.", "transformer.", "base_model.model.", "base_model.")
 
 
 @dataclass(frozen=True)
-class Places:
+class ModuleSites:
     """Modules by their names below the base model: `encoder.layer.0.attention.self.query`.
 
     `projections` and `biases` give a site and its block or attention, `norms` a norm's index, `sublayers` the site and
     block of the module that holds a bottleneck, `attentions` an attention's index.
     """
 
-    projections: Mapping[str, Place]
+    projections: Mapping[str, ModuleSite]
     norms: Mapping[str, int]
-    sublayers: Mapping[str, Place]
+    sublayers: Mapping[str, ModuleSite]
     attentions: Mapping[str, int]
 
 
-def find_places(config: BackboneConfig) -> Places:
+def find_sites(config: BackboneConfig) -> ModuleSites:
     """The places of this backbone."""
     return _t5(config) if isinstance(config, T5Config) else _bert(config)
 
 
-def _bert(config: BackboneConfig) -> Places:
-    projections: dict[str, Place] = {"pooler.dense": ("pooler", 0)}
+def _bert(config: BackboneConfig) -> ModuleSites:
+    projections: dict[str, ModuleSite] = {"pooler.dense": ("pooler", 0)}
     norms = {"embeddings.LayerNorm": 0}
-    sublayers: dict[str, Place] = {}
+    sublayers: dict[str, ModuleSite] = {}
     attentions: dict[str, int] = {}
     for i in range(config.num_layers):
         layer = f"encoder.layer.{i}"
@@ -42,13 +42,13 @@ def _bert(config: BackboneConfig) -> Places:
         projections |= {f"{layer}.{name}.dense": (name, i) for name in ("intermediate", "output")}
         norms |= {f"{layer}.attention.output.LayerNorm": 2 * i + 1, f"{layer}.output.LayerNorm": 2 * i + 2}
         sublayers |= {f"{layer}.attention.output": ("attention", i), f"{layer}.output": ("ffn", i)}
-    return Places(projections, norms, sublayers, attentions)
+    return ModuleSites(projections, norms, sublayers, attentions)
 
 
-def _t5(config: T5Config) -> Places:
-    projections: dict[str, Place] = {"lm_head": ("lm_head", 0)}
+def _t5(config: T5Config) -> ModuleSites:
+    projections: dict[str, ModuleSite] = {"lm_head": ("lm_head", 0)}
     norms: dict[str, int] = {}
-    sublayers: dict[str, Place] = {}
+    sublayers: dict[str, ModuleSite] = {}
     attentions: dict[str, int] = {}
     for stack, i, block in _blocks(config):
         layers = f"{stack}.block.{i}.layer"
@@ -67,7 +67,7 @@ def _t5(config: T5Config) -> Places:
         norms |= {f"{layers}.{j}.layer_norm": first + j for j in range(last + 1)}
     norms["encoder.final_layer_norm"] = 2 * config.num_layers
     norms["decoder.final_layer_norm"] = config.num_norms - 1
-    return Places(projections, norms, sublayers, attentions)
+    return ModuleSites(projections, norms, sublayers, attentions)
 
 
 def _blocks(config: T5Config) -> Iterator[tuple[str, int, int]]:

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
 from peltier_adapters.spec.parts import HeadSpec, position_offset
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_adapters.validation import sentences
@@ -43,7 +43,7 @@ class TaskOptions:
     max_new_tokens: int = 64
     completion_temperature: float = 1.0
 
-    def task(self, foreign: Foreign, backbone: Backbone) -> TaskSpec:
+    def task(self, foreign: ImportedAdapter, backbone: Backbone) -> TaskSpec:
         """The task of an imported adapter; an `AdapterError` says what of it cannot be."""
         fields = self._text_fields() if backbone.config.generates else self._encoder_fields(foreign)
         longest = backbone.config.max_tokens - position_offset(foreign.parts)
@@ -57,7 +57,7 @@ class TaskOptions:
             raise AdapterError(problems[0])
         return task
 
-    def _encoder_fields(self, foreign: Foreign) -> dict[str, Any]:
+    def _encoder_fields(self, foreign: ImportedAdapter) -> dict[str, Any]:
         given = [name for name in ("template", "targets") if getattr(self, name) is not None]
         if given:
             raise AdapterError(f"{given[0]} is an option of T5; this backbone answers with a head")

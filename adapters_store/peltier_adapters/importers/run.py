@@ -16,15 +16,15 @@ from peltier_adapters.importers.authors.adamix import read_adamix
 from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.authors.unipelt import read_unipelt
 from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
-from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
 from peltier_adapters.importers.module_sites import base_names
 from peltier_adapters.importers.options import TaskOptions, example_inputs
 from peltier_adapters.importers.parts.head import take_head
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.peft.peft import read_peft
 from peltier_adapters.validation import sentences
 
-READERS: Mapping[str, Callable[[Path, Backbone], Foreign]] = {
+READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
     "adapterhub": read_adapterhub,
     "peft": read_peft,
     "compacter": read_compacter,
@@ -73,7 +73,7 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
     return read_artifact(prove(backbone, adapter, example_inputs(wanted.examples, task), record), backbone)
 
 
-def _head(foreign: Foreign, wanted: Import, backbone: Backbone) -> Piece:
+def _head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> ImportedPart:
     if wanted.head is None:
         if foreign.head is None:
             raise AdapterError(

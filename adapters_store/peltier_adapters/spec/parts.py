@@ -253,7 +253,7 @@ PartSpec = Annotated[
 Parts = tuple[PartSpec, ...]
 
 
-def discords(parts: Parts) -> list[str]:
+def part_conflicts(parts: Parts) -> list[str]:
     """Why these parts cannot be one adapter's; empty if they can."""
     kinds = [part.kind for part in parts]
     if "central_gate" not in kinds:

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from obstore.exceptions import AlreadyExistsError
 from peltier_adapters.durable import make_directory, sync
 
-from peltier_store.blobs.errors import BlobDamaged, BlobNotFound, BlobStoreFull, BlobStoreGone, plainly
+from peltier_store.blobs.errors import BlobDamaged, BlobNotFound, BlobStoreFull, BlobStoreGone, as_blob_errors
 from peltier_store.blobs.location import BlobError, BlobLocation, locate
 
 __all__ = [
@@ -78,7 +78,7 @@ class Blobs:
         place = locate(location, make=not read_only)
         if read_only:
             return cls(place)
-        with plainly(f"the blob store {place.name!r} cannot be opened"):
+        with as_blob_errors(f"the blob store {place.name!r} cannot be opened"):
             if place.directory is not None:
                 make_directory(place.directory / _FOLDER)
             blobs = cls(place)
@@ -100,7 +100,7 @@ class Blobs:
         await self.require_present()
         digest = await self._in_thread(lambda: digest_of(data))
         key = _key(digest)
-        with plainly(f"the blob {digest} cannot be stored"):
+        with as_blob_errors(f"the blob {digest} cannot be stored"):
             try:
                 await self._store.put_async(key, data, mode="create")
             except AlreadyExistsError:
@@ -121,13 +121,13 @@ class Blobs:
         """
         key, downloaded = _key(digest), None
         if self._root is None:
-            with plainly(f"the blob {digest} cannot be read"):
+            with as_blob_errors(f"the blob {digest} cannot be read"):
                 downloaded = await self._stored(key)
             if downloaded is None:
                 await self.require_present()
 
         def work() -> T:
-            with plainly(f"the blob {digest} cannot be read"):
+            with as_blob_errors(f"the blob {digest} cannot be read"):
                 data = downloaded if self._root is None else _read(self._root / key)
             if data is None:
                 self._require_directory()
@@ -157,7 +157,7 @@ class Blobs:
         """Deletes the blob; one that is not there is no error."""
         # No fsync: a deletion that a power loss undoes leaves bytes that nothing refers to.
         key = _key(digest)
-        with plainly(f"the blob {digest} cannot be deleted"):
+        with as_blob_errors(f"the blob {digest} cannot be deleted"):
             try:
                 await self._store.delete_async(key)
             except FileNotFoundError:
@@ -165,7 +165,7 @@ class Blobs:
 
     async def entries(self) -> AsyncIterator[StoredBlob]:
         """Every blob of the store in no order, a page at a time; one that is put meanwhile may be missed."""
-        with plainly(f"the blob store {self._name!r} cannot be listed"):
+        with as_blob_errors(f"the blob store {self._name!r} cannot be listed"):
             async for page in self._store.list(_FOLDER, chunk_size=_PAGE):
                 for entry in page:
                     digest = entry["path"].replace("/", ":")
@@ -179,7 +179,7 @@ class Blobs:
         """
         if self._root is None:
             return 0
-        with plainly(f"the blob store {self._name!r} cannot be swept"):
+        with as_blob_errors(f"the blob store {self._name!r} cannot be swept"):
             return await asyncio.to_thread(_sweep, self._root / _FOLDER, time.time() - age.total_seconds())
 
     async def require_present(self) -> None:
@@ -200,7 +200,7 @@ class Blobs:
 
     async def owner(self) -> str | None:
         """Who has claimed this store."""
-        with plainly(f"the owner of the blob store {self._name!r} cannot be read"):
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be read"):
             data = await self._stored(_OWNER)
         # What a power loss leaves of a file that was just made may be empty.
         return data.decode(errors="replace") if data else None
@@ -219,7 +219,7 @@ class Blobs:
         return found
 
     async def _write_owner(self, owner: str) -> str:
-        with plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be stored"):
             try:
                 await self._store.put_async(_OWNER, owner.encode(), mode="create")
             except AlreadyExistsError:
@@ -229,7 +229,7 @@ class Blobs:
 
     async def hand_over(self, owner: str) -> str:
         """Writes down another owner, whoever it was before; returns the new one."""
-        with plainly(f"the owner of the blob store {self._name!r} cannot be stored"):
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be stored"):
             await self._store.put_async(_OWNER, owner.encode(), mode="overwrite")
             await asyncio.to_thread(self._sync, _OWNER)
         self._owner = owner
@@ -241,7 +241,7 @@ class Blobs:
     def _put_file(self, data: bytes) -> str:
         digest = digest_of(data)
         key = _key(digest)
-        with plainly(f"the blob {digest} cannot be stored"):
+        with as_blob_errors(f"the blob {digest} cannot be stored"):
             self._require_directory()
             try:
                 self._store.put(key, data, mode="create")
@@ -260,7 +260,7 @@ class Blobs:
         if not (self._root / _FOLDER).is_dir():
             raise BlobStoreGone(f"the blob store {self._name!r} is gone: its directory {_FOLDER!r} is not there")
         # By its content, because a directory that is made anew may well get the inode of the one that was removed.
-        with plainly(f"the owner of the blob store {self._name!r} cannot be read"):
+        with as_blob_errors(f"the owner of the blob store {self._name!r} cannot be read"):
             data = _read(self._root / _OWNER)
         self._require_owner(data.decode(errors="replace") if data else None)
 
@@ -279,7 +279,7 @@ class Blobs:
     async def _piece(self, digest: str, start: int, end: int) -> bytes:
         key = _key(digest)
         # Not one stream: the time-out of a bucket's request would then be that of whoever reads slowly.
-        with plainly(f"the blob {digest} cannot be read"):
+        with as_blob_errors(f"the blob {digest} cannot be read"):
             try:
                 return bytes(await self._store.get_range_async(key, start=start, end=end))
             except FileNotFoundError:

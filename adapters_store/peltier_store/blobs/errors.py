@@ -32,7 +32,7 @@ class BlobStoreFull(BlobError):
 
 
 @contextmanager
-def plainly(failure: str) -> Iterator[None]:
+def as_blob_errors(failure: str) -> Iterator[None]:
     """Whatever the store raises in the block, as a BlobError that begins with `failure`."""
     try:
         yield

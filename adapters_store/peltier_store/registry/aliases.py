@@ -17,7 +17,7 @@ from peltier_store.registry.lookup import require_adapter, require_live
 from peltier_store.registry.records import Alias, AliasChange
 from peltier_store.registry.rules import check_name
 from peltier_store.registry.tables import AliasRow
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 Split: TypeAlias = Mapping[int, float]
 
@@ -27,7 +27,7 @@ _MAX_HISTORY = 1000
 MAX_ALIASES = 100
 
 
-async def set_alias(writing: Writing, tenant: str, name: str, alias: str, split: Split) -> Alias:
+async def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: Split) -> Alias:
     """Makes the alias name these versions in these shares."""
     check_alias(alias)
     check_split(alias, split)
@@ -41,7 +41,7 @@ async def set_alias(writing: Writing, tenant: str, name: str, alias: str, split:
     return changed
 
 
-async def rollback_alias(writing: Writing, tenant: str, name: str, alias: str) -> Alias:
+async def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> Alias:
     """Goes back to the split before; raises RegistryConflict where there is none or its versions are gone."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     current = await _current(writing.connection, adapter_id, alias)
@@ -63,7 +63,7 @@ async def rollback_alias(writing: Writing, tenant: str, name: str, alias: str) -
     return changed
 
 
-async def delete_alias(writing: Writing, tenant: str, name: str, alias: str) -> None:
+async def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> None:
     """Makes the alias name nothing."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     current = await _current(writing.connection, adapter_id, alias)
@@ -73,7 +73,7 @@ async def delete_alias(writing: Writing, tenant: str, name: str, alias: str) -> 
     await writing.audit(tenant, "delete_alias", f"{name}@{alias}")
 
 
-async def delete_all(writing: Writing, adapter_id: int) -> None:
+async def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
     """Makes every alias of the adapter name nothing."""
     for current in await _all_current(writing.connection, adapter_id):
         await _change(writing, adapter_id, current.alias, None, current.id)
@@ -152,7 +152,9 @@ async def _require_room(connection: AsyncConnection, adapter_id: int, name: str,
         )
 
 
-async def _change(writing: Writing, adapter_id: int, alias: str, split: Split | None, previous_id: int | None) -> Alias:
+async def _change(
+    writing: WriteTransaction, adapter_id: int, alias: str, split: Split | None, previous_id: int | None
+) -> Alias:
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
     await writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
     row = (

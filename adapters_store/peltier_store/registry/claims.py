@@ -5,13 +5,13 @@ A digest is in one of three states. Each change of state is one writing transact
 - *reserved*: rows in `reservations`, one an upload. `reserve` makes one before the bytes are stored, and refuses while
   the digest is being collected. `publish` turns its own one into a version, and refuses where it is gone.
 - *recorded*: a row in `versions`, live or deleted. Only `purge` removes it, once the grace period is over.
-- *being collected*: a row in `collections`. `collectable` makes it only for a digest that is neither reserved nor
-  recorded; the collector then deletes the bytes, and `collected` removes the row.
+- *being collected*: a row in `collections`. `begin_collection` makes it only for a digest that is neither reserved nor
+  recorded; the collector then deletes the bytes, and `end_collection` removes the row.
 
 So from the moment `reserve` returns until the version is purged, no collector may touch the bytes; and whoever finds
 its reservation gone must store them anew, which is why a reservation need not survive a power loss. No clock decides
-that, only whether the row is still there: `collectable` removes reservations that have expired, and only then are their
-bytes free.
+that, only whether the row is still there: `begin_collection` removes reservations that have expired, and only then are
+their bytes free.
 
 Clocks decide one thing: a collector that died leaves its rows behind, so after an hour others ignore them. A collector
 must therefore have deleted everything `MAX_COLLECTING` after it asked, by its own watch; the rest of the hour is for
@@ -29,7 +29,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from peltier_store.registry.errors import BlobBusy
 from peltier_store.registry.records import Reservation
 from peltier_store.registry.tables import CollectionRow, ReservationRow, UtcDateTime, VersionRow
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 MAX_COLLECTING = timedelta(minutes=10)
 _RESERVED = timedelta(hours=1)
@@ -38,7 +38,7 @@ _COLLECTING = timedelta(hours=1)
 _CHUNK = 500
 
 
-async def reserve(writing: Writing, digest: str) -> Reservation:
+async def reserve(writing: WriteTransaction, digest: str) -> Reservation:
     """Keeps collectors from the bytes until they are published, released or an hour is over."""
     reservation = Reservation(secrets.token_hex(16), digest, writing.at + _RESERVED)
     collecting = select(CollectionRow.digest).where(
@@ -60,12 +60,12 @@ async def consume(connection: AsyncConnection, reservation: Reservation) -> None
         raise BlobBusy(f"the upload of {reservation.digest} took too long and its bytes may be gone; upload it again")
 
 
-async def release(writing: Writing, reservation: Reservation) -> None:
+async def release(writing: WriteTransaction, reservation: Reservation) -> None:
     """Gives the reservation up; one that is gone is no error."""
     await writing.connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
 
 
-async def collectable(writing: Writing, digests: Iterable[str]) -> set[str]:
+async def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[str]:
     """Those of `digests` that nothing needs, marked as being collected."""
     connection = writing.connection
     await connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
@@ -81,7 +81,7 @@ async def collectable(writing: Writing, digests: Iterable[str]) -> set[str]:
     return free
 
 
-async def collected(writing: Writing, digests: Iterable[str]) -> None:
+async def end_collection(writing: WriteTransaction, digests: Iterable[str]) -> None:
     """The bytes are gone, or were left alone after all: they can be stored again."""
     for chunk in _chunks(digests):
         await writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))

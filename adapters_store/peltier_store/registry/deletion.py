@@ -21,10 +21,10 @@ from peltier_store.registry.records import Version
 from peltier_store.registry.room import require_room_for_adapter
 from peltier_store.registry.tables import AdapterRow, VersionRow
 from peltier_store.registry.tenants import require_quotas
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 
-async def delete_version(writing: Writing, tenant: str, name: str, number: int) -> None:
+async def delete_version(writing: WriteTransaction, tenant: str, name: str, number: int) -> None:
     """Marks one live version as deleted."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     await require_live(writing.connection, adapter_id, name, number)
@@ -37,7 +37,7 @@ async def delete_version(writing: Writing, tenant: str, name: str, number: int) 
     await writing.audit(tenant, "delete_version", f"{name}@{number}")
 
 
-async def delete_adapter(writing: Writing, tenant: str, name: str) -> int:
+async def delete_adapter(writing: WriteTransaction, tenant: str, name: str) -> int:
     """Marks every live version as deleted and deletes the aliases; returns how many versions there were."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).order_by(VersionRow.number)
@@ -48,7 +48,7 @@ async def delete_adapter(writing: Writing, tenant: str, name: str) -> int:
     return len(numbers)
 
 
-async def undelete(writing: Writing, tenant: str, name: str, number: int) -> Version:
+async def undelete(writing: WriteTransaction, tenant: str, name: str, number: int) -> Version:
     """Makes a deleted version live again; one that is live stays as it is."""
     version = await find_version(writing.connection, tenant, name, number)
     if version is None:
@@ -67,7 +67,7 @@ async def undelete(writing: Writing, tenant: str, name: str, number: int) -> Ver
     return replace(version, deleted_at=None)
 
 
-async def purge(writing: Writing, before: datetime) -> set[str]:
+async def purge(writing: WriteTransaction, before: datetime) -> set[str]:
     """Removes versions deleted before then; returns the digests that no version has any more."""
     condition = VersionRow.deleted_at < before
     found = (
@@ -86,7 +86,7 @@ async def purge(writing: Writing, before: datetime) -> set[str]:
     return {row.digest for row in over} - await read_digests(writing.connection)
 
 
-async def _mark_deleted(writing: Writing, adapter_id: int, condition: ColumnElement[bool]) -> None:
+async def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: ColumnElement[bool]) -> None:
     chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, LIVE, condition)
     await writing.connection.execute(chosen.values(deleted_at=writing.at))
     await writing.stamp_adapter(adapter_id)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from peltier_store.registry.database import MIGRATIONS
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
 from peltier_store.registry.tables import Base, CollectionRow, ReservationRow, RevisionRow, TenantRow, UtcDateTime
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 # What belongs to one database alone: its count of changes, and who is just storing or deleting bytes.
 _OWN = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow)}
@@ -46,14 +46,14 @@ async def require_empty(connection: AsyncConnection) -> None:
             raise RegistryConflict(f"the registry is not empty: its table {table.name!r} holds {count} rows")
 
 
-async def require_no_collectors(writing: Writing) -> None:
+async def require_no_collectors(writing: WriteTransaction) -> None:
     """Raises BlobBusy where somebody is deleting blobs."""
     deleting = select(CollectionRow.digest).where(CollectionRow.expires_at > writing.at).limit(1)
     if (await writing.connection.execute(deleting)).first() is not None:
         raise BlobBusy("blobs of this registry are just being deleted; try again when that has ended, within an hour")
 
 
-async def write_lines(writing: Writing, lines: Iterable[Line]) -> None:
+async def write_lines(writing: WriteTransaction, lines: Iterable[Line]) -> None:
     """Fills an empty registry with the rows of another; whoever follows this one sees all of them as changed."""
     await writing.connection.execute(delete(TenantRow))
     for name, group in groupby(lines, key=lambda line: line.table):

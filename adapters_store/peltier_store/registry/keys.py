@@ -10,10 +10,10 @@ from peltier_store.registry.records import SCOPES, Key
 from peltier_store.registry.rules import check_text
 from peltier_store.registry.tables import KeyRow
 from peltier_store.registry.tenants import require_quotas
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 
-async def create_key(writing: Writing, key: Key) -> Key:
+async def create_key(writing: WriteTransaction, key: Key) -> Key:
     """Records a key that the server has made."""
     check_text("note", key.note)
     check_scopes(key.scopes)
@@ -40,7 +40,7 @@ async def create_key(writing: Writing, key: Key) -> Key:
     return key
 
 
-async def revoke_key(writing: Writing, prefix: str) -> Key:
+async def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
     """Takes a key's rights for good; one that has none any more stays as it is."""
     found = (await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one_or_none()
     if found is None:

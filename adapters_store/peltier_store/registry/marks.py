@@ -9,10 +9,10 @@ from peltier_store.registry.lookup import find_version, require_adapter, require
 from peltier_store.registry.records import Version
 from peltier_store.registry.rules import check_text
 from peltier_store.registry.tables import AdapterRow, VersionRow
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 
-async def deprecate(writing: Writing, tenant: str, name: str, number: int, reason: str | None) -> Version:
+async def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> Version:
     """Advises against a live version, or no longer does where there is no reason."""
     check_text("reason", reason or "")
     adapter_id = await require_adapter(writing.connection, tenant, name)
@@ -25,7 +25,7 @@ async def deprecate(writing: Writing, tenant: str, name: str, number: int, reaso
     return replace(version, deprecated_at=deprecated_at, deprecation=reason)
 
 
-async def set_public(writing: Writing, tenant: str, name: str, public: bool) -> None:
+async def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
     """Opens a live adapter to other tenants, or closes it."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
@@ -33,7 +33,7 @@ async def set_public(writing: Writing, tenant: str, name: str, public: bool) -> 
     await writing.audit(tenant, "set_public", name, public=public)
 
 
-async def mark(writing: Writing, version: Version, **marks: datetime | str | int | None) -> None:
+async def mark(writing: WriteTransaction, version: Version, **marks: datetime | str | int | None) -> None:
     """Sets columns of a version's row."""
     owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
     adapter_id = (await writing.connection.execute(owner)).scalar_one()

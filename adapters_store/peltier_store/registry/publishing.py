@@ -12,11 +12,11 @@ from peltier_store.registry.records import Reservation, Version
 from peltier_store.registry.room import require_room_for_adapter, require_room_for_bytes
 from peltier_store.registry.tables import AdapterRow, VersionRow
 from peltier_store.registry.tenants import require_quotas
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 
 async def publish(
-    writing: Writing, draft: Version, reservation: Reservation, alias: str | None
+    writing: WriteTransaction, draft: Version, reservation: Reservation, alias: str | None
 ) -> tuple[Version, bool]:
     """Gives the draft its number and makes it live, unless its bytes already are a live version; the alias names it."""
     existing = await require_room(writing.connection, draft)
@@ -37,7 +37,7 @@ async def require_room(connection: AsyncConnection, draft: Version) -> Version |
     return existing
 
 
-async def _insert(writing: Writing, draft: Version) -> Version:
+async def _insert(writing: WriteTransaction, draft: Version) -> Version:
     adapter_id, number = await _next_number(writing, draft)
     row = (
         insert(VersionRow)
@@ -59,7 +59,7 @@ async def _insert(writing: Writing, draft: Version) -> Version:
     return replace(draft, number=number)
 
 
-async def _next_number(writing: Writing, draft: Version) -> tuple[int, int]:
+async def _next_number(writing: WriteTransaction, draft: Version) -> tuple[int, int]:
     # Writers follow each other, so that nobody makes the row in between.
     result = AdapterRow.id, AdapterRow.last_number
     counted = update(AdapterRow).where(AdapterRow.tenant == draft.tenant, AdapterRow.name == draft.name)

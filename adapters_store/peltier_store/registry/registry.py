@@ -27,7 +27,7 @@ from peltier_store.registry.records import (
     Version,
 )
 from peltier_store.registry.snapshot import read_snapshot
-from peltier_store.registry.transactions import Transactions, Writing, read_revision
+from peltier_store.registry.transactions import Transactions, WriteTransaction, read_revision
 
 _NO_LIMITS = Quotas()
 # Who reserves and collects is not of interest: neither changes what anyone owns.
@@ -224,7 +224,7 @@ class Registry:
         taken: then make another key.
         """
 
-        async def work(writing: Writing) -> Key:
+        async def work(writing: WriteTransaction) -> Key:
             draft = Key(prefix, tenant, digest, frozenset(scopes), note, writing.at, actor, expires_at, None)
             return await keys.create_key(writing, draft)
 
@@ -259,16 +259,16 @@ class Registry:
         """Gives up a reservation that will not be published; one that was used up is no error."""
         await self._transactions.write(_NOBODY, lambda writing: claims.release(writing, reservation), durable=False)
 
-    async def collectable(self, digests: Iterable[str]) -> set[str]:
+    async def begin_collection(self, digests: Iterable[str]) -> set[str]:
         """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own watch.
 
-        Nothing needs them, and until `collected` is told of them nobody can reserve them.
+        Nothing needs them, and until `end_collection` is told of them nobody can reserve them.
         """
-        return await self._transactions.write(_NOBODY, lambda writing: claims.collectable(writing, digests))
+        return await self._transactions.write(_NOBODY, lambda writing: claims.begin_collection(writing, digests))
 
-    async def collected(self, digests: Iterable[str]) -> None:
+    async def end_collection(self, digests: Iterable[str]) -> None:
         """The blobs of these are deleted, or the caller has given up on them: they can be stored again."""
-        await self._transactions.write(_NOBODY, lambda writing: claims.collected(writing, digests))
+        await self._transactions.write(_NOBODY, lambda writing: claims.end_collection(writing, digests))
 
     # Everything at once, for backups.
 
@@ -292,7 +292,7 @@ class Registry:
         InvalidRecord for a row that does not fit.
         """
 
-        async def work(writing: Writing) -> None:
+        async def work(writing: WriteTransaction) -> None:
             await require_empty(writing.connection)
             await require_no_collectors(writing)
             # It may list a large bucket.

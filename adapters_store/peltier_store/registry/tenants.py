@@ -10,14 +10,14 @@ from peltier_store.registry.errors import InvalidRecord, RegistryConflict, Tenan
 from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas, Tenant
 from peltier_store.registry.rules import check_name
 from peltier_store.registry.tables import TenantRow
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
 # The largest integer that both databases hold.
 _MAX_COUNT = 2**63 - 1
 
 
-async def create_tenant(writing: Writing, name: str, quotas: Quotas) -> Tenant:
+async def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenant:
     """Makes a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
@@ -29,7 +29,7 @@ async def create_tenant(writing: Writing, name: str, quotas: Quotas) -> Tenant:
     return Tenant(name, writing.at, quotas)
 
 
-async def update_tenant(writing: Writing, name: str, quotas: Quotas) -> None:
+async def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
     """Replaces a tenant's quotas."""
     _check_quotas(quotas)
     await require_quotas(writing.connection, name)

@@ -38,7 +38,7 @@ _TURN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Writing:
+class WriteTransaction:
     """One writing transaction: who writes, when, and the revision that stamps what it changes."""
 
     connection: AsyncConnection
@@ -130,7 +130,9 @@ class Transactions:
         """Runs `work` on one consistent state of the database."""
         return await self._finish(self._read(work))
 
-    async def write(self, actor: str, work: Callable[[Writing], Awaitable[Result]], *, durable: bool = True) -> Result:
+    async def write(
+        self, actor: str, work: Callable[[WriteTransaction], Awaitable[Result]], *, durable: bool = True
+    ) -> Result:
         """Runs `work` alone, with a new revision; an exception in it leaves everything as it was.
 
         Returns once it survives a power loss; without `durable` sooner, where nobody is hurt if it does not.
@@ -149,13 +151,15 @@ class Transactions:
         async with self._transaction(self._readers) as connection:
             return await work(connection)
 
-    async def _write(self, engine: AsyncEngine, actor: str, work: Callable[[Writing], Awaitable[Result]]) -> Result:
+    async def _write(
+        self, engine: AsyncEngine, actor: str, work: Callable[[WriteTransaction], Awaitable[Result]]
+    ) -> Result:
         async with self._own_turn(), self._transaction(engine) as connection:
             counted = update(RevisionRow).values(number=RevisionRow.number + 1)
             row = (await connection.execute(counted.returning(RevisionRow.number, RevisionRow.registry_id))).one()
             self._require_same(row.registry_id)
             self.require_newer(row.number - 1, self._seen_revision)
-            result = await work(Writing(connection, actor, datetime.now(UTC), row.number))
+            result = await work(WriteTransaction(connection, actor, datetime.now(UTC), row.number))
             info = connection.info
         if self._file is not None and not self._file.is_open_in(info):
             raise RegistryGone(f"the registry {self.name} was removed or replaced while it was written to")

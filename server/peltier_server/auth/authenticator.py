@@ -26,7 +26,7 @@ class TokenReader(Protocol):
         """Whom the token speaks for."""
 
 
-class Door:
+class Authenticator:
     """Shut, but for the keys of the settings, until the registry has been read.
 
     `fixed_keys` are those of the settings, each with the caller that it lets in. It is open to anyone only where
@@ -106,10 +106,10 @@ def _refusal(scheme: str, text: str) -> Unauthorized:
     return Unauthorized(f"this server needs an API key in the header 'authorization: Bearer <key>'; {found} was sent")
 
 
-def create_door(settings: Settings, keyring: Keyring) -> Door:
+def create_authenticator(settings: Settings, keyring: Keyring) -> Authenticator:
     """The door that the settings ask for. Raises `SettingsError` where the extra `oidc` is wanted and missing."""
     given = ((settings.admin_key, OPERATOR), (settings.metrics_key, MONITOR))
-    return Door(
+    return Authenticator(
         keyring,
         fixed_keys={key.get_secret_value(): caller for key, caller in given if key is not None},
         tokens=_create_tokens(settings),

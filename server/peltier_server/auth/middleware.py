@@ -4,22 +4,22 @@ from peltier_client.errors import PeltierError
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from peltier_server.auth.authenticator import Door
+from peltier_server.auth.authenticator import Authenticator
 from peltier_server.errors import error_response
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 
 
-class Guard:
+class AuthMiddleware:
     """Puts the `Caller` into `request.state.caller`, or answers in the router's place.
 
     It is no dependency: the framework reads and parses a body before it runs dependencies, and a stranger shall not
     make the server take in an upload or learn which addresses exist.
     """
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
-        self._door = door
+        self._door = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers with why not."""

@@ -11,8 +11,8 @@ from peltier_store.registry import AdapterRecord
 
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.published import Published
-from peltier_server.context import Origin
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.context import RequestContext
+from peltier_server.residency.adapter_key import AdapterKey
 
 
 class Catalog:
@@ -24,7 +24,7 @@ class Catalog:
     def __init__(self) -> None:
         self._adapters: dict[tuple[str, str], Published] = {}
         self._names: dict[str, list[str]] = {}
-        self._owned: Counter[Owned] = Counter()
+        self._owned: Counter[AdapterKey] = Counter()
 
     def __len__(self) -> int:
         return len(self._adapters)
@@ -44,17 +44,17 @@ class Catalog:
         """A tenant's own adapter, if there is one."""
         return self._adapters.get((tenant, name))
 
-    def resolve(self, reference: TaskReference, origin: Origin) -> Entry:
-        """The version that answers `reference` for `origin`.
+    def resolve(self, reference: TaskReference, context: RequestContext) -> Entry:
+        """The version that answers `reference` for `context`.
 
         Another tenant's adapter is there only if it is public; otherwise nothing tells it from one that does not exist.
         """
-        owner = reference.tenant or origin.tenant
+        owner = reference.tenant or context.tenant
         published = self._adapters.get((owner, reference.name))
-        if published is None or not (published.is_public or owner == origin.tenant):
+        if published is None or not (published.is_public or owner == context.tenant):
             named = f"{reference.tenant}:{reference.name}" if reference.tenant else reference.name
             raise AdapterNotFound(f"adapter {named!r} does not exist")
-        return published.choose(reference, origin.request_id)
+        return published.choose(reference, context.request_id)
 
     def page(self, tenant: str, *, after: str, containing: str, limit: int) -> list[Published]:
         """At most `limit` adapters of a tenant whose names follow `after` and contain `containing`, in order."""
@@ -67,11 +67,11 @@ class Catalog:
         """Every live version."""
         return chain.from_iterable(published.entries.values() for published in self._adapters.values())
 
-    def holds(self, owned: Owned) -> bool:
+    def holds(self, owned: AdapterKey) -> bool:
         """Some live version of that tenant has these bytes."""
         return owned in self._owned
 
-    def replace(self, tenant: str, name: str, published: Published | None) -> set[Owned]:
+    def replace(self, tenant: str, name: str, published: Published | None) -> set[AdapterKey]:
         """Puts an adapter in the place of what was known of it, in one step; None takes it away.
 
         Returns what no live version of the tenant has any more.
@@ -90,7 +90,7 @@ class Catalog:
         self._list(tenant, name, was_there=old is not None, is_there=published is not None)
         return gone
 
-    def apply(self, record: AdapterRecord) -> set[Owned]:
+    def apply(self, record: AdapterRecord) -> set[AdapterKey]:
         """`replace` by what the registry records."""
         published = Published.of(record, self.find(record.tenant, record.name))
         return self.replace(record.tenant, record.name, published)
@@ -105,5 +105,5 @@ class Catalog:
             del self._names[tenant]
 
 
-def _owned_by(published: Published | None) -> list[Owned]:
+def _owned_by(published: Published | None) -> list[AdapterKey]:
     return [] if published is None else [entry.owned for entry in published.entries.values()]

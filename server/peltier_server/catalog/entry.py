@@ -13,7 +13,7 @@ from peltier_store.registry import Version
 
 from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.metrics.version_metrics import VersionLabels
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Entry:
         return self.version.digest
 
     @cached_property
-    def owned(self) -> Owned:
+    def owned(self) -> AdapterKey:
         """What it is on the device by."""
-        return Owned(self.version.tenant, self.digest)
+        return AdapterKey(self.version.tenant, self.digest)
 
     @cached_property
     def labels(self) -> VersionLabels:

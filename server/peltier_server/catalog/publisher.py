@@ -21,11 +21,11 @@ from peltier_store.registry import Registry, RegistryError, Version
 from peltier_server.auth.caller import Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
-from peltier_server.catalog.sync import Follower
+from peltier_server.catalog.sync import RegistrySync
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Terms
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Slots
 
@@ -39,7 +39,7 @@ class Store:
     blobs: Blobs
     registry: Registry
     catalog: Catalog
-    follower: Follower
+    sync: RegistrySync
     is_bounded: Callable[[str], bool]
 
 
@@ -65,7 +65,7 @@ class Publisher:
         self,
         store: Store,
         loader: StoreLoader,
-        slots: Slots[Owned, Artifact, Resident],
+        slots: Slots[AdapterKey, Artifact, Resident],
         batcher: Batcher,
         metrics: Metrics,
     ) -> None:
@@ -109,7 +109,7 @@ class Publisher:
 
     async def _prove(self, artifact: Artifact, tenant: str) -> None:
         """Re-runs the golden examples as ordinary rows; an ArtifactError says how they differ."""
-        owned = Owned(tenant, artifact.digest)
+        owned = AdapterKey(tenant, artifact.digest)
         try:
             outputs = await self._run(artifact, owned)
             reasons = judge_golden(self._loader.backbone, artifact.manifest, outputs)
@@ -126,14 +126,14 @@ class Publisher:
             self._forget(owned)
             raise
 
-    async def _run(self, artifact: Artifact, owned: Owned) -> list[RowOutput]:
+    async def _run(self, artifact: Artifact, owned: AdapterKey) -> list[RowOutput]:
         async with self._slots.lease(owned, owned.tenant, artifact) as lease:
             rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
             return [outcome.output for outcome in await self._batcher.compute(rows, Terms(owned.tenant))]
 
     async def _run_twin(self, artifact: Artifact, number: int, tenant: str) -> list[RowOutput]:
         twin = await asyncio.to_thread(create_twin, artifact, number)
-        owned = Owned(tenant, twin.digest)
+        owned = AdapterKey(tenant, twin.digest)
         try:
             return await self._run(twin, owned)
         finally:
@@ -143,9 +143,9 @@ class Publisher:
         try:
             version, created = await self._record(artifact, data, place)
         except BaseException:
-            self._forget(Owned(place.owner.tenant, artifact.digest))
+            self._forget(AdapterKey(place.owner.tenant, artifact.digest))
             raise
-        await self._store.follower.show_own()
+        await self._store.sync.sync_after_write()
         return version, created
 
     async def _record(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
@@ -170,7 +170,7 @@ class Publisher:
                 await registry.release(reservation)
             raise
 
-    def _forget(self, owned: Owned) -> None:
+    def _forget(self, owned: AdapterKey) -> None:
         if not self._store.catalog.holds(owned):
             self._slots.retire(owned)
 

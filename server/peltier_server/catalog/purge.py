@@ -16,7 +16,7 @@ _MIN_PAUSE_SECONDS = 60.0
 _MAX_PAUSE_SECONDS = 3600.0
 
 
-class Janitor:
+class PurgeTask:
     """Purges versions that were deleted longer than `undelete_seconds` ago, and deletes the bytes that nothing needs.
 
     At most once an hour, and again at the next turn where the registry or the store fails. Every replica may have one.

@@ -10,7 +10,7 @@ from peltier_store.registry import AdapterRecord, Registry, RegistryError, Regis
 
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +30,11 @@ class Image(Protocol):
 class Retiring(Protocol):
     """Where adapters are kept in memory."""
 
-    def retire(self, key: Owned) -> None:
+    def retire(self, key: AdapterKey) -> None:
         """No version of that tenant has these bytes any more."""
 
 
-class Follower:
+class RegistrySync:
     """Brings into memory what any replica has written, within a quarter of a second and what reading it takes.
 
     A registry that fails is asked again until it answers; meanwhile everything is served as it was last known.
@@ -71,7 +71,7 @@ class Follower:
             if self._read_at <= asked_at:
                 await self._read()
 
-    async def show_own(self) -> None:
+    async def sync_after_write(self) -> None:
         """`catch_up` after a write of this replica, which stands even if the registry cannot be read just now."""
         try:
             await self.catch_up()
@@ -92,7 +92,7 @@ class Follower:
             self._failing = False
 
     async def _take_over_all(self, records: Iterable[AdapterRecord]) -> None:
-        gone: set[Owned] = set()
+        gone: set[AdapterKey] = set()
         try:
             for record in records:
                 gone |= await self._take_over(record)
@@ -103,7 +103,7 @@ class Follower:
             for owned in gone:
                 self._retire(owned)
 
-    async def _take_over(self, record: AdapterRecord) -> set[Owned]:
+    async def _take_over(self, record: AdapterRecord) -> set[AdapterKey]:
         if sum(len(version.manifest) for version in record.versions) <= _CHARS_ON_THE_LOOP:
             return self._catalog.apply(record)
         known = self._catalog.find(record.tenant, record.name)
@@ -126,7 +126,7 @@ class Follower:
         self._patience_seconds = _READ_SECONDS
         return snapshot
 
-    def _retire(self, gone: Owned) -> None:
+    def _retire(self, gone: AdapterKey) -> None:
         if self._retiring is not None and not self._catalog.holds(gone):
             self._retiring.retire(gone)
 

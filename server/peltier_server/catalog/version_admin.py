@@ -13,7 +13,7 @@ from peltier_server.catalog.publisher import Store
 from peltier_server.catalog.split import split_faults
 
 
-class Curator:
+class VersionAdmin:
     """Changes a caller's own adapters. What it has done survives a crash, is in the audit log under the caller's name,
     and is seen by every request that arrives after the call has returned; requests under way keep their version.
     """
@@ -21,7 +21,7 @@ class Curator:
     def __init__(self, store: Store) -> None:
         self._registry = store.registry
         self._catalog = store.catalog
-        self._follower = store.follower
+        self._follower = store.sync
 
     async def set_alias(self, caller: Caller, name: str, alias: str, split: Mapping[int, float]) -> Alias:
         """Makes `alias` mean these versions, with these shares of the requests; raises `InvalidInput` with every reason
@@ -30,22 +30,22 @@ class Curator:
             changed = await self._registry.set_alias(caller.tenant, name, alias, split, actor=caller.actor)
         except (InvalidRecord, VersionUnknown):
             # Another replica may have published or deleted versions a moment ago.
-            await self._follower.show_own()
+            await self._follower.sync_after_write()
             self._check_split(caller, name, split)
             raise
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
         return changed
 
     async def roll_back(self, caller: Caller, name: str, alias: str) -> Alias:
         """Makes `alias` mean what it meant before; raises RegistryConflict where there was nothing, or it is gone."""
         changed = await self._registry.rollback_alias(caller.tenant, name, alias, actor=caller.actor)
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
         return changed
 
     async def delete_alias(self, caller: Caller, name: str, alias: str) -> None:
         """Makes `alias` mean nothing; a rollback brings it back."""
         await self._registry.delete_alias(caller.tenant, name, alias, actor=caller.actor)
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
 
     async def delete(self, caller: Caller, name: str, number: int | None = None) -> None:
         """Deletes one version, or all and the aliases; rows in flight still finish."""
@@ -53,24 +53,24 @@ class Curator:
             await self._registry.delete_adapter(caller.tenant, name, actor=caller.actor)
         else:
             await self._registry.delete_version(caller.tenant, name, number, actor=caller.actor)
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
 
     async def undelete(self, caller: Caller, name: str, number: int) -> Entry:
         """Brings a deleted version back under its number, as long as its grace period lasts."""
         version = await self._registry.undelete(caller.tenant, name, number, actor=caller.actor)
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
         return await asyncio.to_thread(Entry.of, version)
 
     async def deprecate(self, caller: Caller, name: str, number: int, reason: str | None) -> Entry:
         """Advises against a version, or with no reason no longer: bare names then mean another one if they can."""
         version = await self._registry.deprecate(caller.tenant, name, number, reason, actor=caller.actor)
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
         return await asyncio.to_thread(Entry.of, version)
 
     async def set_public(self, caller: Caller, name: str, *, public: bool) -> None:
         """Lets other tenants use an adapter, or no longer."""
         await self._registry.set_public(caller.tenant, name, public, actor=caller.actor)
-        await self._follower.show_own()
+        await self._follower.sync_after_write()
 
     def _check_split(self, caller: Caller, name: str, split: Mapping[int, float]) -> None:
         """The registry decides, and names the first fault that it finds; this one names them all."""

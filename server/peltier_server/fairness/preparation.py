@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from peltier_server.fairness.fair_turns import FairTurns
 from peltier_server.fairness.room import Room
 from peltier_server.fairness.shared_bound import SharedBound
-from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.settings import Settings
 
 T = TypeVar("T")
@@ -30,16 +30,16 @@ class Preparation:
     loop, in slices. Tenants take turns at both, by weight. Bytes of bodies, inputs and bytes of answers in progress are
     bounded, for all tenants together and for each."""
 
-    def __init__(self, settings: Settings, turnstile: Turnstile) -> None:
-        self.turnstile = turnstile
+    def __init__(self, settings: Settings, enforcer: QuotaEnforcer) -> None:
+        self.enforcer = enforcer
         self.max_inputs = settings.max_inputs
         self.max_text_chars = settings.max_text_chars
         self.max_body_bytes = settings.max_body_bytes
         self.body_bytes = SharedBound(settings.max_pending_bytes, "bytes of request bodies")
         self.inputs = SharedBound(settings.max_pending_inputs, "inputs")
         self.answer_bytes = SharedBound(settings.max_pending_answer_bytes, "bytes of answers")
-        self.slices = FairTurns(1, MAX_PIECE_COST, turnstile.weight)
-        self.pieces = FairTurns(_NUM_THREADS, MAX_PIECE_COST, turnstile.weight)
+        self.slices = FairTurns(1, MAX_PIECE_COST, enforcer.weight)
+        self.pieces = FairTurns(_NUM_THREADS, MAX_PIECE_COST, enforcer.weight)
         self._items_of = WeakValueDictionary[str, Room]()
         # Of their own, so that megabytes of text never keep an adapter from loading.
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="preparation")

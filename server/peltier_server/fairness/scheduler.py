@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 from peltier_server.fairness.ranking import Ranking
-from peltier_server.fairness.size_index import Heads
+from peltier_server.fairness.size_index import SizeIndex
 
 # The weight of the tenant that is named.
 WeightOf = Callable[[str], float]
@@ -76,7 +76,7 @@ class Scheduler(Generic[T]):
         self._max_lead = max_batch_tokens // 2
         self._weight_of = weight_of
         self._lines: dict[str, _Line[T]] = {}
-        self._heads = Heads[_Line[T]](max_batch_tokens)
+        self._heads = SizeIndex[_Line[T]](max_batch_tokens)
         # The tags of those who do not wait, as long as they are ahead of somebody who does.
         self._left = Ranking[int, str]()
         self._num_items = 0

@@ -9,7 +9,7 @@ K = TypeVar("K", bound=Hashable)
 Rank = tuple[int, int]
 
 
-class Heads(Generic[K]):
+class SizeIndex(Generic[K]):
     """Keys with a size and a rank that no other has. Every call is O(log n + log `max_size`), also to find the first of
     those that fit where many do not.
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from peltier_server.errors import RefusedBody, to_wire
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.fairness.shared_bound import Held
-from peltier_server.http.dependencies import unless_gone
+from peltier_server.http.dependencies import cancel_on_disconnect
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Model = type[BaseModel] | None
@@ -86,7 +86,7 @@ class _Bounded(Request):
             work = self._preparation.run(
                 self.state.caller.tenant, len(text) // _BYTES_PER_COST, partial(self._read, text)
             )
-            return await unless_gone(self, work)
+            return await cancel_on_disconnect(self, work)
         except PeltierError as error:
             raise RefusedBody(error) from None
 

@@ -8,12 +8,12 @@ from fastapi import Depends, Request
 
 from peltier_server.auth.caller import Caller
 from peltier_server.auth.keyring import Keyring
-from peltier_server.context import Origin
+from peltier_server.context import RequestContext
 from peltier_server.errors import ClientGone
 from peltier_server.http.lifecycle import Lifecycle
-from peltier_server.http.uploads import Intake
-from peltier_server.inference.prediction import Opening
-from peltier_server.inference.resolved_task import Target
+from peltier_server.http.uploads import UploadTurns
+from peltier_server.inference.prediction import StreamStart
+from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.service import Service
 
 T = TypeVar("T")
@@ -45,22 +45,22 @@ def get_caller(request: Request) -> Caller:
     return caller
 
 
-def aim(request: Request, service: Service, task: str) -> Target:
+def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
     """The version that `task` means now; the request is measured and logged as one for it."""
-    target = service.predictor.aim(get_origin(request), task)
+    target = service.predictor.resolve(get_context(request), task)
     request.state.target = target
     return target
 
 
-def get_origin(request: Request) -> Origin:
+def get_context(request: Request) -> RequestContext:
     """Who asks, in which request."""
-    return Origin(request.state.caller, request.state.request_id, request.state.answer_bytes)
+    return RequestContext(request.state.caller, request.state.request_id, request.state.answer_bytes)
 
 
-def get_intake(request: Request) -> Intake:
+def get_upload_turns(request: Request) -> UploadTurns:
     """Where uploads wait for their turn."""
-    intake: Intake = request.app.state.intake
-    return intake
+    upload_turns: UploadTurns = request.app.state.upload_turns
+    return upload_turns
 
 
 def get_keyring(request: Request) -> Keyring:
@@ -82,13 +82,13 @@ def at_once(get: Callable[[Request], T]) -> Any:
 AnyTime = Annotated[Lifecycle, at_once(get_lifecycle)]
 Accepted = Annotated[Service, at_once(accept)]
 Changing = Annotated[Service, Depends(accept_change)]
-Uploads = Annotated[Intake, at_once(get_intake)]
+Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
 Asking = Annotated[Caller, at_once(get_caller)]
-From = Annotated[Origin, at_once(get_origin)]
+From = Annotated[RequestContext, at_once(get_context)]
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
     """What `work` gives; cancels it and raises `ClientGone` when the caller hangs up first."""
     watch = _Watch(request)
     try:
@@ -102,20 +102,20 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
         watch.end()
 
 
-class Writing(Protocol):
+class StreamedAnswer(Protocol):
     """An answer that comes bit by bit."""
 
-    async def begin(self) -> Opening:
+    async def begin(self) -> StreamStart:
         """Returns once there is something to say; raises what went wrong until then."""
 
     def close(self) -> None:
         """Ends it."""
 
 
-async def begin(request: Request, stream: Writing) -> Opening:
+async def begin(request: Request, stream: StreamedAnswer) -> StreamStart:
     """Returns once `stream` has something to say: what keeps it from speaking at all is an ordinary error."""
     try:
-        return await unless_gone(request, stream.begin())
+        return await cancel_on_disconnect(request, stream.begin())
     except BaseException:
         stream.close()
         raise

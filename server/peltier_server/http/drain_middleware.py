@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from peltier_server.http.lifecycle import Lifecycle
 
 
-class Arrivals:
+class DrainMiddleware:
     """Tells requests that came before the server began to drain, and are answered whatever is still to come of their
     body, from newcomers. While the server is leaving, every answer ends its connection, so that the caller's next
     request looks for another replica instead of meeting a socket that closes."""

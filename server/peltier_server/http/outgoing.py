@@ -8,7 +8,7 @@ from peltier_server.errors import error_response
 from peltier_server.fairness.shared_bound import Held, SharedBound
 
 
-class Outgoing:
+class OutgoingMiddleware:
     """Counts the bytes of answers of more than 64 KiB against `bound` until the socket has them, or nobody wants them.
 
     Predictions reserve theirs through `Held` in the request's state before anything is computed. Any other answer is

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from peltier_server import retry_hints
 from peltier_server.auth.caller import Caller
 from peltier_server.errors import ClientGone, error_response
-from peltier_server.inference.resolved_task import Target
+from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.logs.access_log import log_access
 from peltier_server.logs.request_fields import request_state
 from peltier_server.metrics.matched_route import matched_route
@@ -25,7 +25,7 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 _ID_BITS = 128
 
 
-class Observer:
+class RequestMiddleware:
     """Gives each request an `x-request-id` (the caller's own if it is plain text), measures and may log it."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, *, access_log: bool = False) -> None:
@@ -69,7 +69,7 @@ class Observer:
         tenant = None if caller is None else caller.tenant
         self._metrics.observe_request(tenant, answer.status, seconds)
         self._metrics.observe_route(matched_route(scope), seconds)
-        target: Target | None = scope["state"].get("target")
+        target: ResolvedTask | None = scope["state"].get("target")
         if target is not None:
             self._metrics.versions.observe(target.entry.labels, answer.status, seconds)
         if self._access_log:

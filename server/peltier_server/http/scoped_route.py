@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
-from fastapi import FastAPI, Security, params
+from fastapi import APIRouter, FastAPI, Security, params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from peltier_client.errors import Forbidden, QuotaExceeded
@@ -17,7 +17,7 @@ from peltier_server.auth.caller import Caller
 from peltier_server.auth.middleware import OPEN_PATHS
 from peltier_server.errors import error_response
 from peltier_server.http.bodies import Handler, bounded, unique
-from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.enforcer import QuotaEnforcer
 
 # Routes of these scopes run and watch the server; a tenant's quotas never shut them.
 _UNCOUNTED: frozenset[Scope] = frozenset({"admin", "metrics"})
@@ -25,12 +25,17 @@ _UNCOUNTED: frozenset[Scope] = frozenset({"admin", "metrics"})
 _BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
 
 
-def needs(scope: Scope) -> Any:
+def require_scope(scope: Scope) -> Any:
     """For the `dependencies` of a closed route or its router: the key must have `scope`."""
     return Security(_BEARER, scopes=[scope])
 
 
-class Closed(APIRoute):
+def scoped_router(scope: Scope, tag: str, prefix: str = "") -> APIRouter:
+    """A router whose routes need `scope`, under one tag of the OpenAPI."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=ScopedRoute, dependencies=[require_scope(scope)])
+
+
+class ScopedRoute(APIRoute):
     """A route that answers only callers with the scopes that it needs, and nobody where it names none.
 
     Whoever uses adapters is also held to the tenant's quotas. Who may set quotas is not, or could lock themselves out.
@@ -73,14 +78,14 @@ async def within_quotas(app: ASGIApp, scope: Connection, receive: Receive, send:
     """Passes a request on to `app` as far as its tenant's quotas allow, which count it once however often it comes
     here."""
     state = scope["state"]
-    if "visit" in state:
+    if "quota_slot" in state:
         await app(scope, receive, send)
         return
-    turnstile: Turnstile = scope["app"].state.turnstile
-    visit = state["visit"] = turnstile.visit(state["caller"].tenant)
-    send = visit.tell(send)
+    enforcer: QuotaEnforcer = scope["app"].state.enforcer
+    slot = state["quota_slot"] = enforcer.slot(state["caller"].tenant)
+    send = slot.with_ratelimit_headers(send)
     try:
-        async with visit:
+        async with slot:
             await app(scope, receive, send)
     except QuotaExceeded as error:
         # On entering; what the route itself raises is answered within it.
@@ -93,7 +98,7 @@ def refuse_open_routes(app: FastAPI, keyed_paths: frozenset[str]) -> None:
     pages = keyed_paths | {app.openapi_url}
     for route in _routes(app.routes):
         path = getattr(route, "path", "")
-        is_closed = isinstance(route, Closed) and bool(route.scopes)
+        is_closed = isinstance(route, ScopedRoute) and bool(route.scopes)
         if not (is_closed or path in OPEN_PATHS or path in pages):
             raise RuntimeError(f"route {path or route} names no scope; give it dependencies=[needs(…)]")
 

@@ -15,7 +15,7 @@ MIN_BYTES_PER_SECOND = 16 * 1024
 _MAX_LINGER_SECONDS = 2.0
 
 
-class Pace:
+class SlowBodyMiddleware:
     """Answers 408 to a body that stands still for `stall_seconds` in all, or comes more slowly than 16 KiB/s.
 
     A caller who sends on after the answer is read for two seconds more, so that the answer reaches it, and then cut

@@ -9,7 +9,7 @@ from peltier_server.auth.middleware import OPEN_PATHS
 from peltier_server.errors import error_response
 
 
-class Surplus:
+class SurplusMiddleware:
     """Answers 503 on a connection that `Connection` calls surplus, and has it closed. Probes are answered: a server
     with very many callers is alive."""
 

@@ -15,7 +15,7 @@ MAX_RECEIVED_AT_ONCE = 32
 MAX_RECEIVED_OF_ONE = 8
 
 
-class Intake:
+class UploadTurns:
     """Uploads wait for their turn twice: to be received, and to be read from their file into memory.
 
     Waiting costs neither memory nor disk: a body that nobody reads stays with its sender. The second turn goes by

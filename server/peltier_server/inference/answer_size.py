@@ -11,7 +11,7 @@ from peltier_client.protocol import AnyPrediction, MultilabelPrediction, Paramet
 from pydantic_core import to_json
 
 from peltier_server.catalog.label_bytes import LabelBytes
-from peltier_server.context import Origin
+from peltier_server.context import RequestContext
 
 # The most that JSON takes of a float32 and the comma after it, as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
@@ -82,12 +82,12 @@ class AnswerMeasure:
 
 
 class AnswerBudget:
-    """The bytes that one HTTP answer may have; all of its parts take from them. Those of `origin` reserve
+    """The bytes that one HTTP answer may have; all of its parts take from them. Those of `context` reserve
     them among all answers in progress. Belongs to the event loop."""
 
-    def __init__(self, max_bytes: int, origin: Origin) -> None:
+    def __init__(self, max_bytes: int, context: RequestContext) -> None:
         self._max_bytes = max_bytes
-        self._origin = origin
+        self._context = context
         self.taken_bytes = 0
 
     def take(self, size: AnswerSize) -> None:
@@ -117,7 +117,7 @@ class AnswerBudget:
         return self._max_bytes - self.taken_bytes
 
     def _count(self, num_bytes: int) -> None:
-        self._origin.reserve(self.taken_bytes + num_bytes)
+        self._context.reserve(self.taken_bytes + num_bytes)
         self.taken_bytes += num_bytes
 
     def give_back(self, size: AnswerSize) -> None:

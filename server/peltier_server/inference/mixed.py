@@ -9,12 +9,12 @@ from typing import Any
 from peltier_client.errors import ErrorBody, PeltierError, QuotaExceeded, ServerError
 from peltier_client.protocol import MixedItem, PredictResponse
 
-from peltier_server.context import Origin
+from peltier_server.context import RequestContext
 from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.resolved_task import Target
+from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.metrics.version_metrics import VersionMetrics
 
 logger = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ class MixedAnswer:
         predictor: Predictor,
         metrics: VersionMetrics,
         preparation: Preparation,
-        origin: Origin,
+        context: RequestContext,
         items: Sequence[MixedItem],
     ) -> None:
-        self.budget = predictor.open_answer(origin)
+        self.budget = predictor.open_answer(context)
         self._predictor = predictor
         self._metrics = metrics
         self._preparation = preparation
-        self._origin = origin
+        self._context = context
         self._items = items
         self._results: list[Result | None] = [None] * len(items)
         self._arrived_at = time.monotonic()
@@ -46,13 +46,13 @@ class MixedAnswer:
     async def results(self) -> list[Result]:
         """One per item, in order; cancelled, it ends all that are begun. Raises `QueueFull` where so many items more
         may not be in progress."""
-        items = Items(self._preparation, self._origin.tenant, [item.input for item in self._items])
+        items = Items(self._preparation, self._context.tenant, [item.input for item in self._items])
         await items.answer(self._begin, self._charge)
         return [result for result in self._results if result is not None]
 
     def _begin(self, number: int) -> Coroutine[Any, Any, None] | None:
         try:
-            target = self._predictor.aim(self._origin, self._items[number].task)
+            target = self._predictor.resolve(self._context, self._items[number].task)
         except PeltierError as error:
             self._results[number] = error.body()
             return None
@@ -60,12 +60,12 @@ class MixedAnswer:
 
     async def _charge(self, failed: Sequence[int]) -> None:
         try:
-            await self._preparation.turnstile.charge(self._origin.tenant, len(failed))
+            await self._preparation.enforcer.charge(self._context.tenant, len(failed))
         except QuotaExceeded as error:
             for number in failed:
                 self._results[number] = error.body()
 
-    async def _answer(self, number: int, target: Target) -> None:
+    async def _answer(self, number: int, target: ResolvedTask) -> None:
         started, status = time.monotonic(), ClientGone.status
         item = self._items[number]
         try:

@@ -17,7 +17,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Opening:
+class StreamStart:
     """Who answers, how many tokens the inputs have, and how many of the inputs were truncated."""
 
     adapter: AdapterRef

@@ -32,21 +32,21 @@ from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blob
 from peltier_server import retry_hints
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.entry import Entry
-from peltier_server.context import Origin
+from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
 from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
 from peltier_server.inference.decoding import check_stream, choose_decoding, draws
-from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.quarantine import Quarantine
-from peltier_server.inference.resolved_task import Target
+from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.inference.response import create_timings, create_usage, read_answers
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.inference.tokenizing import Reading, encode_inputs
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.slots import Slots
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class Limits:
 class _Request:
     """What is asked of which version, until when in seconds of `time.monotonic`, and who watches the text grow."""
 
-    target: Target
+    target: ResolvedTask
     inputs: tuple[Input, ...]
     parameters: Parameters
     budget: AnswerBudget
@@ -89,7 +89,7 @@ class Predictor:
         self,
         backbone: Backbone,
         catalog: Catalog,
-        slots: Slots[Owned, Artifact, Resident],
+        slots: Slots[AdapterKey, Artifact, Resident],
         batcher: Batcher,
         limits: Limits,
     ) -> None:
@@ -101,39 +101,39 @@ class Predictor:
         token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
 
-    def aim(self, origin: Origin, task: str) -> Target:
+    def resolve(self, context: RequestContext, task: str) -> ResolvedTask:
         """The version that `task` refers to now. Raises `NotFound` where there is none that the caller may use."""
         reference = TaskReference.parse(task)
-        return Target(reference, origin, self._catalog.resolve(reference, origin))
+        return ResolvedTask(reference, context, self._catalog.resolve(reference, context))
 
-    def open_answer(self, origin: Origin) -> AnswerBudget:
+    def open_answer(self, context: RequestContext) -> AnswerBudget:
         """What the parts of one HTTP answer share."""
-        return AnswerBudget(self._limits.max_answer_bytes, origin)
+        return AnswerBudget(self._limits.max_answer_bytes, context)
 
     async def predict(
-        self, target: Target, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
+        self, target: ResolvedTask, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
     ) -> Prediction:
         """One prediction per input, in order; they take from `budget`, or are the whole answer."""
         self.check_count(len(inputs), "inputs")
-        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.origin)))
+        return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.context)))
 
     async def predict_item(
-        self, target: Target, item: MixedItem, arrived_at: float, budget: AnswerBudget
+        self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget
     ) -> Prediction:
         """The prediction for an item of a mixed request that arrived then, whose inputs are all in progress already."""
         return await self._in_time(_Request(target, (item.input,), item.parameters, budget), arrived_at)
 
     def stream(
-        self, target: Target, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
+        self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
     ) -> TextStream:
         """The answer to one input while it is being written; with a `budget` to one of several that share it, and that
         are all in progress already."""
         stream = TextStream(self._backbone.tokenizer)
-        request = _Request(target, (text,), parameters, budget or self.open_answer(target.origin), stream=stream)
+        request = _Request(target, (text,), parameters, budget or self.open_answer(target.context), stream=stream)
         stream.start(self._hold(request) if budget is None else self._in_time(request, time.monotonic()))
         return stream
 
-    def max_new_tokens(self, target: Target) -> int:
+    def max_new_tokens(self, target: ResolvedTask) -> int:
         """How long a text of `target` may be; raises `InvalidInput` where the answer is no text."""
         spec = target.entry.task.decoding
         if spec is None:
@@ -147,7 +147,7 @@ class Predictor:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
     async def _hold(self, request: _Request) -> Prediction:
-        with self._limits.preparation.inputs.hold(request.target.origin.tenant, len(request.inputs)):
+        with self._limits.preparation.inputs.hold(request.target.context.tenant, len(request.inputs)):
             return await self._in_time(request, time.monotonic())
 
     async def _in_time(self, request: _Request, arrived_at: float) -> Prediction:
@@ -170,11 +170,11 @@ class Predictor:
             target = request.target
             entry = target.entry
             try:
-                with self._limits.quarantine.attempt(target.origin.tenant, entry):
+                with self._limits.quarantine.attempt(target.context.tenant, entry):
                     return await self._predict_with(entry, request)
             except BlobNotFound as error:
                 # It may have been purged since it was resolved; then the reference means another version, or nothing.
-                successor = self._catalog.resolve(target.reference, target.origin)
+                successor = self._catalog.resolve(target.reference, target.context)
                 if successor.digest == entry.digest:
                     raise _not_loaded(target, error) from error
                 request = replace(request, target=replace(target, entry=successor))
@@ -197,14 +197,14 @@ class Predictor:
 
     async def _answer(self, entry: Entry, request: _Request, decoding: Decoding | None, size: AnswerSize) -> Prediction:
         started = time.monotonic()
-        tenant = request.target.origin.tenant
+        tenant = request.target.context.tenant
         self._slots.prefetch(entry.owned, tenant)
         reading = Reading(self._backbone, entry.task, request.parameters.truncate)
         encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
         num_tokens = sum(map(len, encoded))
-        spending = self._limits.preparation.turnstile.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
+        spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
         async with spending, self._slots.lease(entry.owned, tenant) as lease:
-            opening = Opening(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
+            opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
             self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
             if request.stream is not None:
                 request.stream.open(opening)
@@ -236,10 +236,10 @@ class Predictor:
         self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
     ) -> Sequence[Outcome[Any]]:
         parameters = request.parameters
-        terms = Terms(request.target.origin.tenant, request.deadline, parameters.priority)
+        terms = Terms(request.target.context.tenant, request.deadline, parameters.priority)
         if decoding is None:
             return await self._batcher.compute(rows, terms, record_gates=parameters.return_gates)
-        listener = None if request.stream is None else request.stream.hear
+        listener = None if request.stream is None else request.stream.on_progress
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
     async def _read(
@@ -256,7 +256,7 @@ class Predictor:
         num_rows = max(1, PIECE_BYTES // row_bytes)
         for start in range(0, len(outcomes), num_rows):
             piece = partial(read, outcomes[start : start + num_rows])
-            some, more_bytes = await self._limits.preparation.run(request.target.origin.tenant, MAX_PIECE_COST, piece)
+            some, more_bytes = await self._limits.preparation.run(request.target.context.tenant, MAX_PIECE_COST, piece)
             request.budget.take_names(more_bytes, size)
             predictions += some
             num_bytes += more_bytes
@@ -278,8 +278,8 @@ def _max_written(decoding: Decoding | None, num_inputs: int) -> int:
     return 0 if decoding is None else num_inputs * decoding.num_beams * decoding.max_new_tokens
 
 
-def _not_loaded(target: Target, error: AdapterError) -> PeltierError:
-    version, request_id = target.entry.version, target.origin.request_id
+def _not_loaded(target: ResolvedTask, error: AdapterError) -> PeltierError:
+    version, request_id = target.entry.version, target.context.request_id
     what = f"adapter {version.name!r} version {version.number} cannot be loaded"
     if not isinstance(error, BlobError):
         return InferenceFailed(f"{what}: {error}")

@@ -12,7 +12,7 @@ from peltier_client.protocol import QuarantinedVersion
 
 from peltier_server.catalog.entry import Entry
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _MAX_PAUSE_SECONDS = 600.0
 # Failures so long ago are no sign of anything.
 _FORGET_SECONDS = 3600.0
 
-_Key = tuple[str, Owned]
+_Key = tuple[str, AdapterKey]
 
 
 @dataclass

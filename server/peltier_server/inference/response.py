@@ -20,7 +20,7 @@ from peltier_client.protocol import (
     Usage,
 )
 
-from peltier_server.inference.prediction import Opening
+from peltier_server.inference.prediction import StreamStart
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency.slots import Lease
 
@@ -62,7 +62,7 @@ def read_answers(
     ]
 
 
-def create_usage(opening: Opening, outcomes: Sequence[Outcome[Any]]) -> Usage:
+def create_usage(opening: StreamStart, outcomes: Sequence[Outcome[Any]]) -> Usage:
     """What the inputs have in tokens, and the texts where there are any."""
     drafts = [outcome.output for outcome in outcomes if isinstance(outcome.output, Draft)]
     return Usage(

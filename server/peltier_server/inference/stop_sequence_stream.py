@@ -4,19 +4,19 @@ from collections.abc import AsyncIterator, Sequence
 
 from peltier_client.protocol import FinishReason, TextPrediction
 
-from peltier_server.inference.prediction import Opening
-from peltier_server.inference.stop_sequences import Stops
+from peltier_server.inference.prediction import StreamStart
+from peltier_server.inference.stop_sequences import StopSequences
 from peltier_server.inference.text_stream import TextStream
 
 
-class CutText:
+class StopSequenceStream:
     """`stream` up to the first of `stops`, after which nothing more of it is written."""
 
     def __init__(self, stream: TextStream, stops: Sequence[str]) -> None:
         self._stream = stream
-        self._stops = Stops(stops)
+        self._stops = StopSequences(stops)
 
-    async def begin(self) -> Opening:
+    async def begin(self) -> StreamStart:
         """As the stream's."""
         return await self._stream.begin()
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 
-class Stops:
+class StopSequences:
     """Takes pieces of a text and gives what comes before the first of `stops`, as soon as it is certain.
 
     Held back is an end that may be the beginning of a stop.

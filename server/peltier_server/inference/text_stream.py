@@ -8,7 +8,7 @@ from peltier_backbone.tokenizer import Tokenizer
 from peltier_client.protocol import TextPrediction
 
 from peltier_server.inference.detokenizer import Detokenizer
-from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.queue.ticket import Progress
 
 
@@ -20,7 +20,7 @@ class TextStream:
         self._news: asyncio.Queue[Progress | None] = asyncio.Queue()
         self._begun = asyncio.Event()
         self._work: asyncio.Task[Prediction]
-        self.opening: Opening | None = None
+        self.opening: StreamStart | None = None
         self.first: Progress | None = None
         self.num_new_tokens = 0
 
@@ -30,21 +30,21 @@ class TextStream:
         return self._work.result()
 
     def start(self, work: Coroutine[Any, Any, Prediction]) -> None:
-        """Let `work` give the answer, which calls `open` and `hear` meanwhile."""
+        """Let `work` give the answer, which calls `open` and `on_progress` meanwhile."""
         self._work = asyncio.create_task(work)
         self._work.add_done_callback(self._end)
 
-    def open(self, opening: Opening) -> None:
+    def open(self, opening: StreamStart) -> None:
         """The adapter is ready."""
         self.opening = opening
 
-    def hear(self, progress: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         """New tokens have come."""
         self.first = self.first or progress
         self._news.put_nowait(progress)
         self._begun.set()
 
-    async def begin(self) -> Opening:
+    async def begin(self) -> StreamStart:
         """Returns once the first token is there, or the whole answer without any; raises what went wrong until then."""
         await self._begun.wait()
         if self._work.done():

@@ -47,7 +47,7 @@ async def encode_inputs(
         for piece, cost in split_inputs(inputs, preparation.max_text_chars):
             found += await preparation.run(tenant, cost, partial(encode, piece))
     if any(isinstance(one, InputError) for one in found):
-        await preparation.turnstile.charge(tenant, len(inputs))
+        await preparation.enforcer.charge(tenant, len(inputs))
         raise _refusal(found)
     return [one for one in found if isinstance(one, Encoded)]
 

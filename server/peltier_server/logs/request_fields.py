@@ -5,7 +5,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from peltier_server.auth.caller import Caller
-from peltier_server.inference.resolved_task import Target
+from peltier_server.inference.resolved_task import ResolvedTask
 
 _NO_REQUEST: Mapping[str, Any] = {}
 # The state of the request's scope, which learns later who calls and what is asked.
@@ -22,10 +22,10 @@ def request_fields() -> dict[str, str | int]:
     caller: Caller | None = state.get("caller")
     if caller is not None:
         fields["tenant"] = caller.tenant
-    target: Target | None = state.get("target")
+    target: ResolvedTask | None = state.get("target")
     if target is not None:
         version = target.entry.version
-        is_own = version.tenant == target.origin.tenant
+        is_own = version.tenant == target.context.tenant
         fields["adapter"] = version.name if is_own else f"{version.tenant}:{version.name}"
         fields["version"] = version.number
     return fields

@@ -17,7 +17,7 @@ from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
-from peltier_server.queue.fair_queue import Lane, Room
+from peltier_server.queue.fair_queue import FairQueue, Room
 from peltier_server.queue.prices import Price, Priced, Prices
 from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
 
@@ -58,7 +58,7 @@ class Batcher:
         self._limit = BatchLimit(bounds)
         self._max_decode_rows = max_decode_rows
         self._admission = Admission(max_queue_tokens)
-        self._rows, self._drafts = Lane(bounds.max_tokens, weight_of), Lane(bounds.max_tokens, weight_of)
+        self._rows, self._drafts = FairQueue(bounds.max_tokens, weight_of), FairQueue(bounds.max_tokens, weight_of)
         self._closed = False
         self._waking = False
         self._changed = threading.Condition()
@@ -195,7 +195,7 @@ class Batcher:
     def _price(self, row: Row, *, drafted: bool = False) -> Price | None:
         return None if self._prices is None else self._prices.price(row, drafted=drafted)
 
-    def _lane(self, ticket: Ticket) -> Lane:
+    def _lane(self, ticket: Ticket) -> FairQueue:
         return self._rows if ticket.decoding is None else self._drafts
 
     def _admit(self, tickets: Sequence[Ticket]) -> None:

@@ -51,7 +51,7 @@ class Room:
         return True
 
 
-class Lane:
+class FairQueue:
     """Shared between tenants (`Scheduler`). `tokens` is how many all that wait have and may write. Its owner holds the
     lock."""
 

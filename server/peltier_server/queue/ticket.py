@@ -132,10 +132,10 @@ def settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierEr
         tickets[0].future.get_loop().call_soon_threadsafe(_settle, tickets, results)
 
 
-def tell(tickets: Sequence[Ticket], news: Sequence[Progress]) -> None:
+def report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) -> None:
     """Let each listener know of its draft's new tokens, in one call to their event loop for all of them."""
     if tickets:
-        tickets[0].future.get_loop().call_soon_threadsafe(_tell, tickets, news)
+        tickets[0].future.get_loop().call_soon_threadsafe(_report_progress, tickets, progress_of)
 
 
 def _settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:
@@ -148,7 +148,7 @@ def _settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierE
             ticket.future.set_result(result)
 
 
-def _tell(tickets: Sequence[Ticket], news: Sequence[Progress]) -> None:
-    for ticket, progress in zip(tickets, news, strict=True):
+def _report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) -> None:
+    for ticket, progress in zip(tickets, progress_of, strict=True):
         if ticket.listener is not None and not ticket.future.done():
             ticket.listener(progress)

@@ -17,7 +17,7 @@ from peltier_server import retry_hints
 from peltier_server.quotas.rates import Rate, Rates, Taken, Unit
 
 
-class Turnstile:
+class QuotaEnforcer:
     """Counts what tenants use. `quotas_of` says what they may; without quotas nothing is counted but who is in."""
 
     def __init__(self, rates: Rates, quotas_of: Callable[[str], Quotas]) -> None:
@@ -35,9 +35,9 @@ class Turnstile:
         quotas = self._quotas_of(tenant)
         return quotas.max_stored_bytes is not None or quotas.max_adapters is not None
 
-    def visit(self, tenant: str) -> "Visit":
+    def slot(self, tenant: str) -> "QuotaSlot":
         """One request of the tenant, to be entered."""
-        return Visit(self, tenant, self._quotas_of(tenant))
+        return QuotaSlot(self, tenant, self._quotas_of(tenant))
 
     @asynccontextmanager
     async def spend(self, tenant: str, tokens: int) -> AsyncIterator[None]:
@@ -75,11 +75,11 @@ class Turnstile:
             )
 
 
-class Visit:
-    """One request while it is served. Entering raises `QuotaExceeded`; `tell` puts the rates into its answer."""
+class QuotaSlot:
+    """One request while it is served. Entering raises `QuotaExceeded`."""
 
-    def __init__(self, turnstile: Turnstile, tenant: str, quotas: Quotas) -> None:
-        self._turnstile = turnstile
+    def __init__(self, enforcer: QuotaEnforcer, tenant: str, quotas: Quotas) -> None:
+        self._turnstile = enforcer
         self._tenant = tenant
         self._max_in_flight = math.inf if quotas.max_concurrent_requests is None else quotas.max_concurrent_requests
         self._requests = _rate("requests", quotas.requests_per_second)
@@ -105,18 +105,18 @@ class Visit:
     async def __aexit__(self, *_: object) -> None:
         self._leave()
 
-    def tell(self, send: Send) -> Send:
+    def with_ratelimit_headers(self, send: Send) -> Send:
         """`send`, which also says what is left; a request that the server is too busy for is given back."""
         if self._requests is None and self._tokens is None:
             return send
 
-        async def tell(message: Message) -> None:
+        async def with_ratelimit_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await self._settle(message["status"])
                 MutableHeaders(scope=message).update(await self._headers())
             await send(message)
 
-        return tell
+        return with_ratelimit_headers
 
     async def _take(self) -> None:
         rate, rates = self._requests, self._turnstile.rates

@@ -13,7 +13,7 @@ from peltier_adapters.spec.served import served_parts
 from peltier_backbone.load import Backbone
 from peltier_store.blobs.blobs import Blobs
 
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 
 # Built within about a millisecond.
 _QUICK_BYTES = 1024 * 1024
@@ -30,7 +30,7 @@ class StoreLoader:
         self._executor = executor
         self._banks = Banks(backbone)
 
-    async def fetch(self, key: Owned) -> Artifact:
+    async def fetch(self, key: AdapterKey) -> Artifact:
         """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
         return await self._blobs.load(key.digest, partial(self._read, digest=key.digest))
 

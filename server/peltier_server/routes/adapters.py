@@ -36,8 +36,8 @@ from starlette.responses import StreamingResponse
 from peltier_server.catalog.publisher import Place
 from peltier_server.errors import describe_errors
 from peltier_server.http.bodies import Handler
-from peltier_server.http.dependencies import Accepted, Asking, Changing, From, Uploads, get_caller, get_intake
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.dependencies import Accepted, Asking, Changing, From, Uploads, get_caller, get_upload_turns
+from peltier_server.http.scoped_route import ScopedRoute, require_scope, scoped_router
 from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
@@ -47,19 +47,19 @@ Containing = Annotated[str, Query(alias="q", max_length=64, description="Only na
 VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 
 # Who predicts may look, who publishes may change.
-router = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("predict")])
-changes = APIRouter(prefix="/v1/adapters", tags=["adapters"], route_class=Closed, dependencies=[needs("publish")])
+router = scoped_router("predict", "adapters", "/v1/adapters")
+changes = scoped_router("publish", "adapters", "/v1/adapters")
 
 
-class UploadRoute(Closed):
-    """Receives as many uploads at once as the `Intake` of the app allows."""
+class UploadRoute(ScopedRoute):
+    """Receives as many uploads at once as the `UploadTurns` of the app allows."""
 
     def get_route_handler(self) -> Handler:
         """The framework's handler, in turn."""
         handle = super().get_route_handler()
 
         async def in_turn(request: Request) -> Response:
-            async with get_intake(request).receive(get_caller(request).tenant):
+            async with get_upload_turns(request).receive(get_caller(request).tenant):
                 return await handle(request)
 
         return in_turn
@@ -71,7 +71,7 @@ uploads = APIRouter(
     prefix="/v1/adapters",
     tags=["adapters"],
     route_class=UploadRoute,
-    dependencies=[needs("publish")],
+    dependencies=[require_scope("publish")],
     form_limits={"max_files": 1, "max_fields": 8, "max_part_size": 4096},
 )
 
@@ -99,14 +99,14 @@ async def upload(
     response: Response,
     caller: Asking,
     service: Changing,
-    intake: Uploads,
+    upload_turns: Uploads,
 ) -> UploadedVersion:
     """Publish an artifact as the next version; it goes live only if this server reproduces its golden examples.
 
     The answer says which version the bare name means then.
     """
     place = Place(caller, form.name, form.alias)
-    async with intake.read(form.file.size or 0):
+    async with upload_turns.read(form.file.size or 0):
         entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
@@ -140,7 +140,7 @@ async def get_adapter(name: str, caller: Asking, service: Accepted) -> Response:
 @changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
 async def change_adapter(name: str, body: AdapterChange, caller: Asking, service: Changing) -> Adapter:
     """Open an adapter to other tenants, which then call it `tenant:name`, or close it."""
-    await service.curator.set_public(caller, name, public=body.public)
+    await service.version_admin.set_public(caller, name, public=body.public)
     return service.catalog.get(caller.tenant, name).on_the_wire
 
 
@@ -177,12 +177,12 @@ async def get_version(name: str, version: VersionNumber, caller: Asking, service
 async def download(
     name: str,
     version: VersionNumber,
-    origin: From,
+    context: From,
     service: Accepted,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
     """The artifact, bit by bit as it was uploaded."""
-    entry = service.catalog.get(origin.tenant, name).version(version)
+    entry = service.catalog.get(context.tenant, name).version(version)
     digest, size_bytes = entry.digest, entry.version.size_bytes
     headers = {"etag": f'"{digest}"', "x-adapter-version": str(version), "x-adapter-digest": digest}
     if if_none_match is not None and (if_none_match.strip() == "*" or headers["etag"] in if_none_match):
@@ -190,7 +190,7 @@ async def download(
     headers["content-disposition"] = f'attachment; filename="{name}-{version}.safetensors"'
     headers["content-length"] = str(size_bytes)
     # One is sent while the next is read.
-    origin.reserve(min(size_bytes, 2 * PIECE_BYTES))
+    context.reserve(min(size_bytes, 2 * PIECE_BYTES))
     pieces = service.store.blobs.pieces(digest, size_bytes)
     # Before the answer begins, so that what cannot be read at all is an ordinary error.
     first = await anext(pieces)
@@ -200,7 +200,7 @@ async def download(
 @changes.delete("/{name}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
 async def delete_adapter(name: str, caller: Asking, service: Changing) -> None:
     """Delete every version and alias; requests in flight still get their answers, and each version can be undeleted."""
-    await service.curator.delete(caller, name)
+    await service.version_admin.delete(caller, name)
 
 
 @changes.delete(
@@ -211,7 +211,7 @@ async def delete_adapter(name: str, caller: Asking, service: Changing) -> None:
 )
 async def delete_version(name: str, version: VersionNumber, caller: Asking, service: Changing) -> None:
     """Delete one version that no alias names. It can be undeleted; its number is never given out again."""
-    await service.curator.delete(caller, name, version)
+    await service.version_admin.delete(caller, name, version)
 
 
 @changes.post(
@@ -220,7 +220,7 @@ async def delete_version(name: str, version: VersionNumber, caller: Asking, serv
 )
 async def undelete_version(name: str, version: VersionNumber, caller: Asking, service: Changing) -> AdapterVersion:
     """Bring a deleted version back as it was, within its grace period."""
-    return (await service.curator.undelete(caller, name, version)).on_the_wire
+    return (await service.version_admin.undelete(caller, name, version)).on_the_wire
 
 
 @changes.post("/{name}/versions/{version}/deprecate", responses=describe_errors(*_OF_CHANGES, VersionNotFound))
@@ -228,7 +228,7 @@ async def deprecate_version(
     name: str, version: VersionNumber, body: DeprecationRequest, caller: Asking, service: Changing
 ) -> AdapterVersion:
     """Advise against a version. It still answers when it is named; a bare name means another one where there is one."""
-    return (await service.curator.deprecate(caller, name, version, body.reason)).on_the_wire
+    return (await service.version_admin.deprecate(caller, name, version, body.reason)).on_the_wire
 
 
 async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

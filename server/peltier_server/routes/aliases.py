@@ -1,6 +1,6 @@
 """Aliases: what names of versions mean, moved in one step and back."""
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 from peltier_client.errors import (
     AdapterNotFound,
     Conflict,
@@ -18,7 +18,7 @@ from peltier_store.registry import Alias as Recorded
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, Asking, Changing
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.scoped_route import scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
 _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
@@ -26,8 +26,8 @@ _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
 _PREFIX = "/v1/adapters/{name}/aliases"
 
 # Who predicts may look, who publishes may change.
-router = APIRouter(prefix=_PREFIX, tags=["aliases"], route_class=Closed, dependencies=[needs("predict")])
-changes = APIRouter(prefix=_PREFIX, tags=["aliases"], route_class=Closed, dependencies=[needs("publish")])
+router = scoped_router("predict", "aliases", _PREFIX)
+changes = scoped_router("publish", "aliases", _PREFIX)
 
 
 @router.get("", responses=describe_errors(*_SHARED))
@@ -56,19 +56,19 @@ async def set_alias(name: str, alias: str, body: AliasRequest, caller: Asking, s
 
     Every request that arrives after the answer follows it; those under way keep the version that they began with.
     """
-    return _on_the_wire(await service.curator.set_alias(caller, name, check_alias(alias), body.split))
+    return _on_the_wire(await service.version_admin.set_alias(caller, name, check_alias(alias), body.split))
 
 
 @changes.post("/{alias}/rollback", responses=describe_errors(*_OF_CHANGES, Conflict))
 async def rollback_alias(name: str, alias: str, caller: Asking, service: Changing) -> Alias:
     """Make an alias mean what it meant before; again, and it goes one more step back."""
-    return _on_the_wire(await service.curator.roll_back(caller, name, check_alias(alias)))
+    return _on_the_wire(await service.version_admin.roll_back(caller, name, check_alias(alias)))
 
 
 @changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
 async def delete_alias(name: str, alias: str, caller: Asking, service: Changing) -> None:
     """Make an alias mean nothing; a rollback brings it back."""
-    await service.curator.delete_alias(caller, name, check_alias(alias))
+    await service.version_admin.delete_alias(caller, name, check_alias(alias))
 
 
 def _on_the_wire(alias: Recorded) -> Alias:

@@ -3,18 +3,18 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from peltier_client.errors import Draining, Forbidden, InvalidInput, NotReady, Unauthorized, Unavailable
 from peltier_client.protocol import NAME_PATTERN, AuditPage, AuditRecord
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.routes.paging import Limit, NumberCursor
 
 Tenant = Annotated[str | None, Query(pattern=f"^{NAME_PATTERN}$", description="Only what concerns this tenant.")]
 
-router = APIRouter(prefix="/v1/audit", tags=["operations"], route_class=Closed, dependencies=[needs("admin")])
+router = scoped_router("admin", "operations", "/v1/audit")
 
 
 @router.get("", responses=describe_errors(Unauthorized, Forbidden, InvalidInput, NotReady, Draining, Unavailable))

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
 from peltier_client.protocol import KeyInfo, KeyList, KeyRequest, NewKey
 from peltier_store.registry import Key
@@ -11,14 +11,14 @@ from peltier_store.registry import Key
 from peltier_server.auth.caller import LOCAL
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, Asking, Changing, Keys
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 
 OfTenant = Annotated[str | None, Query(max_length=64, description="Only keys of this tenant.")]
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=Closed, dependencies=[needs("admin")])
+router = scoped_router("admin", "keys", "/v1/keys")
 
 
 @router.get("", responses=describe_errors(*_SHARED, NotFound))
@@ -48,7 +48,7 @@ async def create_key(body: KeyRequest, response: Response, caller: Asking, keyri
         expires_at=body.expires_at,
         actor=caller.actor,
     )
-    await service.store.follower.show_own()
+    await service.store.sync.sync_after_write()
     response.headers["cache-control"] = "no-store"
     return NewKey(**_fields(key), key=issued.text)
 
@@ -62,7 +62,7 @@ async def revoke_key(prefix: str, caller: Asking, keyring: Keys, service: Changi
     if settings.admin_key is None and settings.oidc_issuer is None and keyring.is_last_admin(prefix):
         raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
     await service.store.registry.revoke_key(prefix, actor=caller.actor)
-    await service.store.follower.show_own()
+    await service.store.sync.sync_after_write()
 
 
 def _fields(key: Key) -> dict[str, Any]:

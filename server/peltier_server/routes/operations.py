@@ -14,7 +14,7 @@ from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, 
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, AnyTime, Asking
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 
@@ -34,9 +34,9 @@ _LIMITS = (
     "host_bytes",
 )
 
-router = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("predict")])
+router = scoped_router("predict", "operations")
 # Metrics name every tenant and the adapters in use.
-measures = APIRouter(tags=["operations"], route_class=Closed, dependencies=[needs("metrics")])
+measures = scoped_router("metrics", "operations")
 # What orchestrators ask, who have no key.
 probes = APIRouter(tags=["operations"])
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from peltier_client.errors import (
     AdapterNotFound,
     DeadlinePassed,
@@ -28,13 +28,13 @@ from peltier_client.protocol import (
 )
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, accept, aim, begin, get_origin, unless_gone
+from peltier_server.http.dependencies import Accepted, accept, begin, cancel_on_disconnect, get_context, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.quick import JSON
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
-from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.text_stream import TextStream
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
@@ -53,18 +53,18 @@ _STREAMED: dict[str, Any] = {
 _RESPONSES = {200: _STREAMED, **describe_errors(*_OF_ONE_TASK)}
 _MIXED_RESPONSES = {200: {"headers": _HEADERS}, **describe_errors(*_SHARED, QueueFull)}
 
-router = APIRouter(prefix="/v1", tags=["predict"], route_class=Closed, dependencies=[needs("predict")])
+router = scoped_router("predict", "predict", "/v1")
 
 
 @router.post("/tasks/{task}/predict", response_model=PredictResponse, responses=_RESPONSES)
 async def predict(task: str, body: PredictRequest, request: Request) -> Response:
     """Answer one or many inputs with one task's adapter: `name`, a version `name@3`, or an alias `name@production`."""
     service = accept(request)
-    target = aim(request, service, task)
+    target = resolve(request, service, task)
     inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not body.stream:
-        prediction = await unless_gone(request, service.predictor.predict(target, inputs, body.parameters))
-        answer = await prediction_json(request.app.state.preparation, target.origin.tenant, prediction)
+        prediction = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, body.parameters))
+        answer = await prediction_json(request.app.state.preparation, target.context.tenant, prediction)
         return Response(answer, headers=_provenance(prediction), media_type=JSON)
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
@@ -77,11 +77,11 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
 async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> Response:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
     service.predictor.check_count(len(body.requests), "requests")
-    preparation, origin = request.app.state.preparation, get_origin(request)
-    mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, origin, body.requests)
-    results = await unless_gone(request, mixed.results())
+    preparation, context = request.app.state.preparation, get_context(request)
+    mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, context, body.requests)
+    results = await cancel_on_disconnect(request, mixed.results())
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
-    answer = await mixed_json(preparation, origin.tenant, results, mixed.budget.taken_bytes)
+    answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes)
     return Response(answer, headers=_truncation(truncated), media_type=JSON)
 
 
@@ -98,17 +98,17 @@ def _error_event(error: PeltierError) -> bytes:
 
 def _provenance(prediction: Prediction) -> dict[str, str]:
     answer = prediction.response
-    who = Opening(answer.adapter, prediction.tier, answer.usage.tokens, answer.usage.truncated_inputs)
+    who = StreamStart(answer.adapter, prediction.tier, answer.usage.tokens, answer.usage.truncated_inputs)
     return _headers(who, answer.timings_ms.queue, answer.timings_ms.compute)
 
 
-def _early_provenance(opening: Opening, stream: TextStream) -> dict[str, str]:
+def _early_provenance(opening: StreamStart, stream: TextStream) -> dict[str, str]:
     if stream.first is None:
         return _provenance(stream.prediction)
     return _headers(opening, 1000 * stream.first.queue_seconds, 1000 * stream.first.compute_seconds)
 
 
-def _headers(opening: Opening, queue_ms: float, compute_ms: float) -> dict[str, str]:
+def _headers(opening: StreamStart, queue_ms: float, compute_ms: float) -> dict[str, str]:
     return {
         "x-adapter-version": str(opening.adapter.version),
         "x-adapter-digest": opening.adapter.digest,

@@ -2,19 +2,18 @@
 
 from dataclasses import asdict
 
-from fastapi import APIRouter
 from peltier_client.errors import Conflict, Draining, Forbidden, InvalidInput, NotFound, NotReady, Unauthorized
 from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, TenantRequest
 from peltier_store.registry import Quotas, Tenant
 
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, Asking, Changing, Keys
-from peltier_server.http.scoped_route import Closed, needs
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.routes.paging import Limit, NameCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, NotReady, Draining)
 
-router = APIRouter(prefix="/v1/tenants", tags=["tenants"], route_class=Closed, dependencies=[needs("admin")])
+router = scoped_router("admin", "tenants", "/v1/tenants")
 
 
 @router.get("", responses=describe_errors(*_SHARED))
@@ -30,7 +29,7 @@ async def create_tenant(body: TenantRequest, caller: Asking, service: Changing) 
     """Make a tenant, whose keys and adapters are its own."""
     quotas = Quotas(**body.quotas.model_dump())
     tenant = await service.store.registry.create_tenant(body.name, quotas, actor=caller.actor)
-    await service.store.follower.show_own()
+    await service.store.sync.sync_after_write()
     return _on_the_wire(tenant)
 
 
@@ -44,7 +43,7 @@ async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInf
 async def set_tenant(tenant: str, body: TenantQuotas, caller: Asking, keyring: Keys, service: Changing) -> TenantInfo:
     """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
     await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=caller.actor)
-    await service.store.follower.show_own()
+    await service.store.sync.sync_after_write()
     return _on_the_wire(keyring.tenant(tenant))
 
 

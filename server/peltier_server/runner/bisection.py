@@ -14,7 +14,7 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError, Unavailable
 
 from peltier_server import retry_hints
-from peltier_server.runner.compute_guard import Relieved, Shift
+from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 
 if TYPE_CHECKING:
     from peltier_adapters.graphs.graphs import Graphs
@@ -34,18 +34,18 @@ class Bisection:
     So a row that fails takes down nobody else, and rows that are too many for the memory go on in smaller batches.
     """
 
-    def __init__(self, backbone: Backbone, shift: Shift, graphs: "Graphs | None" = None) -> None:
+    def __init__(self, backbone: Backbone, guard: ComputeGuard, graphs: "Graphs | None" = None) -> None:
         self._backbone = backbone
-        self._shift = shift
+        self._shift = guard
         self._graphs = graphs
 
     def compute(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
-        """One output or error per row; raises nothing but `Relieved`."""
+        """One output or error per row; raises nothing but `WorkerReplaced`."""
         if not rows:
             return []
         try:
             return self._forward(rows, record_gates=record_gates)
-        except Relieved:
+        except WorkerReplaced:
             raise
         except BaseException as failure:
             # A batch of many would else leave as many tracebacks of the one bad row.

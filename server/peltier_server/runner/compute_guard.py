@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Relieved(BaseException):
+class WorkerReplaced(BaseException):
     """Another thread has taken over, so this one leaves and touches nothing any more.
 
     It is no `Exception`, so that nothing which isolates failures takes it for the failure of a row.
     """
 
 
-class Shift:
+class ComputeGuard:
     """How long the present computation of a thread has taken, and whether another thread has relieved it."""
 
     def __init__(self) -> None:
@@ -23,8 +23,8 @@ class Shift:
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """A computation that may never end. Raises `Relieved` in the place of whatever it has come to, if it is too
-        late."""
+        """A computation that may never end. Raises `WorkerReplaced`, whatever it has come to, if another thread has
+        taken over meanwhile."""
         self._began_at = time.monotonic()
         try:
             yield
@@ -33,9 +33,9 @@ class Shift:
                 self._began_at = None
                 relieved = self._relieved
             if relieved:
-                raise Relieved
+                raise WorkerReplaced
 
-    def relieve(self, after_seconds: float) -> bool:
+    def replace_worker(self, after_seconds: float) -> bool:
         """Ends the shift if its present computation has taken longer than this; whether it has."""
         with self._lock:
             began_at = self._began_at

@@ -13,14 +13,14 @@ from peltier_server.queue.ticket import Outcome, Progress, Ticket
 
 
 @dataclass(eq=False)
-class Work:
-    """A ticket and its draft, which may be begun again. `told` are the tokens that the ticket's listener has heard of;
+class DecodeJob:
+    """A ticket and its draft, which may be begun again. `sent` are the tokens that the ticket's listener has heard of;
     moments are seconds of `time.monotonic`."""
 
     ticket: Ticket
     draft: Draft
     started_at: float = field(default_factory=time.monotonic)
-    told: list[int] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
 
     @property
     def queue_seconds(self) -> float:
@@ -32,39 +32,39 @@ class Work:
         """How long it has been written."""
         return time.monotonic() - self.started_at
 
-    def result(self, company: "Company") -> Outcome[Draft] | PeltierError | None:
+    def result(self, stats: "StepStats") -> Outcome[Draft] | PeltierError | None:
         """What the caller gets, None while the draft goes on."""
         if self.draft.failed:
             return InferenceFailed("the model's output for this input is not finite")
-        if self.told and not self._repeats():
+        if self.sent and not self._repeats():
             return InferenceFailed("the text came out otherwise when it had to be begun again")
         if not self.draft.done:
             return None
-        return Outcome(self.draft, self.queue_seconds, self.compute_seconds, company.num_rows, company.num_adapters)
+        return Outcome(self.draft, self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
 
-    def news(self) -> Progress | None:
+    def new_progress(self) -> Progress | None:
         """The tokens that the listener has not heard of; from now on it has."""
-        new = tuple(self.draft.ids[len(self.told) :])
+        new = tuple(self.draft.ids[len(self.sent) :])
         if self.ticket.listener is None or not new:
             return None
-        self.told += new
+        self.sent += new
         return Progress(new, self.queue_seconds, self.compute_seconds)
 
     def _repeats(self) -> bool:
         ids = self.draft.ids
-        return ids[: len(self.told)] == self.told[: len(ids)]
+        return ids[: len(self.sent)] == self.sent[: len(ids)]
 
 
-class Company:
+class StepStats:
     """Who shares a step: texts, rows (a text with beams has several), whose they are, and distinct adapters."""
 
-    def __init__(self, works: Sequence[Work]) -> None:
-        self.num_texts = len(works)
-        self.num_rows = sum(work.ticket.num_rows for work in works)
+    def __init__(self, jobs: Sequence[DecodeJob]) -> None:
+        self.num_texts = len(jobs)
+        self.num_rows = sum(job.ticket.num_rows for job in jobs)
         self.rows_by_tenant = Counter[str]()
         self.cost_by_tenant = Counter[str]()
         adapters = set[Resident]()
-        for ticket in (work.ticket for work in works):
+        for ticket in (job.ticket for job in jobs):
             self.rows_by_tenant[ticket.tenant] += ticket.num_rows
             self.cost_by_tenant[ticket.tenant] += ticket.step_cost
             if ticket.row.resident is not None and ticket.row.resident not in adapters:

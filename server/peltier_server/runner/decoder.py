@@ -11,10 +11,10 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, PeltierError, Unavailable
 
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.ticket import Ticket, settle, tell
+from peltier_server.queue.ticket import Ticket, report_progress, settle
 from peltier_server.runner.bisection import blame, free_memory
-from peltier_server.runner.compute_guard import Relieved, Shift
-from peltier_server.runner.decode_job import Company, Work
+from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
+from peltier_server.runner.decode_job import DecodeJob, StepStats
 from peltier_server.runner.group import Group
 
 logger = logging.getLogger(__name__)
@@ -31,17 +31,19 @@ class Learner(Protocol):
 
 
 class Decoder:
-    """Every text that is being written. Belongs to the runner's thread; no method raises anything but `Relieved`.
+    """Every text that is being written. Belongs to the runner's thread; no method raises anything but `WorkerReplaced`.
 
     New texts share the steps of one open group. Where a step fails, or the reading of new inputs, each half of the
     texts concerned begins again in a group of its own: decoding is deterministic, so a caller notices by the clock
     alone. A text that fails by itself fails for itself, and texts that are too many for the memory go on as fewer.
     """
 
-    def __init__(self, backbone: Backbone, metrics: Metrics, shift: Shift, learner: Learner | None = None) -> None:
+    def __init__(
+        self, backbone: Backbone, metrics: Metrics, guard: ComputeGuard, learner: Learner | None = None
+    ) -> None:
         self._backbone = backbone
         self._metrics = metrics
-        self._shift = shift
+        self._shift = guard
         self._learner = learner
         self._groups: list[Group] = []
         self._open: Group | None = None
@@ -55,19 +57,19 @@ class Decoder:
     @property
     def step_cost(self) -> int:
         """What the next step costs, in tokens of the plain backbone."""
-        return sum(sum(Company(group.works).cost_by_tenant.values()) for group in self._groups)
+        return sum(sum(StepStats(group.jobs).cost_by_tenant.values()) for group in self._groups)
 
     def join(self, tickets: Sequence[Ticket]) -> None:
         """Begin a text for each ticket."""
         if not tickets:
             return
-        works = [Work(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
-        self._metrics.observe_start(tickets, works[0].started_at)
+        jobs = [DecodeJob(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
+        self._metrics.observe_start(tickets, jobs[0].started_at)
         group = self._open = self._open or self._new_group()
-        if (error := self._try_to_join(group, works)) is not None:
+        if (error := self._try_to_join(group, jobs)) is not None:
             # The slots that it may have taken stay taken, so it only lives on for those who are in it.
             self._open = None
-            self._separate(works, error)
+            self._separate(jobs, error)
 
     def step(self) -> Counter[str]:
         """One token for every text: those that are cancelled or late leave before it, those that are done after it.
@@ -77,7 +79,7 @@ class Decoder:
         gained = Counter[str]()
         for group in list(self._groups):
             gained += self._step(group)
-        self._groups = [group for group in self._groups if group.works]
+        self._groups = [group for group in self._groups if group.jobs]
         if self._open not in self._groups:
             self._open = None
         self._metrics.decode_rows.set(self.num_rows)
@@ -87,22 +89,22 @@ class Decoder:
         started = time.monotonic()
         try:
             self._drop_the_gone(group, started)
-            company = Company(group.works)
-            if group.works:
-                self._deliver(group, self._compute(group), company)
-        except Relieved:
+            stats = StepStats(group.jobs)
+            if group.jobs:
+                self._deliver(group, self._compute(group), stats)
+        except WorkerReplaced:
             raise
         except BaseException as failure:
-            error = _report(group.works, failure)
+            error = _report(group.jobs, failure)
         else:
-            self._metrics.observe_step(time.monotonic() - started, company.num_texts, company.rows_by_tenant)
-            return company.cost_by_tenant
+            self._metrics.observe_step(time.monotonic() - started, stats.num_texts, stats.rows_by_tenant)
+            return stats.cost_by_tenant
         self._groups.remove(group)
-        self._separate(group.works, error)
+        self._separate(group.jobs, error)
         return Counter()
 
-    def _compute(self, group: Group) -> list[Work]:
-        tickets = [work.ticket for work in group.works]
+    def _compute(self, group: Group) -> list[DecodeJob]:
+        tickets = [job.ticket for job in group.jobs]
         started = time.monotonic()
         with self._shift.computing():
             stepped = group.step()
@@ -110,44 +112,46 @@ class Decoder:
             self._learner.learn_step(tickets, time.monotonic() - started)
         return stepped
 
-    def _try_to_join(self, group: Group, works: Sequence[Work]) -> PeltierError | None:
+    def _try_to_join(self, group: Group, jobs: Sequence[DecodeJob]) -> PeltierError | None:
         started = time.monotonic()
         try:
             with self._shift.computing():
-                group.join(works)
-        except Relieved:
+                group.join(jobs)
+        except WorkerReplaced:
             raise
         except BaseException as failure:
-            return _report(works, failure)
+            return _report(jobs, failure)
         if self._learner is not None:
-            self._learner.learn([work.ticket for work in works], time.monotonic() - started)
+            self._learner.learn([job.ticket for job in jobs], time.monotonic() - started)
         return None
 
     def _drop_the_gone(self, group: Group, now: float) -> None:
-        late = [work for work in group.works if work.ticket.deadline <= now]
-        errors = [DeadlinePassed(f"the deadline passed after {len(work.draft.ids)} new tokens") for work in late]
-        settle([work.ticket for work in late], errors)
-        group.drop([*late, *(work for work in group.works if work.ticket.gone)])
+        late = [job for job in group.jobs if job.ticket.deadline <= now]
+        errors = [DeadlinePassed(f"the deadline passed after {len(job.draft.ids)} new tokens") for job in late]
+        settle([job.ticket for job in late], errors)
+        group.drop([*late, *(job for job in group.jobs if job.ticket.gone)])
 
-    def _deliver(self, group: Group, works: Sequence[Work], company: Company) -> None:
-        ended = [(work, result) for work in works if (result := work.result(company)) is not None]
-        settle([work.ticket for work, _ in ended], [result for _, result in ended])
-        group.drop([work for work, _ in ended])
-        heard = [(work.ticket, news) for work in group.works if (news := work.news()) is not None]
-        tell([ticket for ticket, _ in heard], [news for _, news in heard])
+    def _deliver(self, group: Group, jobs: Sequence[DecodeJob], stats: StepStats) -> None:
+        ended = [(job, result) for job in jobs if (result := job.result(stats)) is not None]
+        settle([job.ticket for job, _ in ended], [result for _, result in ended])
+        group.drop([job for job, _ in ended])
+        progressed = [
+            (job.ticket, new_progress) for job in group.jobs if (new_progress := job.new_progress()) is not None
+        ]
+        report_progress([ticket for ticket, _ in progressed], [new_progress for _, new_progress in progressed])
 
-    def _separate(self, works: Sequence[Work], error: PeltierError) -> None:
+    def _separate(self, jobs: Sequence[DecodeJob], error: PeltierError) -> None:
         # Only here, because the failure's traceback has kept the tensors of the pass.
         if isinstance(error, Unavailable):
             free_memory(self._backbone)
-        if len(works) == 1:
+        if len(jobs) == 1:
             self.num_failed += isinstance(error, InferenceFailed)
-            settle([works[0].ticket], [error])
+            settle([jobs[0].ticket], [error])
             return
-        middle = len(works) // 2
-        for half in (works[:middle], works[middle:]):
-            for work in half:
-                work.draft = create_draft(self._backbone, work.ticket.row, work.ticket.asked)
+        middle = len(jobs) // 2
+        for half in (jobs[:middle], jobs[middle:]):
+            for job in half:
+                job.draft = create_draft(self._backbone, job.ticket.row, job.ticket.asked)
             group = self._new_group()
             if (failure := self._try_to_join(group, half)) is not None:
                 self._groups.remove(group)
@@ -159,6 +163,6 @@ class Decoder:
         return group
 
 
-def _report(works: Sequence[Work], failure: BaseException) -> PeltierError:
-    logger.error("%d texts failed in one step", len(works), exc_info=failure)
+def _report(jobs: Sequence[DecodeJob], failure: BaseException) -> PeltierError:
+    logger.error("%d texts failed in one step", len(jobs), exc_info=failure)
     return blame(failure)

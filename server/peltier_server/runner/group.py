@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from peltier_adapters.generation.generation import Draft, Generator
 from peltier_backbone.load import Backbone
 
-from peltier_server.runner.decode_job import Work
+from peltier_server.runner.decode_job import DecodeJob
 
 
 class Group:
@@ -13,10 +13,10 @@ class Group:
 
     def __init__(self, backbone: Backbone) -> None:
         self._generator = Generator(backbone)
-        self._works: dict[Draft, Work] = {}
+        self._works: dict[Draft, DecodeJob] = {}
 
     @property
-    def works(self) -> tuple[Work, ...]:
+    def jobs(self) -> tuple[DecodeJob, ...]:
         """Those that take part in the next step."""
         return tuple(self._works.values())
 
@@ -25,17 +25,17 @@ class Group:
         """Of the next step."""
         return self._generator.num_rows
 
-    def join(self, works: Sequence[Work]) -> None:
-        """Read the inputs of `works`; if that raises, none of them has joined."""
-        self._generator.join([work.draft for work in works])
-        self._works |= {work.draft: work for work in works}
+    def join(self, jobs: Sequence[DecodeJob]) -> None:
+        """Read the inputs of `jobs`; if that raises, none of them has joined."""
+        self._generator.join([job.draft for job in jobs])
+        self._works |= {job.draft: job for job in jobs}
 
-    def drop(self, works: Sequence[Work]) -> None:
+    def drop(self, jobs: Sequence[DecodeJob]) -> None:
         """Take works out, unless they have left; their slots are free at once."""
-        self._generator.drop([work.draft for work in works])
-        for work in works:
-            self._works.pop(work.draft, None)
+        self._generator.drop([job.draft for job in jobs])
+        for job in jobs:
+            self._works.pop(job.draft, None)
 
-    def step(self) -> list[Work]:
+    def step(self) -> list[DecodeJob]:
         """One token for each work; returns them."""
         return [self._works[draft] for draft in self._generator.step()]

@@ -40,7 +40,7 @@ class Runner:
         """Waits until the batcher, once closed, has run dry."""
         self._worker.thread.join(timeout_seconds)
 
-    def relieve(self, after_seconds: float) -> bool:
+    def replace_worker(self, after_seconds: float) -> bool:
         """Puts another thread in the place of one whose computation takes longer than this; whether it did.
 
         Whoever waits for that computation reads `InferenceFailed` and not an invitation to come back: nobody knows
@@ -48,7 +48,7 @@ class Runner:
         """
         self._let_go()
         stuck = self._worker
-        if not stuck.relieve(after_seconds):
+        if not stuck.replace_worker(after_seconds):
             return False
         self._stuck = (*self._stuck, stuck)
         self._worker = Worker(self._place)

@@ -69,7 +69,7 @@ class Watchdog:
 
     def _look(self) -> None:
         now = time.monotonic()
-        if self._runner.relieve(self._max_batch_seconds):
+        if self._runner.replace_worker(self._max_batch_seconds):
             self._metrics.runner_restarts.inc()
             self._count(now, "has computed one batch for")
         elif not self._runner.proven:

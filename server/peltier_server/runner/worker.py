@@ -17,7 +17,7 @@ from peltier_server.queue.batch import Batch
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Ticket, settle
 from peltier_server.runner.bisection import Bisection
-from peltier_server.runner.compute_guard import Relieved, Shift
+from peltier_server.runner.compute_guard import ComputeGuard, WorkerReplaced
 from peltier_server.runner.decoder import Decoder
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class Worker:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._shift = Shift()
+        self._shift = ComputeGuard()
         # A thread's own, as what one thread has captured no other may replay at the same time.
         graphs = create_graphs(place.backbone) if place.cuda_graphs else None
         self._bisection = Bisection(place.backbone, self._shift, graphs)
@@ -61,10 +61,10 @@ class Worker:
         """It can use the device, and if it has failed between computations, a turn has succeeded since."""
         return self._usable and not self._failed
 
-    def relieve(self, after_seconds: float) -> bool:
+    def replace_worker(self, after_seconds: float) -> bool:
         """Whether its present computation has taken longer than this. Then it leaves as soon as that ends, and touches
         nothing any more."""
-        return self._shift.relieve(after_seconds)
+        return self._shift.replace_worker(after_seconds)
 
     def abandon(self, error: PeltierError) -> None:
         """Whoever waits for something that it has in hand gets `error`."""
@@ -79,7 +79,7 @@ class Worker:
             try:
                 live = self._turn()
                 self._failed = False
-            except Relieved:
+            except WorkerReplaced:
                 logger.warning("a computation that was given up has ended after all")
                 return
             except BaseException:

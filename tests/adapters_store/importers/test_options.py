@@ -2,11 +2,11 @@
 
 import pytest
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
 from peltier_adapters.importers.options import TaskOptions
 from peltier_backbone.load import Backbone
 
-BARE = Foreign("lora", ())
+BARE = ImportedAdapter("lora", ())
 
 
 def test_a_task_on_t5_writes_as_it_is_told(t5: Backbone) -> None:

@@ -82,7 +82,7 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
         adaptation = adapt(backbone, [row], packed.lengths)
         if backbone.config.generates:
             model, tree = backbone.t5, create_tree(0, 1, [(5,) * (NUM_TOKENS - 1)])
-            memory = model.remember(packed, model.encode(packed, adaptation), adaptation)
+            memory = model.project_kv(packed, model.encode(packed, adaptation), adaptation)
             model.decode(pack_targets([tree], backbone.device), memory, adapt_tokens(backbone, [row], [NUM_TOKENS]))
         else:
             backbone.bert(packed, adaptation)

@@ -3,7 +3,7 @@
 from itertools import permutations
 
 import pytest
-from peltier_adapters.spec.parts import CentralGateSpec, LoraSpec, PartSpec, PrefixSpec, discords, position_offset
+from peltier_adapters.spec.parts import CentralGateSpec, LoraSpec, PartSpec, PrefixSpec, part_conflicts, position_offset
 from peltier_backbone.load import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
@@ -13,8 +13,8 @@ LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)
 @pytest.mark.parametrize("parts", [*permutations((GATE, PREFIX, LORA))], ids=str)
 def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
     """In any order nothing is said against it, nor against parts without one."""
-    assert discords(parts) == []
-    assert discords((PREFIX.model_copy(update={"gated": True}), LORA)) == []
+    assert part_conflicts(parts) == []
+    assert part_conflicts((PREFIX.model_copy(update={"gated": True}), LORA)) == []
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
 )
 def test_another_central_gate_is_refused(parts: tuple[PartSpec, ...], reason: str):
     """A tensor without effect, or a part that is scaled twice, is no adapter's."""
-    (found,) = discords(parts)
+    (found,) = part_conflicts(parts)
     assert found.startswith("central_gate: ")
     assert reason in found
 

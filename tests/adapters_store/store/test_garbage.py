@@ -269,14 +269,14 @@ async def test_the_time_that_the_registry_takes_is_the_collectors(
     registry: Registry, tmp_path: Path, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claims are as old as the registry says, however late the answer comes."""
-    collectable = registry.collectable
+    begin_collection = registry.begin_collection
 
     async def take_long(digests: Iterable[str]) -> set[str]:
-        free = await collectable(digests)
+        free = await begin_collection(digests)
         watch.seconds += MAX_COLLECTING.total_seconds() + 1
         return free
 
-    monkeypatch.setattr(registry, "collectable", take_long)
+    monkeypatch.setattr(registry, "begin_collection", take_long)
     blobs = Old.open(tmp_path / "blobs")
     digest = await blobs.put(b"orphan")
     assert await Collector(registry, blobs).run() == Collected(num_kept=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
-from peltier_server.auth.authenticator import Door
+from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
 from peltier_server.auth.credentials import Credentials, Issued
 from peltier_server.auth.keyring import Keyring
@@ -20,7 +20,7 @@ ADMIN = "the operator's own"
 MONITORING = "the monitor's own"
 CREDENTIALS = Credentials(b"a secret")
 
-MakeDoor = Callable[..., Door]
+MakeDoor = Callable[..., Authenticator]
 
 
 class EveryToken:
@@ -46,24 +46,24 @@ def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: da
     return Key(issued.prefix, "a", issued.digest, scopes, "", NOW, "operator", expires_at, revoked_at)
 
 
-def make_door(*, may_be_open: bool = True, **given: Any) -> Door:
+def make_authenticator(*, may_be_open: bool = True, **given: Any) -> Authenticator:
     """A door whose keyring is unlocked and has not seen the registry yet."""
     keyring = Keyring()
     keyring.unlock(CREDENTIALS)
-    return Door(keyring, may_be_open=may_be_open, **given)
+    return Authenticator(keyring, may_be_open=may_be_open, **given)
 
 
-async def who(door: Door, text: str | None) -> Caller:
+async def who(authenticator: Authenticator, text: str | None) -> Caller:
     """Whom the door takes the bearer of `text` for."""
-    return await door.caller(Headers({} if text is None else {"authorization": f"Bearer {text}"}))
+    return await authenticator.caller(Headers({} if text is None else {"authorization": f"Bearer {text}"}))
 
 
 async def test_without_keys_the_door_is_open() -> None:
     """Everyone who reaches a server on loopback is its operator."""
-    door = make_door()
-    door.apply(snapshot_of())
-    assert await who(door, None) == LOCAL
-    assert await who(door, "plt_whatever") == LOCAL
+    authenticator = make_authenticator()
+    authenticator.apply(snapshot_of())
+    assert await who(authenticator, None) == LOCAL
+    assert await who(authenticator, "plt_whatever") == LOCAL
 
 
 @pytest.mark.parametrize(
@@ -83,61 +83,61 @@ async def test_without_keys_the_door_is_open() -> None:
 )
 async def test_an_open_door_is_for_this_machine(headers: dict[str, str], let_in: bool) -> None:
     """Not for pages of other sites that a browser here shows, nor for whom a proxy lets through."""
-    door = make_door()
-    door.apply(snapshot_of())
+    authenticator = make_authenticator()
+    authenticator.apply(snapshot_of())
     if let_in:
-        assert await door.caller(Headers(headers)) == LOCAL
+        assert await authenticator.caller(Headers(headers)) == LOCAL
     else:
         with pytest.raises(Forbidden, match="make a key first"):
-            await door.caller(Headers(headers))
+            await authenticator.caller(Headers(headers))
 
 
 async def test_an_insecure_door_has_any_name() -> None:
     """That is what was asked for; other sites' pages are still kept out."""
     keyring = Keyring()
     keyring.unlock(CREDENTIALS)
-    door = Door(keyring, may_be_open=True, any_host=True)
-    door.apply(snapshot_of())
-    assert await door.caller(Headers({"host": "peltier.example"})) == LOCAL
+    authenticator = Authenticator(keyring, may_be_open=True, any_host=True)
+    authenticator.apply(snapshot_of())
+    assert await authenticator.caller(Headers({"host": "peltier.example"})) == LOCAL
     with pytest.raises(Forbidden):
-        await door.caller(Headers({"host": "peltier.example", "origin": "https://evil.example"}))
+        await authenticator.caller(Headers({"host": "peltier.example", "origin": "https://evil.example"}))
 
 
 async def test_a_key_is_taken_from_anywhere() -> None:
     """A page can only send one that it was given."""
-    door, issued = make_door(), CREDENTIALS.issue()
-    door.apply(snapshot_of(key_of(issued)))
+    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
+    authenticator.apply(snapshot_of(key_of(issued)))
     headers = {"host": "peltier.example", "origin": "https://console.example", "authorization": f"Bearer {issued.text}"}
-    assert (await door.caller(Headers(headers))).tenant == "a"
+    assert (await authenticator.caller(Headers(headers))).tenant == "a"
 
 
 async def test_the_first_key_shuts_it_at_once() -> None:
     """For strangers too who are on the same machine."""
-    door, issued = make_door(), CREDENTIALS.issue()
-    door.apply(snapshot_of())
-    door.apply(snapshot_of(key_of(issued), revision=2))
+    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
+    authenticator.apply(snapshot_of())
+    authenticator.apply(snapshot_of(key_of(issued), revision=2))
     with pytest.raises(Unauthorized, match="no key was sent"):
-        await who(door, None)
-    assert await who(door, issued.text) == Caller("a", frozenset({"predict"}), f"key:{issued.prefix}")
+        await who(authenticator, None)
+    assert await who(authenticator, issued.text) == Caller("a", frozenset({"predict"}), f"key:{issued.prefix}")
 
 
 async def test_revoking_the_last_key_does_not_open_it() -> None:
     """Or whoever is thrown out could come back as operator."""
-    door, issued = make_door(), CREDENTIALS.issue()
-    door.apply(snapshot_of(key_of(issued, revoked_at=NOW)))
+    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
+    authenticator.apply(snapshot_of(key_of(issued, revoked_at=NOW)))
     with pytest.raises(Unauthorized, match=f"the API key {issued.prefix} was revoked"):
-        await who(door, issued.text)
+        await who(authenticator, issued.text)
     with pytest.raises(Unauthorized):
-        await who(door, None)
+        await who(authenticator, None)
 
 
 async def test_an_older_snapshot_brings_no_revoked_key_back() -> None:
     """Whatever order two reads end in."""
-    door, issued = make_door(), CREDENTIALS.issue()
-    door.apply(snapshot_of(key_of(issued, revoked_at=NOW), revision=5))
-    door.apply(snapshot_of(key_of(issued), revision=4))
+    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
+    authenticator.apply(snapshot_of(key_of(issued, revoked_at=NOW), revision=5))
+    authenticator.apply(snapshot_of(key_of(issued), revision=4))
     with pytest.raises(Unauthorized, match="was revoked"):
-        await who(door, issued.text)
+        await who(authenticator, issued.text)
 
 
 @pytest.mark.parametrize(
@@ -154,112 +154,112 @@ async def test_an_older_snapshot_brings_no_revoked_key_back() -> None:
 )
 async def test_a_missing_key_is_told_from_a_wrong_one(header: str | None, sentence: str) -> None:
     """What was sent is in no message: it may be a key."""
-    door = make_door()
-    door.apply(snapshot_of(key_of(CREDENTIALS.issue())))
+    authenticator = make_authenticator()
+    authenticator.apply(snapshot_of(key_of(CREDENTIALS.issue())))
     with pytest.raises(Unauthorized, match=sentence) as caught:
-        await door.caller(Headers({} if header is None else {"authorization": header}))
+        await authenticator.caller(Headers({} if header is None else {"authorization": header}))
     assert "secret" not in str(caught.value)
 
 
 async def test_a_key_expires() -> None:
     """To the second, without anybody doing anything."""
-    door, late, early = make_door(), CREDENTIALS.issue(), CREDENTIALS.issue()
+    authenticator, late, early = make_authenticator(), CREDENTIALS.issue(), CREDENTIALS.issue()
     soon = NOW + timedelta(hours=1)
-    door.apply(snapshot_of(key_of(late, expires_at=NOW), key_of(early, expires_at=soon)))
+    authenticator.apply(snapshot_of(key_of(late, expires_at=NOW), key_of(early, expires_at=soon)))
     with pytest.raises(Unauthorized, match="expired"):
-        await who(door, late.text)
-    assert (await who(door, early.text)).tenant == "a"
+        await who(authenticator, late.text)
+    assert (await who(authenticator, early.text)).tenant == "a"
 
 
 async def test_a_wrong_key_is_a_stranger() -> None:
     """The right prefix with another secret is told nothing about the key; nor are other schemes than Bearer."""
-    door, issued = make_door(), CREDENTIALS.issue()
-    door.apply(snapshot_of(key_of(issued, revoked_at=NOW)))
+    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
+    authenticator.apply(snapshot_of(key_of(issued, revoked_at=NOW)))
     forged = f"plt_{issued.prefix}_{'x' * 43}"
     unknown = f"plt_zzzzzzzz_{'x' * 43}"
     messages = set()
     for text in (forged, unknown):
         with pytest.raises(Unauthorized) as caught:
-            await who(door, text)
+            await who(authenticator, text)
         messages.add(str(caught.value))
     assert len(messages) == 1
     with pytest.raises(Unauthorized):
-        await door.caller(Headers({"authorization": f"Basic {issued.text}"}))
+        await authenticator.caller(Headers({"authorization": f"Basic {issued.text}"}))
 
 
 async def test_the_admin_key_is_in_no_registry() -> None:
     """It also works while the registry is being read; without it nobody is let in, keys or not."""
-    door = make_door(fixed_keys={ADMIN: OPERATOR})
-    assert await who(door, ADMIN) == OPERATOR
+    authenticator = make_authenticator(fixed_keys={ADMIN: OPERATOR})
+    assert await who(authenticator, ADMIN) == OPERATOR
     with pytest.raises(Unauthorized):
-        await who(door, None)
+        await who(authenticator, None)
     with pytest.raises(NotReady):
-        await who(door, CREDENTIALS.issue().text)
-    door.apply(snapshot_of())
+        await who(authenticator, CREDENTIALS.issue().text)
+    authenticator.apply(snapshot_of())
     for text in (None, "", "wrong", "schlüssel"):
         with pytest.raises(Unauthorized):
-            await who(door, text)
+            await who(authenticator, text)
 
 
 async def test_the_metrics_key_is_in_no_registry() -> None:
     """It lets in who watches, before the registry is read too, and does not shut a server that has no other key."""
-    door = make_door(fixed_keys={ADMIN: OPERATOR, MONITORING: MONITOR})
-    assert await who(door, MONITORING) == MONITOR
-    assert await who(door, ADMIN) == OPERATOR
-    alone = make_door(fixed_keys={MONITORING: MONITOR})
+    authenticator = make_authenticator(fixed_keys={ADMIN: OPERATOR, MONITORING: MONITOR})
+    assert await who(authenticator, MONITORING) == MONITOR
+    assert await who(authenticator, ADMIN) == OPERATOR
+    alone = make_authenticator(fixed_keys={MONITORING: MONITOR})
     alone.apply(snapshot_of())
     assert await who(alone, MONITORING) == MONITOR
     assert await who(alone, None) == LOCAL
     with pytest.raises(SettingsError, match="the server would be open to the network and has no key"):
-        make_door(fixed_keys={MONITORING: MONITOR}, may_be_open=False).apply(snapshot_of())
+        make_authenticator(fixed_keys={MONITORING: MONITOR}, may_be_open=False).apply(snapshot_of())
 
 
 @pytest.mark.parametrize("empty", [{"": OPERATOR}, {ADMIN: OPERATOR, "": MONITOR}])
 async def test_an_empty_key_opens_nothing(empty: dict[str, Caller]) -> None:
     """A request without any key does not have it."""
-    door = make_door(fixed_keys=empty)
-    door.apply(snapshot_of())
+    authenticator = make_authenticator(fixed_keys=empty)
+    authenticator.apply(snapshot_of())
     for text in (None, "", " "):
         with pytest.raises(Unauthorized):
-            await who(door, text)
+            await who(authenticator, text)
 
 
 async def test_nobody_is_let_in_before_the_keys_are_known() -> None:
     """An open server is not open while it might have keys."""
     with pytest.raises(NotReady):
-        await who(make_door(), None)
+        await who(make_authenticator(), None)
 
 
 async def test_tokens_speak_for_tenants_that_exist() -> None:
     """A provider cannot make tenants, and where there is one the door is never open."""
-    door = make_door(tokens=EveryToken())
-    door.apply(snapshot_of())
-    assert (await who(door, "a.b.c")).tenant == "a"
+    authenticator = make_authenticator(tokens=EveryToken())
+    authenticator.apply(snapshot_of())
+    assert (await who(authenticator, "a.b.c")).tenant == "a"
     with pytest.raises(Forbidden, match="tenant 'z' is not one of this server's"):
-        await who(door, "z.b.c")
+        await who(authenticator, "z.b.c")
     with pytest.raises(Unauthorized):
-        await who(door, None)
+        await who(authenticator, None)
 
 
 def test_a_server_that_would_let_nobody_in_does_not_start() -> None:
     """Nor one that would let everybody in from the network, unless that is asked for."""
     with pytest.raises(SettingsError, match="open to the network and has no key"):
-        make_door(may_be_open=False).apply(snapshot_of())
-    for door in (
-        make_door(),
-        make_door(fixed_keys={ADMIN: OPERATOR}, may_be_open=False),
-        make_door(tokens=EveryToken()),
+        make_authenticator(may_be_open=False).apply(snapshot_of())
+    for authenticator in (
+        make_authenticator(),
+        make_authenticator(fixed_keys={ADMIN: OPERATOR}, may_be_open=False),
+        make_authenticator(tokens=EveryToken()),
     ):
-        door.apply(snapshot_of())
-    make_door(may_be_open=False).apply(snapshot_of(key_of(CREDENTIALS.issue())))
+        authenticator.apply(snapshot_of())
+    make_authenticator(may_be_open=False).apply(snapshot_of(key_of(CREDENTIALS.issue())))
 
 
 async def test_a_key_costs_microseconds() -> None:
     """Hundreds of requests a second must not be spent on hashing."""
-    door, issued = make_door(), CREDENTIALS.issue()
-    door.apply(snapshot_of(key_of(issued)))
+    authenticator, issued = make_authenticator(), CREDENTIALS.issue()
+    authenticator.apply(snapshot_of(key_of(issued)))
     headers = Headers({"authorization": f"Bearer {issued.text}"})
     started = time.perf_counter()
     for _ in range(200):
-        await door.caller(headers)
+        await authenticator.caller(headers)
     assert (time.perf_counter() - started) / 200 < 0.001

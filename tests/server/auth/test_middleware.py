@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from peltier_backbone.load import Backbone
 from peltier_server.app import create_app
 from peltier_server.auth.middleware import OPEN_PATHS
-from peltier_server.http.scoped_route import Closed, needs, refuse_open_routes
+from peltier_server.http.scoped_route import ScopedRoute, refuse_open_routes, require_scope
 from peltier_server.routes.pages import KEYED_PATHS
 from peltier_server.settings import Settings
 
@@ -114,7 +114,7 @@ async def _make_expired(house: House) -> None:
         expires_at=datetime.now(UTC) - timedelta(seconds=1),
         actor="test",
     )
-    await house.running.service.store.follower.catch_up()
+    await house.running.service.store.sync.catch_up()
     house.keys["expired"] = issued.text
 
 
@@ -241,7 +241,7 @@ def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: FastAP
     for route in (
         APIRoute("/v1/open", lambda: None),
         APIRoute("/v1/open", lambda: None, name="openapi"),
-        Closed("/v1/open", lambda: None),
+        ScopedRoute("/v1/open", lambda: None),
     ):
         unstarted.router.routes.append(route)
         with pytest.raises(RuntimeError, match="route /v1/open names no scope"):
@@ -252,7 +252,9 @@ def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: FastAP
 async def test_a_route_without_a_scope_answers_nobody(serve: Serve) -> None:
     """Also one that is added later."""
     async with serve() as running:
-        running.app.router.routes.append(Closed("/v1/open", lambda: "secret"))
-        running.app.router.routes.append(Closed("/v1/shut", lambda: "shown", dependencies=[needs("predict")]))
+        running.app.router.routes.append(ScopedRoute("/v1/open", lambda: "secret"))
+        running.app.router.routes.append(
+            ScopedRoute("/v1/shut", lambda: "shown", dependencies=[require_scope("predict")])
+        )
         assert (await running.client.get("/v1/open")).status_code == 403
         assert (await running.client.get("/v1/shut")).json() == "shown"

@@ -17,8 +17,8 @@ from peltier_client.protocol import TaskReference
 from peltier_server.auth.caller import ALL_SCOPES, Caller
 from peltier_server.catalog.catalog import Catalog
 from peltier_server.catalog.published import Published
-from peltier_server.context import Origin
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.context import RequestContext
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_store.registry import AdapterRecord, Alias, Version
 
 NOW = datetime.now(UTC)
@@ -67,8 +67,8 @@ def catalog(manifest: str) -> Catalog:
 
 
 def resolved(catalog: Catalog, text: str, tenant: str = "default", request_id: str = "1") -> int:
-    origin = Origin(Caller(tenant, ALL_SCOPES, "test"), request_id)
-    return catalog.resolve(TaskReference.parse(text), origin).number
+    context = RequestContext(Caller(tenant, ALL_SCOPES, "test"), request_id)
+    return catalog.resolve(TaskReference.parse(text), context).number
 
 
 def test_a_bare_name_is_the_newest_version(catalog: Catalog) -> None:
@@ -168,7 +168,7 @@ def test_bytes_are_held_while_any_version_has_them(catalog: Catalog, manifest: s
     ]
     for record in shared:
         assert catalog.apply(record) == set()
-    owned = Owned("p", shared[0].versions[0].digest)
+    owned = AdapterKey("p", shared[0].versions[0].digest)
     assert catalog.apply(replace(shared[0], versions=())) == set()
     assert catalog.holds(owned)
     assert catalog.apply(replace(shared[1], versions=())) == {owned}

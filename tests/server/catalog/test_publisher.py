@@ -139,8 +139,8 @@ def failing(error: Exception) -> Callable[..., object]:
 async def is_garbage(running: Running, data: bytes) -> bool:
     """Neither a version nor an upload needs the bytes."""
     registry, digest = running.service.store.registry, digest_of(data)
-    found = await registry.collectable([digest])
-    await registry.collected(found)
+    found = await registry.begin_collection([digest])
+    await registry.end_collection(found)
     return found == {digest}
 
 

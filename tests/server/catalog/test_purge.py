@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_server.catalog.purge import Janitor
+from peltier_server.catalog.purge import PurgeTask
 from peltier_store.registry import RegistryError
 
 from tests.adapters_store.store.test_commands import make_older
@@ -13,8 +13,8 @@ from tests.server.catalog.test_publisher import stored_files
 from tests.server.conftest import Running, until
 
 
-def make_janitor(running: Running, undelete_seconds: float) -> Janitor:
-    return Janitor(running.service.store.registry, running.service.store.blobs, undelete_seconds)
+def make_purge_task(running: Running, undelete_seconds: float) -> PurgeTask:
+    return PurgeTask(running.service.store.registry, running.service.store.blobs, undelete_seconds)
 
 
 async def test_what_was_deleted_goes_after_its_grace_period(
@@ -25,12 +25,12 @@ async def test_what_was_deleted_goes_after_its_grace_period(
     for data, name in ((shared, "a"), (own, "a"), (shared, "b")):
         assert (await running.upload(data, name)).status_code == 201
     await running.client.delete("/v1/adapters/a")
-    await make_janitor(running, 3600).tidy()
+    await make_purge_task(running, 3600).tidy()
     assert len(stored_files(tmp_path / "store")) == 2
     assert (await running.client.post("/v1/adapters/a/versions/2/undelete")).status_code == 200
     await running.client.delete("/v1/adapters/a")
     make_older(tmp_path / "store" / "blobs")
-    await make_janitor(running, 0).tidy()
+    await make_purge_task(running, 0).tidy()
     assert len(stored_files(tmp_path / "store")) == 1
     gone = await running.client.post("/v1/adapters/a/versions/2/undelete")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "version_not_found")
@@ -45,11 +45,11 @@ async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
     """Nobody waits for something to be deleted first; what an upload on its way has reserved stays."""
     store, data = running.service.store, make_artifact(bert, name="a")
     reservation = await store.registry.reserve(await store.blobs.put(data))
-    await make_janitor(running, 3600).tidy()
+    await make_purge_task(running, 3600).tidy()
     assert len(stored_files(tmp_path / "store")) == 1
     await store.registry.release(reservation)
     make_older(tmp_path / "store" / "blobs")
-    await make_janitor(running, 3600).tidy()
+    await make_purge_task(running, 3600).tidy()
     assert stored_files(tmp_path / "store") == []
 
 
@@ -65,8 +65,8 @@ async def test_a_registry_that_fails_is_tried_again(
 
     monkeypatch.setattr("peltier_server.catalog.purge._MIN_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(running.service.store.registry, "purge", fail)
-    janitor = make_janitor(running, 0)
-    janitor.start()
+    purge_task = make_purge_task(running, 0)
+    purge_task.start()
     await until(lambda: len(calls) > 1)
-    await janitor.close()
+    await purge_task.close()
     assert "not purged yet: the registry 'x' failed" in caplog.text

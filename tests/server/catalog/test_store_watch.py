@@ -12,7 +12,7 @@ from peltier_backbone.load import Backbone
 from peltier_store.blobs.blobs import Blobs, BlobStoreGone
 from peltier_store.ownership import require_own
 from peltier_store.registry import Registry, RegistryGone
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 from tests.server.conftest import Running, Serve, until
 from tests.server_process import Server
@@ -188,7 +188,7 @@ async def test_a_registry_that_goes_during_a_write_does_not_acknowledge_it(tmp_p
     """The commit went into a file that has no name any more."""
     registry = await Registry.open(f"sqlite+aiosqlite:///{tmp_path}/registry.db")
 
-    async def work(_: Writing) -> None:
+    async def work(_: WriteTransaction) -> None:
         await asyncio.to_thread((tmp_path / "registry.db").unlink)
 
     with pytest.raises(RegistryGone, match="was removed or replaced while it was written to"):

@@ -134,7 +134,7 @@ async def test_a_silent_database_holds_up_no_prediction(
             await soon(two, "a", version=1)
             await asyncio.to_thread(proxy.set_mode, "silent")
             assert (await one.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
-            reading = two.service.store.follower._turn.locked
+            reading = two.service.store.sync._turn.locked
             await until(reading)
             assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 1
             assert reading()
@@ -175,7 +175,7 @@ async def test_a_read_that_hangs_is_given_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """As on a connection that has silently died; the next attempt succeeds, and writers do not wait for longer."""
-    registry, follower = running.service.store.registry, running.service.store.follower
+    registry, sync = running.service.store.registry, running.service.store.sync
     read, hung = registry.snapshot, []
 
     async def hang_once(since: int = 0) -> object:
@@ -184,7 +184,7 @@ async def test_a_read_that_hangs_is_given_up(
             await asyncio.sleep(60)
         return await read(since)
 
-    monkeypatch.setattr(follower, "_patience_seconds", 0.1)
+    monkeypatch.setattr(sync, "_patience_seconds", 0.1)
     monkeypatch.setattr(registry, "snapshot", hang_once)
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
     await soon(running, "a", version=1)
@@ -211,7 +211,7 @@ async def test_an_alias_may_name_what_another_replica_has_just_published(
 ) -> None:
     """Whichever replica is asked, and it refuses what is deleted there by what is true now, with every reason."""
     one, two = replicas
-    await two.service.store.follower.close()
+    await two.service.store.sync.close()
     for seed, share in ((0, {"1": 1}), (1, {"1": 0.5, "2": 0.5})):
         await one.upload(make_artifact(bert, "bitfit", name="a", seed=seed))
         answer = await two.client.put("/v1/adapters/a/aliases/live", json={"versions": share})
@@ -256,9 +256,9 @@ async def test_a_surprise_does_not_end_the_following(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What nobody expected is logged, and tried again."""
-    follower = running.service.store.follower
+    sync = running.service.store.sync
     with monkeypatch.context() as broken:
-        broken.setattr(follower._registry, "snapshot", lambda since: 1 / 0)
+        broken.setattr(sync._registry, "snapshot", lambda since: 1 / 0)
         await until(lambda: "it is tried again" in caplog.text)
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
 

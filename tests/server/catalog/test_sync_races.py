@@ -11,8 +11,8 @@ import pytest
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.load import Backbone
 from peltier_server.catalog.catalog import Catalog
-from peltier_server.catalog.sync import Follower
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.catalog.sync import RegistrySync
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry import Registry, Snapshot
 
@@ -43,11 +43,11 @@ class Replica:
     registry: Registry
     catalog: Catalog
     keys: Keys
-    follower: Follower
-    retired: list[Owned]
+    sync: RegistrySync
+    retired: list[AdapterKey]
     manifest: str
 
-    def retire(self, key: Owned) -> None:
+    def retire(self, key: AdapterKey) -> None:
         """Nobody has these bytes any more."""
         self.retired.append(key)
 
@@ -67,10 +67,10 @@ async def replica(
     registry, catalog = await Registry.open(url, migrate=False), Catalog()
     keys = Keys(catalog)
     manifest = json.dumps(read_header(make_artifact(bert, "bitfit"))[0].model_dump(mode="json"))
-    replica = Replica(registry, catalog, keys, Follower(registry, catalog, [keys]), [], manifest)
-    replica.follower._retiring = replica
+    replica = Replica(registry, catalog, keys, RegistrySync(registry, catalog, [keys]), [], manifest)
+    replica.sync._retiring = replica
     await replica.publish("first")
-    await replica.follower.catch_up()
+    await replica.sync.catch_up()
     yield replica
     await registry.close()
 
@@ -85,10 +85,10 @@ async def test_a_write_during_a_read_is_in_memory_when_it_has_been_shown(
     """The read under way may be of a moment before it, so another one follows: one for all who wait together."""
     gate = Gate(replica.registry.snapshot, after=True)
     monkeypatch.setattr(replica.registry, "snapshot", gate)
-    reading = asyncio.create_task(replica.follower.catch_up())
+    reading = asyncio.create_task(replica.sync.catch_up())
     await gate.reached()
     await replica.publish("second")
-    showing = [asyncio.create_task(replica.follower.show_own()) for _ in range(5)]
+    showing = [asyncio.create_task(replica.sync.sync_after_write()) for _ in range(5)]
     await asyncio.sleep(0)
     gate.opened.set()
     await asyncio.gather(reading, *showing)
@@ -114,11 +114,11 @@ async def test_a_read_that_breaks_off_in_between_is_made_again(replica: Replica,
     for name in ("second", "third"):
         await replica.publish(name)
     replica.keys.then = accident
-    reading = asyncio.create_task(replica.follower.catch_up())
+    reading = asyncio.create_task(replica.sync.catch_up())
     await asyncio.gather(reading, return_exceptions=True)
     assert names_in(replica.catalog) < {"first", "second", "third"}
     replica.keys.then = lambda: None
-    await replica.follower.catch_up()
+    await replica.sync.catch_up()
     assert names_in(replica.catalog) == {"first", "second", "third"}
     assert replica.keys.snapshots[-1] == replica.keys.snapshots[-2]
 
@@ -126,7 +126,7 @@ async def test_a_read_that_breaks_off_in_between_is_made_again(replica: Replica,
 async def test_keys_are_taken_away_before_adapters_come(replica: Replica) -> None:
     """No key that was revoked before an adapter came ever opens it."""
     await replica.publish("second")
-    await replica.follower.catch_up()
+    await replica.sync.catch_up()
     assert replica.keys.there == [set(), {"first"}]
     assert names_in(replica.catalog) == {"first", "second"}
 
@@ -138,14 +138,14 @@ async def test_bytes_that_go_under_one_name_and_come_under_another_stay(
     """Found in one read, in whichever order, they are on the device all along; gone for good, they leave it."""
     old, new = names
     await replica.publish(old, b"moved")
-    await replica.follower.catch_up()
+    await replica.sync.catch_up()
     await replica.registry.delete_adapter(TENANT, old, actor="test")
     await replica.publish(new, b"moved")
-    await replica.follower.catch_up()
+    await replica.sync.catch_up()
     assert replica.retired == []
     await replica.registry.delete_adapter(TENANT, new, actor="test")
-    await replica.follower.catch_up()
-    assert replica.retired == [Owned(TENANT, digest_of(b"moved"))]
+    await replica.sync.catch_up()
+    assert replica.retired == [AdapterKey(TENANT, digest_of(b"moved"))]
 
 
 async def test_bytes_that_are_gone_leave_though_the_read_breaks_off(replica: Replica) -> None:
@@ -153,7 +153,7 @@ async def test_bytes_that_are_gone_leave_though_the_read_breaks_off(replica: Rep
     await replica.registry.delete_adapter(TENANT, "first", actor="test")
     await replica.publish("second", b"other")
     replica.keys.then = cancelled
-    await asyncio.gather(asyncio.create_task(replica.follower.catch_up()), return_exceptions=True)
+    await asyncio.gather(asyncio.create_task(replica.sync.catch_up()), return_exceptions=True)
     replica.keys.then = lambda: None
-    await replica.follower.catch_up()
-    assert replica.retired == [Owned(TENANT, digest_of(b"x"))]
+    await replica.sync.catch_up()
+    assert replica.retired == [AdapterKey(TENANT, digest_of(b"x"))]

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_server.fairness.size_index import Heads
+from peltier_server.fairness.size_index import SizeIndex
 
 MOVES = st.lists(
     st.tuples(st.sampled_from(["put", "move", "remove"]), st.integers(0, 10**6), st.integers(1, 14)), max_size=60
@@ -12,7 +12,7 @@ MOVES = st.lists(
 @given(moves=MOVES, max_size=st.integers(1, 12), room=st.integers(1, 12))
 def test_the_first_that_fits(moves: list[tuple[str, int, int]], max_size: int, room: int) -> None:
     """Of all, and of those within any size, as a search of all would find it."""
-    heads, room = Heads[int](max_size), min(room, max_size)
+    heads, room = SizeIndex[int](max_size), min(room, max_size)
     there: dict[int, tuple[int, tuple[int, int]]] = {}
     for number, (move, draw, size) in enumerate(moves):
         one = sorted(there)[draw % len(there)] if there else None

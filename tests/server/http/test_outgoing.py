@@ -13,7 +13,7 @@ import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.auth.caller import LOCAL
 from peltier_server.fairness.shared_bound import SharedBound
-from peltier_server.http.outgoing import PIECE_BYTES, Outgoing
+from peltier_server.http.outgoing import PIECE_BYTES, OutgoingMiddleware
 from peltier_server.inference import predictor
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message
@@ -141,9 +141,9 @@ def test_without_room_large_answers_of_every_kind_are_refused(crowd: Crowd) -> N
 async def test_any_large_answer_is_counted_and_sent_in_pieces(num_bytes: int) -> None:
     """The same bytes, even of one that is larger than all may have; where there is no room, it is replaced by a 503."""
     bound, body = SharedBound(4 * PIECE_BYTES, "bytes of answers"), random.Random(0).randbytes(num_bytes)
-    assert await _sent(Outgoing(Response(body), bound)) == (200, body)
+    assert await _sent(OutgoingMiddleware(Response(body), bound)) == (200, body)
     with bound.hold("x", 3 * PIECE_BYTES):
-        status, sent = await _sent(Outgoing(Response(body), bound))
+        status, sent = await _sent(OutgoingMiddleware(Response(body), bound))
         assert (status, sent == body) == ((503, False) if num_bytes > PIECE_BYTES else (200, True))
     assert bound.total == 0
 

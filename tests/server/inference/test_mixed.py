@@ -26,13 +26,13 @@ def unknown(count: int) -> list[dict[str, object]]:
 
 async def test_others_have_the_loop_between_slices(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight requests at once, few names are resolved in one turn of the event loop."""
-    aim, turn, resolved = running.service.predictor.aim, 0, Counter[int]()
+    resolve, turn, resolved = running.service.predictor.resolve, 0, Counter[int]()
 
     def count(*given: Any) -> Any:
         resolved[turn] += 1
-        return aim(*given)
+        return resolve(*given)
 
-    monkeypatch.setattr(running.service.predictor, "aim", count)
+    monkeypatch.setattr(running.service.predictor, "resolve", count)
     calls = [asyncio.ensure_future(running.predict_mixed(*unknown(NUM_ITEMS))) for _ in range(8)]
     while not all(call.done() for call in calls):
         turn += 1
@@ -85,8 +85,8 @@ async def test_a_deadline_counts_from_the_requests_arrival(
 
 async def test_unknown_names_cost_tokens(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """One each, so that a tenant's rate bounds how many it may look for."""
-    turnstile = running.app.state.turnstile
-    monkeypatch.setattr(turnstile, "_quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
+    enforcer = running.app.state.enforcer
+    monkeypatch.setattr(enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=3.2))
     results = (await running.predict_mixed(*unknown(100))).json()["results"]
     codes = [result["error"]["code"] for result in results]
     assert codes == ["adapter_not_found"] * 32 + ["quota_exceeded"] * 68
@@ -97,8 +97,8 @@ async def test_inputs_that_are_refused_cost_tokens(
 ) -> None:
     """A request of ten, one of which is no input of the task, costs ten."""
     await running.upload(make_artifact(bert, name="demo"))
-    turnstile = running.app.state.turnstile
-    monkeypatch.setattr(turnstile, "_quotas_of", lambda tenant: Quotas(tokens_per_second=2))
+    enforcer = running.app.state.enforcer
+    monkeypatch.setattr(enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=2))
     found = [(await running.predict("demo", ["a"] * 9 + [" "])).status_code for _ in range(3)]
     assert found == [422, 422, 429]
 

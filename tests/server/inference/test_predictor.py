@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from httpx2 import Response
 from peltier_backbone.load import Backbone
-from peltier_server.catalog.purge import Janitor
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.catalog.purge import PurgeTask
+from peltier_server.residency.adapter_key import AdapterKey
 
 from tests.adapters_store.store.test_commands import make_older
 from tests.server.conftest import Running, Serve
@@ -56,7 +56,7 @@ async def _ask_while_it_is_purged(
     store, path = running.service.store, "/v1/adapters/a/aliases/live"
     old = (await running.upload(artifacts[0])).json()
     assert (await running.client.put(path, json={"version": 1})).status_code == 200
-    running.service.slots.retire(Owned("default", old["digest"]))
+    running.service.slots.retire(AdapterKey("default", old["digest"]))
     gate = Gate(store.blobs.load)
     monkeypatch.setattr(store.blobs, "load", gate)
     asking = asyncio.create_task(request)
@@ -65,6 +65,6 @@ async def _ask_while_it_is_purged(
     assert (await running.client.put(path, json={"version": 2})).status_code == 200
     assert (await running.client.delete("/v1/adapters/a/versions/1")).status_code == 204
     make_older(directory / "store" / "blobs")
-    await Janitor(store.registry, store.blobs, 0).tidy()
+    await PurgeTask(store.registry, store.blobs, 0).tidy()
     gate.opened.set()
     return await asking

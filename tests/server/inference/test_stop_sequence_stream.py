@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_server.inference.prediction import Opening, Prediction
-from peltier_server.inference.stop_sequence_stream import CutText
+from peltier_server.inference.prediction import Prediction, StreamStart
+from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.queue.ticket import Progress
 
@@ -20,15 +20,15 @@ async def test_nothing_is_written_after_a_stop(whole: bool, t5: Backbone) -> Non
 
     async def write_on() -> Prediction:
         adapter: Any = None
-        stream.open(Opening(adapter, "device", 3, 0))
+        stream.open(StreamStart(adapter, "device", 3, 0))
         try:
             for one in ids:
-                stream.hear(Progress((one,), 0.0, 0.0))
+                stream.on_progress(Progress((one,), 0.0, 0.0))
             return await asyncio.Future()
         finally:
             ended.set()
 
-    cut = CutText(stream, [" film"])
+    cut = StopSequenceStream(stream, [" film"])
     stream.start(write_on())
     if whole:
         assert await cut.whole() == "a good"

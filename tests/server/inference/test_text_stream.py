@@ -8,7 +8,7 @@ import pytest
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
 from peltier_client.protocol import TextPrediction, Usage
-from peltier_server.inference.prediction import Opening, Prediction
+from peltier_server.inference.prediction import Prediction, StreamStart
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.queue.ticket import Progress
 
@@ -23,10 +23,10 @@ def answer(text: str, num_tokens: int) -> Prediction:
 async def write(stream: TextStream, ids: list[int], result: Prediction | Exception) -> Prediction:
     """Says `ids` one by one, then gives or raises `result`."""
     adapter: Any = None
-    stream.open(Opening(adapter, "device", 3, 0))
+    stream.open(StreamStart(adapter, "device", 3, 0))
     for one in ids:
         await asyncio.sleep(0)
-        stream.hear(Progress((one,), 0.0, 0.0))
+        stream.on_progress(Progress((one,), 0.0, 0.0))
     if isinstance(result, Exception):
         raise result
     return result

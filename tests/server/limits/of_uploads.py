@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from peltier_adapters.artifact.manifest import MAX_HEADER_BYTES
-from peltier_server.http.uploads import Intake
+from peltier_server.http.uploads import UploadTurns
 from peltier_server.settings import Settings
 
 from tests.server.limits.probe import Met, probe
@@ -30,23 +30,23 @@ def _(servers: Servers) -> Met:
 @probe("uploads received at once", "peltier_server.http.uploads.MAX_RECEIVED_AT_ONCE")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers.bert.listening.app.state.intake, "_receiving", asyncio.Semaphore(0))
+        patch.setattr(servers.bert.listening.app.state.upload_turns, "_receiving", asyncio.Semaphore(0))
         return servers.bert.upload(b"")
 
 
 @probe("uploads received at once, of one tenant", "peltier_server.http.uploads.MAX_RECEIVED_OF_ONE")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers.bert.listening.app.state.intake, "_of_tenant", {"default": asyncio.Semaphore(0)})
+        patch.setattr(servers.bert.listening.app.state.upload_turns, "_of_tenant", {"default": asyncio.Semaphore(0)})
         return servers.bert.upload(b"")
 
 
 @probe("bytes of uploads in memory at once", _IN_MEMORY)
 def _(_: Servers) -> Met:
     async def overtakes() -> bool:
-        intake = Intake(10, 1)
-        async with intake.read(6):
-            second = asyncio.create_task(_read(intake, 6))
+        turns = UploadTurns(10, 1)
+        async with turns.read(6):
+            second = asyncio.create_task(_read(turns, 6))
             await asyncio.sleep(0)
             overtaken = second.done()
         await second
@@ -94,8 +94,8 @@ def _(servers: Servers) -> Met:
     return servers.bert.upload(_changed(servers, "prefix", lambda manifest: manifest["parts"][0].update(length=513)))
 
 
-async def _read(intake: Intake, num_bytes: int) -> None:
-    async with intake.read(num_bytes):
+async def _read(turns: UploadTurns, num_bytes: int) -> None:
+    async with turns.read(num_bytes):
         pass
 
 

@@ -93,7 +93,7 @@ class Small:
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
         """Has the server's own event loop do it."""
-        polling = self.service.store.follower._polling
+        polling = self.service.store.sync._polling
         assert polling is not None
         asyncio.run_coroutine_threadsafe(work, polling.get_loop()).result()
 

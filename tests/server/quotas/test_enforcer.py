@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 import pytest
 from peltier_client.errors import QueueFull, QuotaExceeded, TooLarge
-from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_store.registry import Quotas
 from starlette.types import Message, Send
 
 
-def make_turnstile(**quotas: float) -> Turnstile:
+def make_turnstile(**quotas: float) -> QuotaEnforcer:
     """A turnstile where every tenant has these quotas."""
-    return Turnstile(Rates(), lambda _: Quotas(**quotas))
+    return QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
 
 
 async def answer(send: Send, status: int = 200) -> None:
@@ -31,11 +31,11 @@ def collect(into: list[Message]) -> Send:
     return send
 
 
-async def visit(turnstile: Turnstile, status: int = 200) -> dict[str, str]:
+async def visit(enforcer: QuotaEnforcer, status: int = 200) -> dict[str, str]:
     """One whole request of tenant a; the headers of its answer."""
     sent: list[Message] = []
-    one = turnstile.visit("a")
-    send = one.tell(collect(sent))
+    one = enforcer.slot("a")
+    send = one.with_ratelimit_headers(collect(sent))
     async with one:
         await answer(send, status)
     return {name.decode(): value.decode() for name, value in sent[0]["headers"]}
@@ -48,92 +48,92 @@ async def test_without_quotas_nothing_is_said() -> None:
 
 async def test_requests_a_second() -> None:
     """One too many is refused, with a time to come back."""
-    turnstile = make_turnstile(requests_per_second=0.02)
-    first, second = await visit(turnstile), await visit(turnstile)
+    enforcer = make_turnstile(requests_per_second=0.02)
+    first, second = await visit(enforcer), await visit(enforcer)
     assert first["ratelimit-policy"] == '"requests";q=2;w=100'
     assert (first["ratelimit-limit"], first["ratelimit-remaining"]) == ("2", "1")
     assert second["ratelimit-remaining"] == "0"
     assert 0 < int(second["ratelimit-reset"]) <= 100
     with pytest.raises(QuotaExceeded, match="tenant 'a' may send 2 requests in 100 s") as caught:
-        await visit(turnstile)
+        await visit(enforcer)
     assert caught.value.retry_after is not None
 
 
 async def test_a_request_that_the_server_is_too_busy_for_costs_nothing() -> None:
     """Its tenant could do nothing about it."""
-    turnstile = make_turnstile(requests_per_second=0.02)
+    enforcer = make_turnstile(requests_per_second=0.02)
     for _ in range(5):
-        assert (await visit(turnstile, 503))["ratelimit-remaining"] == "2"
+        assert (await visit(enforcer, 503))["ratelimit-remaining"] == "2"
 
 
 @pytest.mark.parametrize("status", [422, 429])
 async def test_a_request_that_its_tenant_is_refused_counts(status: int) -> None:
     """It was read and tokenised, so a tenant without tokens left must not send them for nothing."""
-    turnstile = make_turnstile(requests_per_second=0.02)
-    assert (await visit(turnstile, status))["ratelimit-remaining"] == "1"
+    enforcer = make_turnstile(requests_per_second=0.02)
+    assert (await visit(enforcer, status))["ratelimit-remaining"] == "1"
 
 
 async def test_requests_at_a_time() -> None:
     """Whoever has left makes room, also one that failed or was cancelled."""
-    turnstile = make_turnstile(max_concurrent_requests=2)
-    entered = [turnstile.visit("a") for _ in range(2)]
+    enforcer = make_turnstile(max_concurrent_requests=2)
+    entered = [enforcer.slot("a") for _ in range(2)]
     for one in entered:
         await one.__aenter__()
     with pytest.raises(QuotaExceeded, match="2 requests of tenant 'a' are being answered; it may have 2 at a time"):
-        await visit(turnstile)
+        await visit(enforcer)
     for one in entered:
         await one.__aexit__(None, None, None)
     with pytest.raises(asyncio.CancelledError):
-        async with turnstile.visit("a"):
+        async with enforcer.slot("a"):
             raise asyncio.CancelledError
-    assert not turnstile.in_flight
+    assert not enforcer.in_flight
 
 
 async def test_a_request_over_its_rate_is_not_in_flight() -> None:
     """It never came in."""
-    turnstile = make_turnstile(requests_per_second=0.01, max_concurrent_requests=1)
-    await visit(turnstile)
+    enforcer = make_turnstile(requests_per_second=0.01, max_concurrent_requests=1)
+    await visit(enforcer)
     for _ in range(3):
         with pytest.raises(QuotaExceeded, match="may send"):
-            await visit(turnstile)
-    assert not turnstile.in_flight
+            await visit(enforcer)
+    assert not enforcer.in_flight
 
 
 async def test_tokens_a_second() -> None:
     """Exact to the token; who asks for more at once than there ever is does not wait for it."""
-    turnstile = make_turnstile(tokens_per_second=0.1)
-    async with turnstile.spend("a", 1):
+    enforcer = make_turnstile(tokens_per_second=0.1)
+    async with enforcer.spend("a", 1):
         pass
     with pytest.raises(QuotaExceeded, match="costs 1 tokens, which are not left of the 1 tokens in 10 s") as caught:
-        async with turnstile.spend("a", 1):
+        async with enforcer.spend("a", 1):
             pass
     assert caught.value.retry_after == 10
     with pytest.raises(TooLarge, match="costs 2 tokens; tenant 'a' may use 1 tokens in 10 s"):
-        async with turnstile.spend("a", 2):
+        async with enforcer.spend("a", 2):
             pass
 
 
 async def test_tokens_that_were_not_computed_are_given_back() -> None:
     """A full queue costs nothing; an input that fails in the model does."""
-    turnstile = make_turnstile(tokens_per_second=1.1)
+    enforcer = make_turnstile(tokens_per_second=1.1)
     for _ in range(3):
         with pytest.raises(QueueFull):
-            async with turnstile.spend("a", 11):
+            async with enforcer.spend("a", 11):
                 raise QueueFull("full")
     with pytest.raises(ValueError, match="bad"):
-        async with turnstile.spend("a", 11):
+        async with enforcer.spend("a", 11):
             raise ValueError("bad")
     with pytest.raises(QuotaExceeded):
-        async with turnstile.spend("a", 11):
+        async with enforcer.spend("a", 11):
             pass
 
 
 async def test_headers_are_about_what_runs_out_first() -> None:
     """Both rates are named in the policy."""
-    turnstile = make_turnstile(requests_per_second=10, tokens_per_second=0.1)
-    async with turnstile.spend("a", 1):
+    enforcer = make_turnstile(requests_per_second=10, tokens_per_second=0.1)
+    async with enforcer.spend("a", 1):
         pass
-    headers = await visit(turnstile)
+    headers = await visit(enforcer)
     assert headers["ratelimit-policy"] == '"requests";q=10;w=1, "tokens";q=1;w=10'
     assert (headers["ratelimit-limit"], headers["ratelimit-remaining"]) == ("1", "0")
 
@@ -142,11 +142,11 @@ async def test_new_quotas_hold_at_once() -> None:
     """They are looked up for each request."""
     quotas = {"a": Quotas()}
     look_up: Callable[[str], Quotas] = quotas.__getitem__
-    turnstile = Turnstile(Rates(), look_up)
-    assert await visit(turnstile) == {}
+    enforcer = QuotaEnforcer(Rates(), look_up)
+    assert await visit(enforcer) == {}
     quotas["a"] = Quotas(max_concurrent_requests=0)
     with pytest.raises(QuotaExceeded, match="it may have 0 at a time"):
-        await visit(turnstile)
+        await visit(enforcer)
 
 
 @pytest.mark.parametrize(
@@ -154,5 +154,5 @@ async def test_new_quotas_hold_at_once() -> None:
 )
 def test_only_quotas_of_storage_bound_it(quotas: dict[str, int], bounded: bool) -> None:
     """An upload of a tenant without them need not be counted before it is published."""
-    turnstile = Turnstile(Rates(), lambda _: Quotas(**quotas))
-    assert turnstile.bounds_storage("default") is bounded
+    enforcer = QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
+    assert enforcer.bounds_storage("default") is bounded

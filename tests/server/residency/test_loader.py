@@ -17,7 +17,7 @@ from peltier_backbone.load import Backbone
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.residency.adapter_key import Owned
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.runner import bisection
 from peltier_server.runner.runner import Runner
@@ -78,7 +78,7 @@ async def test_a_batch_that_runs_keeps_what_it_reads(
 async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreLoader) -> None:
     """Each with its reason."""
     with pytest.raises(BlobNotFound):
-        await loader.fetch(Owned("default", f"sha256:{0:064}"))
+        await loader.fetch(AdapterKey("default", f"sha256:{0:064}"))
     with pytest.raises(ArtifactError):
         await loader.parse(b"nonsense")
 
@@ -95,5 +95,5 @@ async def test_an_adapter_beyond_its_bound_is_refused_wherever_it_comes_from(
         with pytest.raises(ArtifactError, match=refusal):
             await bounded.parse(data)
         with pytest.raises(ArtifactError, match=refusal):
-            await bounded.fetch(Owned("default", digest))
-        assert (await generous.fetch(Owned("default", digest))).digest == digest
+            await bounded.fetch(AdapterKey("default", digest))
+        assert (await generous.fetch(AdapterKey("default", digest))).digest == digest

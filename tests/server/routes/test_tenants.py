@@ -147,7 +147,7 @@ async def test_requests_at_a_time(shelf: Running, hold_runner: Any) -> None:
         second = await shelf.predict("demo", "good")
     assert (second.status_code, (await first).status_code) == (429, 200)
     assert (await shelf.predict("demo", "good")).status_code == 200
-    assert not shelf.app.state.turnstile.in_flight
+    assert not shelf.app.state.enforcer.in_flight
 
 
 async def test_tenants_and_keys_are_listed_in_pages(serve: Serve) -> None:
@@ -219,7 +219,7 @@ async def test_replicas_share_a_tenants_rate(serve: Serve, tmp_path: Path) -> No
     with redis_server.running(tmp_path) as redis:
         async with serve(rate_store=redis.url) as one, serve(rate_store=redis.url) as other:
             await limit(one, requests_per_second=0.003)
-            await other.service.store.follower.catch_up()
+            await other.service.store.sync.catch_up()
             asked = [await running.client.get("/info") for running in (one, other, one, other, one)]
     assert [answer.status_code for answer in asked] == [200, 200, 200, 429, 429]
     assert [answer.headers["ratelimit-remaining"] for answer in asked] == ["2", "1", "0", "0", "0"]

@@ -12,7 +12,7 @@ from peltier_adapters.generation.generation import Generator
 from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.load import Backbone
 from peltier_server.auth.caller import LOCAL
-from peltier_server.context import Origin
+from peltier_server.context import RequestContext
 
 from tests.server.conftest import Running, Serve, until
 
@@ -290,7 +290,7 @@ async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
     with pytest.MonkeyPatch.context() as patch:
         slow_down(patch)
         predictor = loaded.service.predictor
-        target = predictor.aim(Origin(LOCAL, "1"), "long")
+        target = predictor.resolve(RequestContext(LOCAL, "1"), "long")
         gone = asyncio.ensure_future(predictor.predict(target, ["bad"] * 3, _parameters()))
         other = asyncio.ensure_future(text_of(loaded, "say", "a good film"))
         await until(lambda: live_rows(loaded) >= 3)

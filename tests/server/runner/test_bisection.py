@@ -24,12 +24,12 @@ from peltier_backbone.linear import PackedLinear
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import PeltierError
 from peltier_server.runner import bisection
-from peltier_server.runner.compute_guard import Shift
+from peltier_server.runner.compute_guard import ComputeGuard
 
 torch.set_num_threads(1)
 load.choose_linear = lambda *_: PackedLinear  # by chance the other one is as fast on so small a model
 backbone = load.load_backbone(sys.argv[1])
-computing, forward, passes = bisection.Bisection(backbone, Shift()), bisection.forward, []
+computing, forward, passes = bisection.Bisection(backbone, ComputeGuard()), bisection.forward, []
 
 def counted(backbone, rows, **options):
     passes.append(len(rows))

@@ -21,7 +21,7 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import Outcome, Progress, Ticket
-from peltier_server.runner.compute_guard import Shift
+from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.decoder import Decoder
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
@@ -34,7 +34,7 @@ class Caller:
 
     ticket: Ticket
     number: int
-    heard: list[int] = field(default_factory=list)
+    progressed: list[int] = field(default_factory=list)
 
     @property
     def result(self) -> Outcome[Draft] | BaseException:
@@ -55,7 +55,7 @@ class Theatre:
 
     def __init__(self, backbone: Backbone, crowd: Sequence[Resident]) -> None:
         self.backbone, self._crowd = backbone, crowd
-        self.decoder = Decoder(backbone, Metrics(), Shift())
+        self.decoder = Decoder(backbone, Metrics(), ComputeGuard())
         self.callers: list[Caller] = []
         self._alone: dict[int, list[int]] = {}
 
@@ -90,15 +90,15 @@ class Theatre:
         joining = []
         for number in numbers:
             row, decoding = self.asked(number)
-            heard: list[int] = []
+            progressed: list[int] = []
 
-            def listen(progress: Progress, heard: list[int] = heard) -> None:
-                heard.extend(progress.ids)
+            def listen(progress: Progress, progressed: list[int] = progressed) -> None:
+                progressed.extend(progress.ids)
 
             future = asyncio.get_running_loop().create_future()
             listener = listen if decoding.num_beams == 1 else None
             ticket = Ticket(row, future, deadline, decoding=decoding, listener=listener)
-            joining.append(Caller(ticket, number, heard))
+            joining.append(Caller(ticket, number, progressed))
         self.callers += joining
         self.decoder.join([caller.ticket for caller in joining])
         return joining
@@ -116,7 +116,7 @@ class Theatre:
         outcome = caller.result
         assert isinstance(outcome, Outcome), outcome
         assert outcome.output.ids == self.alone(caller.number)
-        assert caller.heard == outcome.output.ids[: len(caller.heard)]
+        assert caller.progressed == outcome.output.ids[: len(caller.progressed)]
 
 
 @pytest.fixture(scope="module")
@@ -224,14 +224,14 @@ async def test_a_listener_never_hears_a_token_twice(theatre: Theatre, monkeypatc
     for _ in range(4):
         theatre.decoder.step()
     await asyncio.sleep(0)
-    before = [list(caller.heard) for caller in callers]
+    before = [list(caller.progressed) for caller in callers]
     monkeypatch.setattr(Generator, "step", lambda self: 1 / 0)
     theatre.decoder.step()
     monkeypatch.undo()
     theatre.decoder.step()
     await asyncio.sleep(0)
-    assert [caller.heard for caller in callers] == before
-    assert any(len(heard) == 4 for heard in before)
+    assert [caller.progressed for caller in callers] == before
+    assert any(len(progressed) == 4 for progressed in before)
     await theatre.finish()
     for caller in callers:
         theatre.check(caller)
@@ -242,8 +242,8 @@ async def test_a_text_that_comes_out_otherwise_is_no_answer(theatre: Theatre) ->
     caller, other = theatre.join(*[theatre.long_line] * 2)
     theatre.decoder.step()
     await asyncio.sleep(0)
-    work = next(work for work in theatre.decoder._groups[0].works if work.ticket is caller.ticket)
-    work.told = [one + 1 for one in work.told]
+    job = next(job for job in theatre.decoder._groups[0].jobs if job.ticket is caller.ticket)
+    job.sent = [one + 1 for one in job.sent]
     await theatre.finish()
     with pytest.raises(InferenceFailed, match="came out otherwise"):
         raise caller.result

@@ -23,11 +23,11 @@ from peltier_client.errors import InferenceFailed, Unavailable
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.fair_queue import Lane, Room
+from peltier_server.queue.fair_queue import FairQueue, Room
 from peltier_server.queue.ticket import Terms, Ticket
 from peltier_server.runner import bisection
 from peltier_server.runner.bisection import Bisection
-from peltier_server.runner.compute_guard import Shift
+from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.runner import Runner
 
 
@@ -103,7 +103,7 @@ def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int])
     many = [replace(row) for row in rows * 3]
     with pytest.MonkeyPatch.context() as patch:
         poison(patch, [many[place] for place in bad], fail)
-        outputs = Bisection(bert, Shift()).compute(many, record_gates=False)
+        outputs = Bisection(bert, ComputeGuard()).compute(many, record_gates=False)
     for place, output in enumerate(outputs):
         if place in bad:
             assert isinstance(output, InferenceFailed)
@@ -117,7 +117,7 @@ def test_graphs_compute_batches_and_make_room_for_rows(bert: Backbone, monkeypat
     from peltier_adapters.graphs.graphs import Graphs
 
     graphs = Graphs(bert, lambda run: run, capture_after=1)
-    computing = Bisection(bert, Shift(), graphs)
+    computing = Bisection(bert, ComputeGuard(), graphs)
     bare = [Row(bert.tokenizer.encode(text)) for text in ("a good film", "bad")]
     outputs = computing.compute(bare, record_gates=False)
     assert len(graphs) == 1
@@ -187,7 +187,7 @@ async def test_what_fails_around_a_batch_fails_the_batch(
 
 @pytest.mark.parametrize(
     ("owner", "method", "at_call"),
-    [(Batcher, "_take_late", 2), (Room, "admits", 1), (Room, "admits", 3), (Lane, "take", 2)],
+    [(Batcher, "_take_late", 2), (Room, "admits", 1), (Room, "admits", 3), (FairQueue, "take", 2)],
     ids=["before", "at-the-first", "between", "after"],
 )
 async def test_a_queue_that_fails_loses_nobody(

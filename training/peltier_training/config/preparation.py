@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peltier_adapters.artifact.manifest import misfits, read_manifest
+from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifest
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
 from peltier_backbone.checkpoint import find_checkpoint
@@ -62,7 +62,7 @@ def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping
     """
     manifest = read_manifest(artifact)
     config = load_config(find_checkpoint(backbone))
-    if reasons := misfits(manifest, config, manifest.backbone.fingerprint):
+    if reasons := backbone_mismatches(manifest, config, manifest.backbone.fingerprint):
         raise ArtifactError(reasons)
     task, trained = manifest.task, manifest.training.data
     chosen = {**{name: trained[name] for name in _COLUMNS if trained.get(name)}, **given}

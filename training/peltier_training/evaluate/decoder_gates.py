@@ -33,7 +33,7 @@ def _decoded(backbone: Backbone, rows: Sequence[Row]) -> Iterator[AdapterGroup]:
     """The groups of one scoring pass, with their gates: those of the rows, and those of the decoder's tokens."""
     model, packed = backbone.t5, backbone.pack([row.prompted for row in rows])
     reading = adapt(backbone, rows, packed.lengths, record_gates=True)
-    memory = model.remember(packed, model.encode(packed, reading), reading)
+    memory = model.project_kv(packed, model.encode(packed, reading), reading)
     trees = [tree for row in rows if (tree := row.scored) is not None]
     writing = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees], record_gates=True)
     model.decode(pack_targets(trees, backbone.device), memory, writing)

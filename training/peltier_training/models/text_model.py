@@ -16,7 +16,7 @@ class TextAdapter(TrainableAdapter):
         samples, model = range(len(packed.lengths)), self.backbone.t5
         programs = self._lower(self._drawn(len(samples)))
         encoder = self._adapt(programs, packed.lengths, samples)
-        memory = model.remember(packed, model.encode(packed, encoder), encoder)
+        memory = model.project_kv(packed, model.encode(packed, encoder), encoder)
         writers = [sample for sample, length in zip(samples, targets.lengths, strict=True) for _ in range(length)]
         decoder = self._adapt(programs, [1] * len(writers), writers)
         hidden = model.decode(targets, memory, decoder)

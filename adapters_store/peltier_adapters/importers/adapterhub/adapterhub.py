@@ -16,9 +16,9 @@ from peltier_adapters.importers.adapterhub.lora import read_lora
 from peltier_adapters.importers.adapterhub.prefix import read_prefix
 from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
 from peltier_adapters.importers.config_file import ConfigFile, read_config
-from peltier_adapters.importers.imported_adapter import Foreign
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
 from peltier_adapters.importers.module_sites import base_names
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
 _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
@@ -26,7 +26,7 @@ _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
 _OWNERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
 _WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
 
-Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], Piece]
+Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
 _READERS: dict[str, Reader] = {
     "bottleneck": read_bottleneck,
     "lora": read_lora,
@@ -45,7 +45,7 @@ class _Saved:
     version: str
 
 
-def read_adapterhub(path: Path, backbone: Backbone) -> Foreign:
+def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
     saved = _read_outer(path, backbone)
     members = _members(saved)
@@ -61,7 +61,7 @@ def read_adapterhub(path: Path, backbone: Backbone) -> Foreign:
     head = read_head(path, saved.name, backbone)
     origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
     method = "unipelt" if len(gated) == len(pieces) > 1 else "-".join(members)
-    return Foreign(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
+    return ImportedAdapter(f"adapterhub-{method}", pieces, head.piece, head.labels, head.task_type, origin)
 
 
 def _read_outer(path: Path, backbone: Backbone) -> _Saved:
@@ -111,7 +111,7 @@ def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
     return checkpoint.renamed(lambda one: pattern.sub(r"\1\2.T.", base_names(one), count=1))
 
 
-def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> Piece:
+def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> ImportedPart:
     config.ignore("version", *_WITHOUT_EFFECT)
     piece = _READERS[kind](config, checkpoint, backbone, saved.version)
     config.finish()

@@ -9,7 +9,7 @@ from torch import Tensor
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import Place, find_places
+from peltier_adapters.importers.module_sites import ModuleSite, find_sites
 from peltier_adapters.importers.parts.bottleneck import (
     Bottleneck,
     Kind,
@@ -18,7 +18,7 @@ from peltier_adapters.importers.parts.bottleneck import (
     served_activation,
 )
 from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.map import take_maps, take_rule
 
 _WITHOUT_EFFECT = (
@@ -28,7 +28,7 @@ _WITHOUT_EFFECT = (
 )  # fmt: skip
 
 
-def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> Piece:
+def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
     """The part; what the file's own tensors say (layers, sizes, gates, factors) is taken from them."""
     _check(config)
     kind = Kind(
@@ -36,8 +36,8 @@ def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbo
         _input(config, backbone),
         _shared_rule(config, checkpoint),
     )
-    places = find_places(backbone.config).sublayers
-    found: dict[Place, Bottleneck] = {}
+    places = find_sites(backbone.config).sublayers
+    found: dict[ModuleSite, Bottleneck] = {}
     for module, place in places.items():
         name = f"{module}.adapters.T"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):

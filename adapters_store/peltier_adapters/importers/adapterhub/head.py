@@ -13,7 +13,7 @@ from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_ch
 from peltier_adapters.importers.config_file import ConfigFile, read_config
 from peltier_adapters.importers.module_sites import base_names
 from peltier_adapters.importers.parts.head import Pooling, create_head, take_dense, take_head
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 
 _CONFIG = "head_config.json"
 _FILES = ("model_head.safetensors", "pytorch_model_head.bin")
@@ -27,7 +27,7 @@ class SavedHead:
     """A saved head: `piece` is None where there is none or the backbone's own is meant, `labels` and `task_type` where
     the file does not say them."""
 
-    piece: Piece | None = None
+    piece: ImportedPart | None = None
     labels: tuple[str, ...] | None = None
     task_type: str | None = None
 
@@ -49,7 +49,7 @@ def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
     return replace(head, labels=labels)
 
 
-def _plain(checkpoint: Checkpoint, backbone: Backbone) -> Piece | None:
+def _plain(checkpoint: Checkpoint, backbone: Backbone) -> ImportedPart | None:
     if backbone.config.generates:
         _check_own(checkpoint, "lm_head.weight", backbone)
         return None

@@ -7,15 +7,15 @@ from peltier_backbone.load import Backbone
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import find_places
+from peltier_adapters.importers.module_sites import find_sites
 from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.lora import LoraPair, create_lora
 
 _FIXED = (1, 1)  # adapters 1.1
 
 
-def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> Piece:
+def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
     """The part; a gate replaces the scale alpha / r."""
     config.only("composition_mode", "add")
     for key in ("intermediate_lora", "output_lora", "use_dora"):
@@ -25,7 +25,7 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, ve
     config.ignore("attn_matrices", "selfattn_lora", "init_weights", "use_gating", "r")
     alpha = config.number("alpha", 8)
     pairs = {}
-    for module, place in find_places(backbone.config).projections.items():
+    for module, place in find_sites(backbone.config).projections.items():
         name = f"{module}.loras.T"
         if f"{name}.lora_A" in checkpoint:
             a = checkpoint.take(f"{name}.lora_A", None, backbone.config.hidden_size)

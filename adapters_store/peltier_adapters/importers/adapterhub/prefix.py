@@ -7,9 +7,9 @@ from torch import Tensor
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import find_places
+from peltier_adapters.importers.module_sites import find_sites
 from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.prefix import (
     KeysValues,
     create_prefix,
@@ -21,7 +21,7 @@ from peltier_adapters.importers.parts.prefix import (
 _TABLE = "prefix_tuning.prefix_tunings.T.self_prefix"
 
 
-def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> Piece:
+def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
     """The part of an encoder's prefixes."""
     if backbone.config.generates:
         raise AdapterError(
@@ -36,7 +36,7 @@ def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, 
             f"{config.where}: keys and values have gates of their own (shared_gating is false); served is one gate"
         )
     gates, hidden = {}, backbone.config.hidden_size
-    for module, index in find_places(backbone.config).attentions.items():
+    for module, index in find_sites(backbone.config).attentions.items():
         gates[index] = take_gate(checkpoint, f"{module}.prefix_tuning.prefix_gates.T", hidden)
     prefixes = unfold_prefix(_flat(config, checkpoint, backbone.config), backbone.config)
     gated = {index: KeysValues(one.keys, one.values, gates[index]) for index, one in prefixes.items()}

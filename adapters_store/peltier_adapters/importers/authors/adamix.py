@@ -9,15 +9,15 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
-from peltier_adapters.importers.imported_adapter import Foreign
-from peltier_adapters.importers.module_sites import Place, base_names, find_places
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
 from peltier_adapters.importers.parts.head import take_head
 
 _FILES = ("pytorch_model_expert_soup.bin",)
 
 
-def read_adamix(path: Path, backbone: Backbone) -> Foreign:
+def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The mean of the experts as one bottleneck after the feed-forward block, and the classifier."""
     whole = read_checkpoint(find_file(path, _FILES))
     if whole.matches(r"(module\.)?transformer\.h\..*"):
@@ -25,10 +25,10 @@ def read_adamix(path: Path, backbone: Backbone) -> Foreign:
     if backbone.config.generates:
         raise AdapterError(f"{path} is of AdaMix for BERT and RoBERTa; this backbone is {backbone.config.family}")
     checkpoint = whole.renamed(base_names)
-    found: dict[Place, Bottleneck] = {}
+    found: dict[ModuleSite, Bottleneck] = {}
     experts: set[int] = set()
     hidden = backbone.config.hidden_size
-    for module, place in find_places(backbone.config).sublayers.items():
+    for module, place in find_sites(backbone.config).sublayers.items():
         name = f"{module}.ExpertSoup"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
             down = _merge(checkpoint, f"{name}.MoA_A", (None, hidden), experts)
@@ -43,7 +43,7 @@ def read_adamix(path: Path, backbone: Backbone) -> Foreign:
             f"{path} is a regression of AdaMix on RoBERTa, whose answers the authors' code cuts off at 0"
         )
     piece = create_bottleneck(found, Kind("gelu"), backbone.config)
-    return Foreign("adamix", [piece], head, origin={"library": "microsoft/AdaMix", "experts": max(experts)})
+    return ImportedAdapter("adamix", [piece], head, origin={"library": "microsoft/AdaMix", "experts": max(experts)})
 
 
 def _merge(checkpoint: Checkpoint, name: str, shape: tuple[int | None, int], experts: set[int]) -> dict[str, Tensor]:

@@ -12,10 +12,10 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import only_task, read_model
 from peltier_adapters.importers.authors.frozen import finish_frozen
 from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.imported_adapter import Foreign
-from peltier_adapters.importers.module_sites import Place, find_places
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.module_sites import ModuleSite, find_sites
 from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.map import take_maps, take_rule
 from peltier_adapters.importers.parts.prompt import create_prompt
 from peltier_adapters.importers.parts.replaced import take_biases, take_norms
@@ -27,7 +27,7 @@ _ADAPTER = r".*\.adapter_controller\.adapters\.([^.]+)\..*"
 _ACTIVATION: Activation = "gelu_new"
 
 
-def read_compacter(path: Path, backbone: Backbone) -> Foreign:
+def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The adapter, prompt or biases and the norms that were trained; an `AdapterError` says what is not served."""
     checkpoint = read_model(path)
     if not backbone.config.generates:
@@ -41,21 +41,21 @@ def read_compacter(path: Path, backbone: Backbone) -> Foreign:
         )
     task = only_task(checkpoint, _ADAPTER)
     pieces = [*_prompt(checkpoint, backbone), *_bottlenecks(checkpoint, backbone, task)]
-    places = find_places(backbone.config)
+    places = find_sites(backbone.config)
     pieces += take_biases(checkpoint, places, backbone) + _trained(take_norms(checkpoint, places, backbone), backbone)
     finish_frozen(checkpoint, backbone)
     if not pieces:
         raise AdapterError(f"{path} holds no adapter, prompt or bias of the Compacter authors' code")
     method = pieces[0].spec.kind if task is None else _method(pieces[0])
-    return Foreign(f"compacter-{method}", pieces, origin={"library": "rabeehk/compacter", "name": task or ""})
+    return ImportedAdapter(f"compacter-{method}", pieces, origin={"library": "rabeehk/compacter", "name": task or ""})
 
 
-def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -> list[Piece]:
+def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -> list[ImportedPart]:
     if task is None:
         return []
     rule = take_rule(checkpoint, "phm_rule")
-    found: dict[Place, Bottleneck] = {}
-    for module, place in find_places(backbone.config).sublayers.items():
+    found: dict[ModuleSite, Bottleneck] = {}
+    for module, place in find_sites(backbone.config).sublayers.items():
         name = f"{module}.adapter_controller.adapters.{task}"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
             sides = (f"{name}.down_sampler", f"{name}.up_sampler")
@@ -65,7 +65,7 @@ def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -
     return [create_bottleneck(found, Kind(_ACTIVATION, rule=rule), backbone.config)]
 
 
-def _prompt(checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
+def _prompt(checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
     """The prompt is saved once more for each stack; the decoder reads none."""
     table = checkpoint.take_if("prefix_shared", None, backbone.config.hidden_size)
     for stack in ("encoder", "decoder"):
@@ -75,7 +75,7 @@ def _prompt(checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
     return [] if table is None else [create_prompt(table, backbone.config)]
 
 
-def _trained(norms: list[Piece], backbone: Backbone) -> list[Piece]:
+def _trained(norms: list[ImportedPart], backbone: Backbone) -> list[ImportedPart]:
     """Norms without what is still the backbone's own: prompts and biases are trained beside frozen norms."""
     kept: dict[str, Tensor] = {}
     for piece in norms:
@@ -83,9 +83,9 @@ def _trained(norms: list[Piece], backbone: Backbone) -> list[Piece]:
             own = backbone_norms(name, backbone)
             if own is None or not torch.equal(tensor, own.cpu()):
                 kept[name] = tensor
-    return [Piece(NormSpec(weight="weight" in kept, bias="bias" in kept), kept)] if kept else []
+    return [ImportedPart(NormSpec(weight="weight" in kept, bias="bias" in kept), kept)] if kept else []
 
 
-def _method(piece: Piece) -> str:
+def _method(piece: ImportedPart) -> str:
     map_ = getattr(piece.spec, "map", None)
     return {"lphm": "compacter", "phm": "phm", "lowrank": "lowrank"}.get(getattr(map_, "kind", ""), "adapter")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.module_sites import find_places
+from peltier_adapters.importers.module_sites import find_sites
 
 # float32 survives saving bit by bit; a backbone published in half precision is rounded once.
 _TOLERANCE = 1e-6
@@ -56,5 +56,5 @@ def _pairs(tensors: dict[str, Tensor], backbone: Backbone, where: Path) -> list[
 
 def _with_own_norms(tensors: dict[str, Tensor], backbone: Backbone) -> dict[str, Tensor]:
     norms = backbone.model.norms()
-    own = {f"{module}.weight": norms[index].weight for module, index in find_places(backbone.config).norms.items()}
+    own = {f"{module}.weight": norms[index].weight for module, index in find_sites(backbone.config).norms.items()}
     return own | tensors

@@ -11,18 +11,18 @@ from peltier_adapters.importers.authors.frozen import finish_frozen
 from peltier_adapters.importers.authors.unipelt_adapter import find_task, take_adapter, used
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.imported_adapter import Foreign
-from peltier_adapters.importers.module_sites import Place, base_names, find_places
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.parts.gate import take_gate
 from peltier_adapters.importers.parts.head import take_head
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.lora import LoraPair, create_lora
 from peltier_adapters.importers.parts.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
 
 _ALPHA = 16.0  # the scripts' default; a gate replaces it
 
 
-def read_unipelt(path: Path, backbone: Backbone) -> Foreign:
+def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The parts that the checkpoint holds, and its classifier; an `AdapterError` says what is not served."""
     config, checkpoint = read_settings(path), read_model(path).renamed(base_names)
     if backbone.config.family != "bert":
@@ -44,10 +44,10 @@ def read_unipelt(path: Path, backbone: Backbone) -> Foreign:
     gated = any(getattr(piece.spec, "gated", False) for piece in pieces)
     method = "unipelt" if len(pieces) > 1 else f"unipelt-{pieces[0].spec.kind}"
     origin = {"library": "morningmoni/UniPELT", "name": task or ""}
-    return Foreign(method, pieces, head, origin=origin, padded=gated)
+    return ImportedAdapter(method, pieces, head, origin=origin, padded=gated)
 
 
-def _head(checkpoint: Checkpoint, backbone: Backbone) -> Piece | None:
+def _head(checkpoint: Checkpoint, backbone: Backbone) -> ImportedPart | None:
     """The classifier; a pooler beside it is the backbone's, which is looked at later."""
     pooler = [f"pooler.dense.{name}" for name in ("weight", "bias")]
     frozen = {name: checkpoint.take(name) for name in pooler if name in checkpoint}
@@ -61,7 +61,7 @@ def _drop_dead_gates(checkpoint: Checkpoint) -> None:
     checkpoint.skip(r"encoder\.layer\.\d+\.attention\.self\.prefix_gate\..*")
 
 
-def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
+def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
     hidden = backbone.config.hidden_size
     table = checkpoint.take_if("encoder.prefix_enc_embed.weight", None, hidden)
     if table is None:
@@ -69,17 +69,17 @@ def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> l
     config.only("drop_first_prefix_layers_enc", [])
     flat = evaluate_prefix(table, checkpoint, "encoder.prefix_embed_MLP", backbone.config)
     ungated, prefixes = unfold_prefix(flat, backbone.config), {}
-    for module, index in find_places(backbone.config).attentions.items():
+    for module, index in find_sites(backbone.config).attentions.items():
         one = ungated[index]
         gate = used(take_gate(checkpoint, f"{module}.prefix_gate", hidden), config, "add_prefix_gate")
         prefixes[index] = KeysValues(one.keys, one.values, gate)
     return [create_prefix(prefixes, backbone.config)]
 
 
-def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[Piece]:
+def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
     alpha, hidden = config.number("lora_alpha", _ALPHA), backbone.config.hidden_size
-    pairs: dict[Place, LoraPair] = {}
-    for module, place in find_places(backbone.config).projections.items():
+    pairs: dict[ModuleSite, LoraPair] = {}
+    for module, place in find_sites(backbone.config).projections.items():
         a = checkpoint.take_if(f"{module}.lora_A", None, hidden)
         if a is not None:
             b = checkpoint.take(f"{module}.lora_B", hidden, len(a))

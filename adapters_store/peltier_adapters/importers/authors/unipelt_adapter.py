@@ -9,10 +9,10 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import only_task
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import Place, find_places
+from peltier_adapters.importers.module_sites import ModuleSite, find_sites
 from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
 from peltier_adapters.importers.parts.gate import Gate, take_gate
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.map import take_maps
 
 _ADAPTER = r".*\.adapters\.([^.]+)\..*"
@@ -29,7 +29,7 @@ def find_task(checkpoint: Checkpoint) -> str | None:
     return only_task(checkpoint, _ADAPTER)
 
 
-def take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, task: str) -> Piece:
+def take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, task: str) -> ImportedPart:
     """The part; an `AdapterError` where the adapters are elsewhere or compute something else."""
     elsewhere = checkpoint.matches(_ELSEWHERE)
     if elsewhere:
@@ -38,9 +38,9 @@ def take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone,
             "feed-forward blocks alone"
         )
     _check(config, task)
-    found: dict[Place, Bottleneck] = {}
+    found: dict[ModuleSite, Bottleneck] = {}
     hidden = backbone.config.hidden_size
-    for module, place in find_places(backbone.config).sublayers.items():
+    for module, place in find_sites(backbone.config).sublayers.items():
         name = f"{module}.adapters.{task}"
         if checkpoint.matches(rf"{re.escape(name)}\..*"):
             down, up = take_maps(checkpoint, f"{name}.adapter_down.0", f"{name}.adapter_up", hidden)

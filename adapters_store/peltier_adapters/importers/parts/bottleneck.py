@@ -9,9 +9,9 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.module_sites import Place
+from peltier_adapters.importers.module_sites import ModuleSite
 from peltier_adapters.importers.parts.gate import Gate, stacked_gates
-from peltier_adapters.importers.parts.imported_part import Piece, stacked
+from peltier_adapters.importers.parts.imported_part import ImportedPart, stacked
 from peltier_adapters.spec.maps import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec.parts import Activation, BottleneckSpec, Site
 
@@ -50,7 +50,7 @@ def served_activation(name: str, where: object) -> Activation:
     return _ACTIVATIONS[name]
 
 
-def create_bottleneck(found: Mapping[Place, Bottleneck], kind: Kind, config: BackboneConfig) -> Piece:
+def create_bottleneck(found: Mapping[ModuleSite, Bottleneck], kind: Kind, config: BackboneConfig) -> ImportedPart:
     """The part of the adapters `found` by site and block."""
     sites = tuple(site for site in _SITES if any(site == own for own, _ in found))
     sizes = {len(one.down["bias"]) for one in found.values()}
@@ -69,10 +69,10 @@ def create_bottleneck(found: Mapping[Place, Bottleneck], kind: Kind, config: Bac
         gated=bool(gated),
         skip=_skip({block for _, block in found}, config),
     )
-    return Piece(spec, _tensors(spec, found, kind, config))
+    return ImportedPart(spec, _tensors(spec, found, kind, config))
 
 
-def _map(found: Mapping[Place, Bottleneck], kind: Kind) -> MapSpec:
+def _map(found: Mapping[ModuleSite, Bottleneck], kind: Kind) -> MapSpec:
     down = next(iter(found.values())).down
     if any(one.down.keys() != down.keys() or one.up.keys() != down.keys() for one in found.values()):
         raise AdapterError("the bottlenecks' maps are not all of one kind")
@@ -93,7 +93,7 @@ def _skip(blocks: set[int], config: BackboneConfig) -> int:
 
 
 def _tensors(
-    spec: BottleneckSpec, found: Mapping[Place, Bottleneck], kind: Kind, config: BackboneConfig
+    spec: BottleneckSpec, found: Mapping[ModuleSite, Bottleneck], kind: Kind, config: BackboneConfig
 ) -> dict[str, Tensor]:
     shapes = spec.shapes(config)
     blocks = spec.blocks(config)

@@ -8,7 +8,7 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.spec.parts import HeadSpec
 
 Pooling = Literal["pooler", "first", "mean"]
@@ -29,16 +29,16 @@ def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | 
     return Dense(weight, torch.zeros(len(weight)) if bias is None else bias)
 
 
-def create_head(output: Dense, pooling: Pooling, hidden: Dense | None = None) -> Piece:
+def create_head(output: Dense, pooling: Pooling, hidden: Dense | None = None) -> ImportedPart:
     """The part of an output layer, with a tanh layer in front where `hidden` is given."""
     spec = HeadSpec(pooling=pooling, hidden=hidden is not None, outputs=len(output.weight))
     tensors = {"weight": output.weight.T, "bias": output.bias}
     if hidden is not None:
         tensors |= {"dense.weight": hidden.weight.T, "dense.bias": hidden.bias}
-    return Piece(spec, tensors)
+    return ImportedPart(spec, tensors)
 
 
-def take_head(checkpoint: Checkpoint, config: BackboneConfig) -> Piece | None:
+def take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart | None:
     """The head of a Hugging Face model for sequence classification: BERT's reads the pooler, RoBERTa's the first token.
 
     A pooler of the checkpoint's own becomes the head's tanh layer. None where there is no `classifier`.

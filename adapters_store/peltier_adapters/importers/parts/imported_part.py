@@ -13,7 +13,7 @@ from peltier_adapters.spec.parts import PartSpec
 
 
 @dataclass(frozen=True)
-class Piece:
+class ImportedPart:
     """A part and exactly the tensors that its spec names."""
 
     spec: PartSpec

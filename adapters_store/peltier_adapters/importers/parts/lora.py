@@ -7,9 +7,9 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.module_sites import Place
+from peltier_adapters.importers.module_sites import ModuleSite
 from peltier_adapters.importers.parts.gate import Gate, stacked_gates
-from peltier_adapters.importers.parts.imported_part import Piece, stacked
+from peltier_adapters.importers.parts.imported_part import ImportedPart, stacked
 from peltier_adapters.spec.parts import LoraSpec, LoraTarget
 
 _TARGETS: dict[str, LoraTarget] = {"query": "query", "key": "key", "value": "value", "attention_output": "output"}
@@ -39,7 +39,7 @@ def check_target(site: str) -> None:
         )
 
 
-def create_lora(pairs: Mapping[Place, LoraPair], config: BackboneConfig) -> Piece:
+def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) -> ImportedPart:
     """The part of `pairs` by site and attention."""
     gated = {place for place, pair in pairs.items() if pair.gate is not None}
     if gated and gated != set(pairs):
@@ -47,10 +47,10 @@ def create_lora(pairs: Mapping[Place, LoraPair], config: BackboneConfig) -> Piec
     targets = tuple(target for site, target in _TARGETS.items() if any(site == own for own, _ in pairs))
     rank = max(len(pair.a) for pair in pairs.values())
     spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated))
-    return Piece(spec, _tensors(spec, pairs, config))
+    return ImportedPart(spec, _tensors(spec, pairs, config))
 
 
-def _tensors(spec: LoraSpec, pairs: Mapping[Place, LoraPair], config: BackboneConfig) -> dict[str, Tensor]:
+def _tensors(spec: LoraSpec, pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) -> dict[str, Tensor]:
     placed = {(spec.targets.index(_TARGETS[site]), index): pair for (site, index), pair in pairs.items()}
     leading = (len(spec.targets), config.num_attentions)
     down, up = (config.hidden_size, spec.rank), (spec.rank, config.attention_size)

@@ -11,7 +11,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.parts.gate import Gate, stacked_gates
 from peltier_adapters.importers.parts.head import take_dense
-from peltier_adapters.importers.parts.imported_part import Piece, stacked
+from peltier_adapters.importers.parts.imported_part import ImportedPart, stacked
 from peltier_adapters.spec.parts import PrefixSpec
 
 
@@ -45,7 +45,7 @@ def unfold_prefix(flat: Tensor, config: BackboneConfig) -> dict[int, KeysValues]
 
 def create_prefix(
     prefixes: Mapping[int, KeysValues], config: BackboneConfig, *, shifts_positions: bool = False
-) -> Piece:
+) -> ImportedPart:
     """The part of `prefixes` by attention; there must be one for each, for an absent key is not a zero key."""
     if len(prefixes) != config.num_attentions:
         raise AdapterError(f"prefixes of {len(prefixes)} attentions were found; there are {config.num_attentions}")
@@ -59,4 +59,4 @@ def create_prefix(
         "keys": stacked({(index,): one.keys for index, one in prefixes.items()}, leading, shape),
         "values": stacked({(index,): one.values for index, one in prefixes.items()}, leading, shape),
     }
-    return Piece(spec, tensors | stacked_gates(gates, leading, config.hidden_size))
+    return ImportedPart(spec, tensors | stacked_gates(gates, leading, config.hidden_size))

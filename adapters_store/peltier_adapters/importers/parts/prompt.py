@@ -4,14 +4,14 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.spec.parts import PromptSpec
 
 
-def create_prompt(table: Tensor, config: BackboneConfig) -> Piece:
+def create_prompt(table: Tensor, config: BackboneConfig) -> ImportedPart:
     """The part of `table` [P, hidden]; an `AdapterError` where the backbone has no soft prompts."""
     spec = PromptSpec(length=len(table))
     problems = spec.problems(config)
     if problems:
         raise AdapterError(problems[0])
-    return Piece(spec, {"weight": table})
+    return ImportedPart(spec, {"weight": table})

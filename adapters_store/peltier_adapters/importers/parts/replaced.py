@@ -9,14 +9,14 @@ from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.module_sites import Place, Places
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.module_sites import ModuleSite, ModuleSites
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.parts.bias import backbone_bias
 from peltier_adapters.parts.norm import backbone_norms
 from peltier_adapters.spec.parts import BiasSite, BiasSpec, NormSpec
 
 
-def take_norms(checkpoint: Checkpoint, places: Places, backbone: Backbone) -> list[Piece]:
+def take_norms(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) -> list[ImportedPart]:
     """The norm weights and biases in `checkpoint` as a part; none where there are none."""
     found: dict[str, dict[int, Tensor]] = {"weight": {}, "bias": {}}
     for module, index in places.norms.items():
@@ -27,7 +27,9 @@ def take_norms(checkpoint: Checkpoint, places: Places, backbone: Backbone) -> li
     if not any(found.values()):
         return []
     spec = NormSpec(weight=bool(found["weight"]), bias=bool(found["bias"]))
-    return [Piece(spec, {name: _norms(name, tensors, spec, backbone) for name, tensors in found.items() if tensors})]
+    return [
+        ImportedPart(spec, {name: _norms(name, tensors, spec, backbone) for name, tensors in found.items() if tensors})
+    ]
 
 
 def _norms(name: str, found: Mapping[int, Tensor], spec: NormSpec, backbone: Backbone) -> Tensor:
@@ -43,9 +45,9 @@ def _norms(name: str, found: Mapping[int, Tensor], spec: NormSpec, backbone: Bac
     return whole[list(kept)]
 
 
-def take_biases(checkpoint: Checkpoint, places: Places, backbone: Backbone) -> list[Piece]:
+def take_biases(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) -> list[ImportedPart]:
     """The biases of projections in `checkpoint` as a part; none where there are none."""
-    found: dict[Place, Tensor] = {}
+    found: dict[ModuleSite, Tensor] = {}
     for module, place in places.projections.items():
         tensor = checkpoint.take_if(f"{module}.bias")
         if tensor is not None:
@@ -54,10 +56,10 @@ def take_biases(checkpoint: Checkpoint, places: Places, backbone: Backbone) -> l
         return []
     sites = tuple(dict.fromkeys(cast(BiasSite, site) for site, _ in found))
     spec = BiasSpec(sites=sites)
-    return [Piece(spec, {site: _biases(site, found, spec, backbone) for site in sites})]
+    return [ImportedPart(spec, {site: _biases(site, found, spec, backbone) for site in sites})]
 
 
-def _biases(site: str, found: Mapping[Place, Tensor], spec: BiasSpec, backbone: Backbone) -> Tensor:
+def _biases(site: str, found: Mapping[ModuleSite, Tensor], spec: BiasSpec, backbone: Backbone) -> Tensor:
     shape = spec.shapes(backbone.config)[site]
     whole = backbone_bias(site, backbone, shape).cpu().clone()
     for (own, index), tensor in found.items():

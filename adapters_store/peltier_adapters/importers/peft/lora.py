@@ -11,8 +11,8 @@ from peltier_backbone.load import Backbone
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import Place, base_names, find_places
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.module_sites import ModuleSite, base_names, find_sites
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.lora import LoraPair, check_target, create_lora
 
 _WRAPPER = "base_model.model."
@@ -21,7 +21,7 @@ _A = ".lora_A.weight"
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 
 
-def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> tuple[list[Piece], Checkpoint]:
+def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> tuple[list[ImportedPart], Checkpoint]:
     """The LoRA part, and what else the checkpoint holds."""
     _check(config, checkpoint)
     inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
@@ -47,8 +47,8 @@ def _check(config: ConfigFile, checkpoint: Checkpoint) -> None:
 
 def _take_pairs(
     rest: Checkpoint, alphas: Mapping[str, float], config: BackboneConfig, *, stable: bool
-) -> dict[Place, LoraPair]:
-    projections = find_places(config).projections
+) -> dict[ModuleSite, LoraPair]:
+    projections = find_sites(config).projections
     pairs = {}
     for module, alpha in alphas.items():
         if module not in projections:

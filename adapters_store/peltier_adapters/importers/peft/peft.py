@@ -8,10 +8,10 @@ from peltier_backbone.load import Backbone
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
 from peltier_adapters.importers.config_file import ConfigFile, read_config
-from peltier_adapters.importers.imported_adapter import Foreign
-from peltier_adapters.importers.module_sites import base_names, find_places
+from peltier_adapters.importers.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.module_sites import base_names, find_sites
 from peltier_adapters.importers.parts.head import take_head
-from peltier_adapters.importers.parts.imported_part import Piece
+from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.parts.prefix import create_prefix, prefix_width, unfold_prefix
 from peltier_adapters.importers.parts.prompt import create_prompt
 from peltier_adapters.importers.parts.replaced import take_biases, take_norms
@@ -26,7 +26,7 @@ _NO_EFFECT = (
 _SHORTEST = 3  # tokens of the longest input that a task must take at least, as in `TaskSpec`
 
 
-def read_peft(path: Path, backbone: Backbone) -> Foreign:
+def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
     config = read_config(find_file(path, ("adapter_config.json",)))
     checkpoint = read_checkpoint(find_file(path, _FILES))
@@ -37,17 +37,17 @@ def read_peft(path: Path, backbone: Backbone) -> Foreign:
     config.ignore(*_NO_EFFECT)
     pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
     config.finish()
-    places = find_places(backbone.config)
+    places = find_sites(backbone.config)
     head = None if backbone.config.generates else take_head(checkpoint, backbone.config)
     pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
     checkpoint.finish()
     if not pieces:
         raise AdapterError(f"{checkpoint.where} holds no adapter for this backbone, only a head")
     origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
-    return Foreign(f"peft-{kind.lower()}", pieces, head, origin=origin)
+    return ImportedAdapter(f"peft-{kind.lower()}", pieces, head, origin=origin)
 
 
-Read = tuple[list[Piece], Checkpoint]
+Read = tuple[list[ImportedPart], Checkpoint]
 
 
 def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:

@@ -8,8 +8,8 @@ from peltier_client.protocol import Parameters, TextPrediction
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items
 from peltier_server.inference.predictor import Predictor
-from peltier_server.inference.resolved_task import Target
-from peltier_server.inference.stop_sequence_stream import CutText
+from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.protocols.openai.messages import Choice, CompletionRequest, CompletionUsage
 
 
@@ -22,7 +22,7 @@ class Completed:
 
 
 async def complete(
-    preparation: Preparation, predictor: Predictor, target: Target, asked: CompletionRequest
+    preparation: Preparation, predictor: Predictor, target: ResolvedTask, asked: CompletionRequest
 ) -> Completed:
     """An answer for each prompt, in order."""
     predictor.check_count(len(asked.prompts), "prompts")
@@ -35,7 +35,7 @@ async def complete(
     return Completed(choices, CompletionUsage.of(response.usage.tokens, response.usage.completion_tokens or 0))
 
 
-def completion_parameters(predictor: Predictor, target: Target, asked: CompletionRequest) -> Parameters:
+def completion_parameters(predictor: Predictor, target: ResolvedTask, asked: CompletionRequest) -> Parameters:
     """What is asked in a prediction's words. Prompts are never truncated, because OpenAI's answers have no place that
     says so, and greedy texts are written without beams, so that they come out the same in a stream."""
     limit = predictor.max_new_tokens(target)
@@ -56,36 +56,38 @@ def completion_parameters(predictor: Predictor, target: Target, asked: Completio
     )
 
 
-def stream_completion(predictor: Predictor, target: Target, asked: CompletionRequest) -> CutText:
+def stream_completion(predictor: Predictor, target: ResolvedTask, asked: CompletionRequest) -> StopSequenceStream:
     """The answer to the one prompt of a request that streams."""
     if len(asked.prompts) != 1:
         raise InvalidInput(f"prompt has {len(asked.prompts)} texts; stream is for one")
     parameters = completion_parameters(predictor, target, asked)
-    return CutText(predictor.stream(target, asked.prompts[0], parameters), asked.stops)
+    return StopSequenceStream(predictor.stream(target, asked.prompts[0], parameters), asked.stops)
 
 
 class _StoppedAnswer:
     """The answers to prompts of which each is followed token by token, because what comes after its stop shall not be
     written."""
 
-    def __init__(self, predictor: Predictor, target: Target, asked: CompletionRequest, parameters: Parameters) -> None:
+    def __init__(
+        self, predictor: Predictor, target: ResolvedTask, asked: CompletionRequest, parameters: Parameters
+    ) -> None:
         self._predictor = predictor
         self._target = target
         self._asked = asked
         self._parameters = parameters
-        self._budget = predictor.open_answer(target.origin)
+        self._budget = predictor.open_answer(target.context)
         self._choices: dict[int, Choice] = {}
         self._num_prompt_tokens = self._num_completion_tokens = 0
 
     async def complete(self, preparation: Preparation) -> Completed:
         """All of them, in order."""
-        await Items(preparation, self._target.origin.tenant, self._asked.prompts).answer(self._write)
+        await Items(preparation, self._target.context.tenant, self._asked.prompts).answer(self._write)
         choices = [self._choices[number] for number in range(len(self._asked.prompts))]
         return Completed(choices, CompletionUsage.of(self._num_prompt_tokens, self._num_completion_tokens))
 
     async def _write(self, number: int) -> None:
         stream = self._predictor.stream(self._target, self._asked.prompts[number], self._parameters, self._budget)
-        text = CutText(stream, self._asked.stops)
+        text = StopSequenceStream(stream, self._asked.stops)
         try:
             whole = await text.whole()
         except InvalidInput as error:

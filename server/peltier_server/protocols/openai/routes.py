@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from peltier_client.errors import (
     AdapterNotFound,
     DeadlinePassed,
@@ -26,10 +26,10 @@ from peltier_server.auth.caller import Caller
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.published import Published
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Asking, From, aim, begin, unless_gone
+from peltier_server.http.dependencies import Accepted, Asking, From, begin, cancel_on_disconnect, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.scoped_route import Closed, needs
-from peltier_server.inference.stop_sequence_stream import CutText
+from peltier_server.http.scoped_route import scoped_router
+from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.protocols.openai.messages import (
@@ -57,7 +57,7 @@ _STREAMED: dict[str, Any] = {
 ModelLimit = Annotated[int, Query(ge=1, le=MAX_MODELS, description="How many models at most.")]
 After = Annotated[str, Query(max_length=64, description="The `id` of the last model of the page before.")]
 
-router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependencies=[needs("predict")])
+router = scoped_router("predict", "openai", "/v1")
 
 
 @router.post(
@@ -67,11 +67,11 @@ router = APIRouter(prefix="/v1", tags=["openai"], route_class=Closed, dependenci
 )
 async def create_completion(body: CompletionRequest, request: Request, service: Accepted) -> Completion | Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
-    target = aim(request, service, body.model)
+    target = resolve(request, service, body.model)
     make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
     if not body.stream:
         preparation = request.app.state.preparation
-        done = await unless_gone(request, complete(preparation, service.predictor, target, body))
+        done = await cancel_on_disconnect(request, complete(preparation, service.predictor, target, body))
         return make(choices=done.choices, usage=done.usage)
     text = stream_completion(service.predictor, target, body)
     await begin(request, text)
@@ -93,13 +93,13 @@ async def list_models(caller: Asking, service: Accepted, limit: ModelLimit = MAX
 
 
 @router.get("/models/{model}", responses=describe_errors(*_OF_ONE_MODEL, shape=OPENAI_ERRORS))
-async def get_model(model: str, origin: From, service: Accepted) -> Model:
+async def get_model(model: str, context: From, service: Accepted) -> Model:
     """One adapter, or one version of it (`name@3`)."""
-    return _model(model, service.predictor.aim(origin, model).entry)
+    return _model(model, service.predictor.resolve(context, model).entry)
 
 
 async def _events(
-    text: CutText, make: Callable[..., Completion], options: StreamOptions | None
+    text: StopSequenceStream, make: Callable[..., Completion], options: StreamOptions | None
 ) -> AsyncIterator[bytes]:
     async for piece in text.pieces():
         yield event(make(choices=[Choice(index=0, text=piece, finish_reason=None)]))

@@ -260,11 +260,11 @@ async def test_a_store_follows_its_registry_into_a_new_one(
     old, blobs = source
     await require_own(old, blobs)
     async with opened(sqlite(tmp_path)) as new:
-        collecting = await new.collectable([digest_of(b"two")])
+        collecting = await new.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are just being deleted"):
             await import_store(new, blobs, backup)
         await require_own(old, blobs)
-        await new.collected(collecting)
+        await new.end_collection(collecting)
         await import_store(new, blobs, backup)
         await require_own(new, blobs)
     with pytest.raises(BlobError, match="belongs to the registry"):
@@ -290,7 +290,7 @@ async def test_blobs_that_vanish_meanwhile_stop_the_import(backup: Path, tmp_pat
 async def test_an_import_waits_for_no_collector(backup: Path, tmp_path: Path) -> None:
     """While somebody is deleting blobs of this registry, nothing is imported."""
     async with opened(sqlite(tmp_path)) as registry:
-        await registry.collectable([digest_of(b"two")])
+        await registry.begin_collection([digest_of(b"two")])
         with pytest.raises(RegistryError, match="are just being deleted; try again"):
             await import_store(registry, Blobs.open(tmp_path / "new"), backup)
         await registry.require_empty()

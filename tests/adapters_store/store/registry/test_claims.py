@@ -20,20 +20,20 @@ async def test_only_what_nobody_needs_is_collectable(registry: Registry) -> None
     await registry.delete_version("acme", "sst2", 2, actor="ann")
     reservation = await registry.reserve(THREE)
     garbage = digest_of(b"garbage")
-    assert await registry.collectable([ONE, TWO, THREE, garbage]) == {garbage}
+    assert await registry.begin_collection([ONE, TWO, THREE, garbage]) == {garbage}
     await registry.release(reservation)
     await registry.purge(datetime.now(UTC) + timedelta(seconds=1), actor="gc")
-    assert await registry.collectable([ONE, TWO, THREE, garbage]) == {TWO, THREE}
+    assert await registry.begin_collection([ONE, TWO, THREE, garbage]) == {TWO, THREE}
 
 
 async def test_what_is_being_collected_cannot_be_reserved(registry: Registry, url: str) -> None:
     """Nor collected by another, until the collector is done; then it is stored like anything new."""
     other = await Registry.open(url)
-    assert await registry.collectable([ONE]) == {ONE}
-    assert await other.collectable([ONE]) == set()
+    assert await registry.begin_collection([ONE]) == {ONE}
+    assert await other.begin_collection([ONE]) == set()
     with pytest.raises(BlobBusy, match=rf"^the blob {ONE} is just being deleted"):
         await other.reserve(ONE)
-    await registry.collected([ONE])
+    await registry.end_collection([ONE])
     assert (await publish(other, b"one"))[0].number == 1
     await other.close()
 
@@ -59,7 +59,7 @@ async def test_a_refused_upload_keeps_its_reservation(registry: Registry) -> Non
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     with pytest.raises(Exception, match="tenant 'nobody' does not exist"):
         await registry.publish("nobody", "a", reservation, **given)
-    assert await registry.collectable([ONE]) == set()
+    assert await registry.begin_collection([ONE]) == set()
     await registry.publish("acme", "a", reservation, **given)
 
 
@@ -71,7 +71,7 @@ async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     await registry.publish("acme", "a", await registry.reserve(ONE), **given)
     late = await registry.reserve(TWO)
-    assert await registry.collectable([TWO]) == {TWO}
+    assert await registry.begin_collection([TWO]) == {TWO}
     with pytest.raises(BlobBusy, match="took too long"):
         await registry.publish("acme", "a", late, **given)
 
@@ -79,18 +79,18 @@ async def test_an_expired_reservation_holds_until_its_bytes_are_wanted(
 async def test_a_dead_collector_is_forgotten(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it began to delete can be stored, or collected by another, once its time is over."""
     monkeypatch.setattr(claims, "_COLLECTING", timedelta(0))
-    assert await registry.collectable([ONE, TWO]) == {ONE, TWO}
+    assert await registry.begin_collection([ONE, TWO]) == {ONE, TWO}
     await publish(registry, b"one")
-    assert await registry.collectable([ONE, TWO]) == {TWO}
+    assert await registry.begin_collection([ONE, TWO]) == {TWO}
 
 
 async def test_many_digests_are_asked_for_at_once(registry: Registry) -> None:
     """More than a database takes in one statement."""
     await publish(registry, b"one")
     garbage = {digest_of(b"%d" % number) for number in range(2500)}
-    assert await registry.collectable(garbage | {ONE}) == garbage
-    await registry.collected(garbage)
-    assert await registry.collectable(garbage) == garbage
+    assert await registry.begin_collection(garbage | {ONE}) == garbage
+    await registry.end_collection(garbage)
+    assert await registry.begin_collection(garbage) == garbage
 
 
 async def test_publishing_and_collecting_at_once_lose_nothing(registry: Registry, url: str) -> None:
@@ -123,10 +123,10 @@ async def test_publishing_and_collecting_at_once_lose_nothing(registry: Registry
 
     async def collect(replica: Registry) -> None:
         for _ in range(15):
-            free = await replica.collectable(list(stored))
+            free = await replica.begin_collection(list(stored))
             await asyncio.sleep(pause.random() / 100)
             stored.difference_update(free)
-            await replica.collected(free)
+            await replica.end_collection(free)
 
     uploads = [upload(replica, f"a{number}") for number, replica in enumerate([registry, other] * 2)]
     await asyncio.gather(*uploads, collect(registry), collect(other))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from peltier_store.registry import Registry, RegistryError, RegistryGone, database, transactions
 from peltier_store.registry.database import database_url
-from peltier_store.registry.transactions import Writing
+from peltier_store.registry.transactions import WriteTransaction
 
 from tests.adapters_store.store.registry.conftest import publish
 from tests.postgres_server import PostgresServer
@@ -15,7 +15,7 @@ async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> Non
     """A write waits for the disk, so that a power loss takes back no acknowledgement; a reservation need not."""
     registry = await Registry.open(sqlite_url)
 
-    async def look(writing: Writing) -> list[object]:
+    async def look(writing: WriteTransaction) -> list[object]:
         pragmas = ("journal_mode", "synchronous", "foreign_keys")
         return [(await writing.connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in pragmas]
 
@@ -28,7 +28,7 @@ async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) ->
     """A server whose default is faster and less safe is asked for the safe way."""
     registry = await Registry.open(postgres_url)
 
-    async def look(writing: Writing) -> object:
+    async def look(writing: WriteTransaction) -> object:
         return (await writing.connection.exec_driver_sql("SHOW synchronous_commit")).scalar()
 
     assert await registry._transactions.write("ann", look) == "on"
@@ -40,7 +40,7 @@ async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: R
     """The revision too."""
     before = await registry.revision()
 
-    async def fail(writing: Writing) -> None:
+    async def fail(writing: WriteTransaction) -> None:
         await writing.audit("acme", "nothing", "at all")
         raise KeyError("of ours")
 
@@ -75,7 +75,7 @@ async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
     """Nothing of the broken transaction stays, and the next caller gets a connection that works."""
     registry = await Registry.open(postgres_url)
 
-    async def break_off(writing: Writing) -> None:
+    async def break_off(writing: WriteTransaction) -> None:
         await writing.audit("acme", "nothing", "at all")
         await writing.connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
 
@@ -91,7 +91,7 @@ async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkey
     monkeypatch.setattr(transactions, "_TURN_SECONDS", 0.1)
     began, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def hang(writing: Writing) -> None:
+    async def hang(writing: WriteTransaction) -> None:
         began.set()
         await goes_on.wait()
 
@@ -123,7 +123,7 @@ async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monk
     monkeypatch.undo()
     other = await Registry.open(postgres_url)
 
-    async def hang(writing: Writing) -> None:
+    async def hang(writing: WriteTransaction) -> None:
         await writing.audit("acme", "nothing", "at all")
         await asyncio.sleep(1.5)
 

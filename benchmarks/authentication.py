@@ -1,9 +1,9 @@
-"""What the door adds to a request: microseconds, medians of many batches.
+"""What authentication and quotas add to a request: microseconds, medians of many batches.
 
-    .venv/bin/python benchmarks/door.py [--redis redis://127.0.0.1:6379] [--keys 10000]
+    .venv/bin/python benchmarks/authentication.py [--redis redis://127.0.0.1:6379] [--keys 10000]
 
-A request is let in (`Door.caller`), enters its tenant's turnstile, pays for its tokens and has the rates put into its
-answer. Tokens of an identity provider are signed with RS256.
+A request is let in (`Authenticator.caller`), enters its tenant's quotas, pays for its tokens
+and has the rates put into its answer. Tokens of an identity provider are signed with RS256.
 """
 
 import argparse
@@ -19,12 +19,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
-from peltier_server.auth.authenticator import Door
+from peltier_server.auth.authenticator import Authenticator
 from peltier_server.auth.caller import OPERATOR
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
 from peltier_server.auth.oidc import Provider, Tokens
-from peltier_server.quotas.enforcer import Turnstile
+from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_store.registry import Key, Quotas, Snapshot, Tenant
 from starlette.datastructures import Headers
@@ -95,14 +95,14 @@ async def _send(message: Message) -> None:
     """Nobody listens."""
 
 
-def visit(turnstile: Turnstile) -> Callable[[], Awaitable[None]]:
+def visit(enforcer: QuotaEnforcer) -> Callable[[], Awaitable[None]]:
     """One whole request of 32 tokens."""
 
     async def call() -> None:
-        one = turnstile.visit("a")
-        send = one.tell(_send)
+        one = enforcer.slot("a")
+        send = one.with_ratelimit_headers(_send)
         async with one:
-            async with turnstile.spend("a", 32):
+            async with enforcer.spend("a", 32):
                 pass
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
@@ -115,16 +115,18 @@ async def main(redis: str | None, num_keys: int) -> None:
     keys, token = make_token()
     with serving_keys(keys) as url:  # they are fetched once, by the first token
         tokens = Tokens(Provider("issuer", "peltier", url))
-        door = Door(keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False)
+        authenticator = Authenticator(
+            keyring, fixed_keys={"the operator's": OPERATOR}, tokens=tokens, may_be_open=False
+        )
         for name, text in (("admin key", "the operator's"), (f"key, one of {num_keys}", key), ("token, RS256", token)):
             headers = Headers({"authorization": f"Bearer {text}"})
-            await measure(name, lambda headers=headers: door.caller(headers))
-    await measure("turnstile, tenant without quotas", visit(Turnstile(Rates(), lambda _: Quotas())))
-    await measure("turnstile, at a time only", visit(Turnstile(Rates(), lambda _: Quotas(max_concurrent_requests=9))))
-    await measure("turnstile, requests and tokens, memory", visit(Turnstile(Rates(), lambda _: _LIMITED)))
+            await measure(name, lambda headers=headers: authenticator.caller(headers))
+    await measure("quotas, tenant without quotas", visit(QuotaEnforcer(Rates(), lambda _: Quotas())))
+    await measure("quotas, at a time only", visit(QuotaEnforcer(Rates(), lambda _: Quotas(max_concurrent_requests=9))))
+    await measure("quotas, requests and tokens, memory", visit(QuotaEnforcer(Rates(), lambda _: _LIMITED)))
     if redis is not None:
         rates = Rates(redis)
-        await measure("turnstile, requests and tokens, Redis", visit(Turnstile(rates, lambda _: _LIMITED)))
+        await measure("quotas, requests and tokens, Redis", visit(QuotaEnforcer(rates, lambda _: _LIMITED)))
         await rates.close()
 
 

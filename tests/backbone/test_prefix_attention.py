@@ -4,7 +4,7 @@ import pytest
 import torch
 from peltier_backbone.adaptation import NoAdaptation
 from peltier_backbone.attention import Prefix
-from peltier_backbone.prefixed import Prefixed
+from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.products import Attended, attend
 from torch import Tensor
 
@@ -56,7 +56,7 @@ def test_a_prefix_counts_as_keys_in_front(lengths: tuple[int, ...]):
         found = [_row(*row, total=total) for row in rows]
         return Attended(torch.cat([one.context for one in found]), torch.cat([one.total for one in found]))
 
-    found = Prefixed(adaptation, lengths, HEADS).attend(7, query, query, without).split(lengths)
+    found = PrefixAttention(adaptation, lengths, HEADS).attend(7, query, query, without).split(lengths)
     for one, (own, key, value), prefix in zip(found, rows, prefixes, strict=True):
         if prefix is not None:
             key, value = (
@@ -76,7 +76,7 @@ def test_without_a_prefix_nothing_is_paid():
         assert not total
         return Attended(context, None)
 
-    assert Prefixed(NoAdaptation(), (1, 3), HEADS).attend(0, context, context, without) is context
+    assert PrefixAttention(NoAdaptation(), (1, 3), HEADS).attend(0, context, context, without) is context
 
 
 def test_a_huge_prefix_logit_overflows_nothing():
@@ -84,5 +84,5 @@ def test_a_huge_prefix_logit_overflows_nothing():
     prefix = Prefix(torch.full((1, HEADS, 1, SIZE), 1e4), torch.ones(1, HEADS, 1, SIZE))
     query, context = torch.ones(1, WIDTH), torch.zeros(1, WIDTH)
     attended = Attended(context, torch.full((1, HEADS), 50.0))
-    found = Prefixed(Prefixes([(1, prefix)]), (1,), HEADS).attend(0, query, query, lambda total: attended)
+    found = PrefixAttention(Prefixes([(1, prefix)]), (1,), HEADS).attend(0, query, query, lambda total: attended)
     assert torch.equal(found, torch.ones(1, WIDTH))

@@ -15,7 +15,7 @@ from peltier_backbone.products import Attended, attend
 _WASTE = 600
 
 
-class Ragged:
+class RaggedAttention:
     """Queries of `lengths` and keys of `key_lengths`, row by row; what depends on them alone is computed once for all
     layers. `biases` has one tensor a row, [heads, at least queries, at least keys], or is None for no bias; `like` has
     the device and dtype of what will attend.

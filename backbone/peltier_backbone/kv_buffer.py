@@ -8,7 +8,7 @@ import torch
 _GRAIN = 16
 
 
-class Store:
+class KVBuffer:
     """`data` is [layers, 2 (keys, values), slots, heads, width, head size], `lengths` what each slot holds.
 
     What lies beyond a slot's length is finite: it is masked, but a product with it must not be NaN.

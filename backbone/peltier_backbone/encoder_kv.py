@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Memory:
+class EncoderKV:
     """Rows back to back, as they were encoded: for each decoder block keys, then values, [tokens, 2 * attention]."""
 
     key_values: tuple[Tensor, ...]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone import tokenizer as tokenizer_module
-from peltier_backbone.prefix import is_local
+from peltier_backbone.prefix_tokens import is_local
 from peltier_backbone.tokenizer import Tokenizer
 from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer

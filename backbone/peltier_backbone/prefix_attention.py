@@ -8,10 +8,10 @@ from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.attention import Prefix
-from peltier_backbone.products import Attended, extend
+from peltier_backbone.products import Attended, merge_prefix
 
 
-class Prefixed:
+class PrefixAttention:
     """Rows of `lengths` tokens in the spans of `adaptation`; rows without a prefix pay for none."""
 
     def __init__(self, adaptation: Adaptation, lengths: Sequence[int], num_heads: int) -> None:
@@ -33,28 +33,28 @@ class Prefixed:
         pieces = [
             context[tokens]
             if prefix is None
-            else self._extend(lengths, query[tokens], Attended(context[tokens], total[tokens]), prefix)
+            else self._merge_prefix(lengths, query[tokens], Attended(context[tokens], total[tokens]), prefix)
             for lengths, tokens, prefix in zip(self._lengths, self._tokens, prefixes, strict=True)
         ]
         return torch.cat(pieces)
 
-    def _extend(self, lengths: list[int], query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+    def _merge_prefix(self, lengths: list[int], query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
         """One span's context with its prefix: all rows at once where they are equally long."""
         if len(set(lengths)) == 1:
-            return self._extend_rows(len(lengths), query, attended, prefix)
+            return self._merge_rows(len(lengths), query, attended, prefix)
         context, total = attended
         assert total is not None, "totals were asked for"
         rows = zip(*(torch.split(x, lengths) for x in (query, context, total)), *prefix, strict=True)
         return torch.cat([
-            self._extend_rows(1, own, Attended(one, its_total), Prefix(keys[None], values[None]))
+            self._merge_rows(1, own, Attended(one, its_total), Prefix(keys[None], values[None]))
             for own, one, its_total, keys, values in rows
         ])  # fmt: skip
 
-    def _extend_rows(self, rows: int, query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+    def _merge_rows(self, rows: int, query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
         def heads(x: Tensor) -> Tensor:
             return x.view(rows, len(x) // rows, self._num_heads, -1).transpose(1, 2)
 
         context, total = attended
         assert total is not None, "totals were asked for"
-        joined = extend(heads(query), Attended(heads(context), heads(total).squeeze(-1)), prefix)
+        joined = merge_prefix(heads(query), Attended(heads(context), heads(total).squeeze(-1)), prefix)
         return joined.transpose(1, 2).flatten(2).flatten(0, 1)

@@ -3,13 +3,13 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from peltier_backbone.store import Store
+from peltier_backbone.kv_buffer import KVBuffer
 
 CPU = torch.device("cpu")
 
 
-def _store() -> Store:
-    return Store((2, 3, 4), CPU, torch.float32)
+def _store() -> KVBuffer:
+    return KVBuffer((2, 3, 4), CPU, torch.float32)
 
 
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 70)), min_size=1, max_size=6))
