@@ -7,8 +7,8 @@ from typing import NamedTuple, Self
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Bank
 
-# Larger batches keep the card busy by themselves: `python benchmarks/gpu.py`, section "graph", of_launched. No card has
-# told yet where that begins.
+# A larger batch keeps the device busy without a graph. The limit has not been measured on a GPU:
+# `benchmarks/gpu/run.py`, section "graph", field of_launched, shows where graphs stop helping.
 MAX_TOKENS = 2048
 _FEWEST_TOKENS = 32
 _FEWEST_GROUPS = 2  # one group alone is a plain product everywhere else

@@ -1,4 +1,4 @@
-"""What a capture asks of torch, in which order; that a card does it, `benchmarks/gpu.py` shows."""
+"""The calls of torch that a capture makes, in their order; `benchmarks/gpu/run.py` runs them on a GPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

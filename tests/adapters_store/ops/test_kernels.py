@@ -37,7 +37,7 @@ def test_kernels_compile_to_machine_code(tmp_path: Path):
 def test_the_gpu_benchmark_runs_dry(tmp_path: Path):
     """Every section of it at toy sizes in the interpreter; no check of a kernel, a batch, a graph or a load fails."""
     figures = tmp_path / "figures.jsonl"
-    _run("benchmarks/gpu.py", "--dry-run", "--json", str(figures))
+    _run("benchmarks/gpu/run.py", "--dry-run", "--json", str(figures))
     found = [json.loads(line) for line in figures.read_text().splitlines()]
     sections = {figure["section"] for figure in found}
     assert sections >= {"card", "limits", "kernel check", "batch check", "batch", "graph check", "graph", "kernel"}

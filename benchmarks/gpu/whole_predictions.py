@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from unittest.mock import patch
 
 import torch
-from gpu_adapters import PRESETS, compose, draw
-from gpu_bench import Bench
+from bench import Bench
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.forward import forward
@@ -19,6 +18,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from random_adapters import PRESETS, compose, draw
 from torch import Tensor
 
 # Mean difference of logits as a share of their mean size: the head adds up what the layers have rounded.

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from gpu_bench import Bench
+from bench import Bench
 from peltier_adapters.artifact.weights import Layout, Weights
 from peltier_adapters.residency.transfer import DeviceCopy, create_transfer
 

@@ -1,7 +1,7 @@
 """Check every kernel and mixed batches against float32 on one GPU, then time them. One command, under nine minutes.
 
-    python benchmarks/gpu.py [--json FILE]        on a machine with a GPU and Triton
-    python benchmarks/gpu.py --dry-run            the same sections at toy sizes in Triton's interpreter, on the CPU
+    python benchmarks/gpu/run.py [--json FILE]        on a machine with a GPU and Triton
+    python benchmarks/gpu/run.py --dry-run            the same sections at toy sizes in Triton's interpreter, on the CPU
 
 Prints one line of JSON per figure and ends with a table; exits with 1 if a check failed. Times are medians of
 interleaved rounds, with all that the host does; `graph` is the same kernel replayed from a CUDA graph, without it, and
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from gpu_bench import DTYPES, Bench
+from bench import DTYPES, Bench
 from torch import Tensor
 
 # Largest difference to float32 over largest value: sums of some hundred terms; a few roundings of eight bits.
@@ -59,7 +59,7 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 def check_kernels(bench: Bench, shapes: Mapping[str, object]) -> None:
     """Each kernel against torch in float32 on the same card."""
-    from gpu_kernels import cases
+    from kernel_cases import cases
 
     for name, shape in shapes.items():
         exact = cases(shape, bench.device, torch.float32)
@@ -84,7 +84,7 @@ def captured(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
 
 def check_replay(bench: Bench, shape: object) -> None:
     """A captured kernel reads the slots that are there when it is replayed."""
-    from gpu_kernels import cases
+    from kernel_cases import cases
 
     for case in cases(shape, bench.device, torch.bfloat16) if bench.device.type == "cuda" else ():
         graph, output = captured(case.kernel)
@@ -95,7 +95,7 @@ def check_replay(bench: Bench, shape: object) -> None:
 
 def time_kernels(bench: Bench, shapes: Mapping[str, object], found: Mapping[str, float]) -> None:
     """Beside torch's way; and what part of the card's limits the kernel's own time reaches."""
-    from gpu_kernels import cases
+    from kernel_cases import cases
 
     for (name, shape), (dtype, kind) in itertools.product(shapes.items(), DTYPES.items()):
         for case in cases(shape, bench.device, kind):
@@ -142,9 +142,9 @@ _LATEST_SECONDS = 420.0
 
 def run(bench: Bench, plan: Plan) -> None:
     """All sections: checks first, so that a run that is cut short has them."""
-    from gpu_batches import Sizes, compare
-    from gpu_kernels import Shape
-    from gpu_loads import compare_loads
+    from adapter_loads import compare_loads
+    from kernel_cases import Shape
+    from mixed_batches import Sizes, compare
 
     card(bench)
     found = limits(bench, plan.matrix)

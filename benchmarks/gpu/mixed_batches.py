@@ -8,9 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import torch
-from gpu_adapters import PRESETS, Adapters, adapt
-from gpu_bench import DTYPES, Bench
-from gpu_graphs import compare_graphs, create_residents, successive
+from bench import DTYPES, Bench
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.torch import TORCH
@@ -18,9 +16,11 @@ from peltier_adapters.ops.triton import TritonBackend
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded, Packed
+from random_adapters import PRESETS, Adapters, adapt
 from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
+from whole_predictions import compare_graphs, create_residents, successive
 
 # Mean difference of the hidden states after all layers, as a share of their mean size.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
