@@ -14,7 +14,7 @@ from peltier_training.data.dataset import TextRow
 from peltier_training.data.examples import Example
 from peltier_training.data.rows import text_rows
 from peltier_training.evaluate import metrics
-from peltier_training.evaluate.text_examination import judge
+from peltier_training.evaluate.text_examination import examine
 from torch.nn.utils.rnn import pad_sequence
 from transformers import T5ForConditionalGeneration, Trainer, TrainingArguments
 
@@ -69,7 +69,7 @@ def full_text_finetuning(
         saved = run.directory / "tuned"
         shutil.copytree(checkpoint, saved, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.safetensors*", "*.bin"))
         tuned.save_pretrained(saved)
-        return judge(load_backbone(str(saved), device=run.device), task, None, validation)
+        return dict(examine(load_backbone(str(saved), device=run.device), task, None, validation).metrics)
 
     trainer = FullTrainer(
         measure=measure,

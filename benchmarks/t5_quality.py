@@ -32,7 +32,7 @@ from peltier_training.data.data import Data
 from peltier_training.data.examples import Example, read_examples, subsample
 from peltier_training.data.labels import TaskType, find_labels
 from peltier_training.evaluate.metrics import BEST
-from peltier_training.evaluate.text_examination import judge
+from peltier_training.evaluate.text_examination import examine
 from peltier_training.train import train
 
 METHODS = ("bare", "full", "compacter", "unipelt-apl", "adamix")
@@ -156,7 +156,7 @@ def run_without(setting: Setting, data: Data, directory: Path) -> tuple[dict[str
     backbone = load_backbone(setting.backbone, device=setting.device)
     task = create_task(run, backbone, labels, examples)
     if setting.method == "bare":
-        return judge(backbone, task, None, validation) | majority(setting.task, examples, validation), 0
+        return dict(examine(backbone, task, None, validation).metrics) | majority(setting.task, examples, validation), 0
     bf16 = setting.dtype == "bfloat16"
     full = FullTextRun(directory, setting.epochs, setting.recipe.learning_rate, bf16=bf16, device=setting.device)
     found = full_text_finetuning(backbone, task, examples, validation, full)

@@ -81,7 +81,7 @@ def learn(prepared: Prepared) -> Learned:
 def finish(learned: Learned) -> Result:
     """Measure the model on all validation examples, and write its artifact and report."""
     run, learner, validation = learned.run, learned.learner, learned.validation
-    evaluation = learner.evaluate(validation)
+    evaluation = learner.evaluate(validation, record_gates=True)
     record = create_record(run, learner.settings, learned.sizes, evaluation.metrics)
     subject, manifest = learner.deliver(record, validation)  # first of all: no report is worth the loss of the artifact
     findings = Findings(

@@ -9,7 +9,7 @@ from peltier_adapters.errors import InputError
 from peltier_backbone.load import Backbone
 from peltier_training.data.examples import Example
 from peltier_training.errors import TrainingError
-from peltier_training.evaluate.examination import evaluate, predict
+from peltier_training.evaluate.examination import evaluate, examine
 
 MakeArtifact = Callable[..., bytes]
 
@@ -18,10 +18,12 @@ def test_predictions_keep_the_order_whatever_the_batch(bert: Backbone, make_arti
     """Each of 70 rows of any length, in three batches, gets what it gets alone."""
     artifact = read_artifact(make_artifact(bert, "unipelt-apl"), bert)
     examples = [Example("film " * (1 + 7 * number % 11) + "good", "positive", "d:1") for number in range(70)]
-    logits = predict(bert, artifact, examples)
+    logits = examine(bert, artifact, examples).scores
+    assert logits is not None
     assert logits.shape == (70, 2)
     for number in (0, 31, 32, 69):
-        torch.testing.assert_close(logits[number], predict(bert, artifact, [examples[number]])[0], atol=1e-5, rtol=0)
+        alone = examine(bert, artifact, [examples[number]]).scores
+        torch.testing.assert_close(logits[number], alone[0], atol=1e-5, rtol=0)
 
 
 def test_metrics_compare_answers_with_labels(bert: Backbone, make_artifact: MakeArtifact):
@@ -29,7 +31,7 @@ def test_metrics_compare_answers_with_labels(bert: Backbone, make_artifact: Make
     artifact = read_artifact(make_artifact(bert), bert)
     labels = artifact.manifest.task.labels
     texts = ["good", "bad", "a film", "the plot is dull", "not very good", "actor"]
-    found = predict(bert, artifact, [Example(text, labels[0], "d:1") for text in texts]).argmax(-1).tolist()
+    found = examine(bert, artifact, [Example(text, labels[0], "d:1") for text in texts]).found
     right = [Example(text, labels[one], "d:1") for text, one in zip(texts, found, strict=True)]
     turned = [Example(text, labels[1 - one], "d:1") for text, one in zip(texts, found, strict=True)]
     assert evaluate(bert, artifact, right)["accuracy"] == 1.0

@@ -13,7 +13,7 @@ from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_training.data.examples import Example
-from peltier_training.evaluate.text_examination import judge, write
+from peltier_training.evaluate.text_examination import examine, write
 from transformers import T5ForConditionalGeneration
 
 MakeArtifact = Callable[..., bytes]
@@ -53,11 +53,11 @@ def reference_loss(directory: Path, backbone: Backbone, pairs: list[tuple[str, s
 def test_the_loss_is_transformers_own(t5: Backbone, t5_directory: Path):
     """Of the bare backbone, over label strings and over texts with several references, a token as much as another."""
     labels = ["no", "yes", "yes", "no"]
-    found = judge(t5, CLOSED, None, [Example(*pair, "d:1") for pair in zip(TEXTS, labels, strict=True)])
+    found = examine(t5, CLOSED, None, [Example(*pair, "d:1") for pair in zip(TEXTS, labels, strict=True)]).metrics
     targets = [CLOSED.targets[CLOSED.labels.index(label)] for label in labels]
     assert found["loss"] == pytest.approx(reference_loss(t5_directory, t5, list(zip(TEXTS, targets, strict=True))))
     pairs = [("bad", "a film"), ("a good film", "dull"), ("bad", "a film is bad"), ("bad", "a film")]
-    found = judge(t5, FREE, None, [Example(*pair, "d:1") for pair in pairs])
+    found = examine(t5, FREE, None, [Example(*pair, "d:1") for pair in pairs]).metrics
     assert found["loss"] == pytest.approx(reference_loss(t5_directory, t5, pairs))
 
 
@@ -69,8 +69,8 @@ def test_a_closed_task_is_scored(t5: Backbone, make_artifact: MakeArtifact):
     likeliest = [int(output.logits.argmax()) for output in outputs]
     right = [Example(text, task.labels[one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
     wrong = [Example(text, task.labels[1 - one], "d:1") for text, one in zip(TEXTS, likeliest, strict=True)]
-    assert judge(t5, task, resident, right)["accuracy"] == 1.0
-    assert judge(t5, task, resident, wrong)["accuracy"] == 0.0
+    assert examine(t5, task, resident, right).metrics["accuracy"] == 1.0
+    assert examine(t5, task, resident, wrong).metrics["accuracy"] == 0.0
 
 
 def test_a_closed_task_can_be_written(t5: Backbone):
@@ -80,9 +80,9 @@ def test_a_closed_task_can_be_written(t5: Backbone):
     task = CLOSED.model_copy(update=own)
     examples = [Example(text, "no", "d:1") for text in TEXTS]
     share = sum(text.strip() == written[0].strip() for text in written) / len(TEXTS)
-    assert judge(t5, task, None, examples)["accuracy"] == share
+    assert examine(t5, task, None, examples).metrics["accuracy"] == share
     numbers = task.model_copy(update={"type": "regression", "labels": ("value",), "targets": ("0.0", "5.0")})
-    found = judge(t5, numbers, None, [Example(text, 1.0, "d:1") for text in TEXTS])
+    found = examine(t5, numbers, None, [Example(text, 1.0, "d:1") for text in TEXTS]).metrics
     assert found["mse"] == pytest.approx((1 - -1) ** 2)
 
 
@@ -90,8 +90,10 @@ def test_examples_of_one_input_are_references_of_each_other(t5: Backbone):
     """It is answered once, and right if it is any of them."""
     (answer,) = write(t5, FREE, [Row(encode_input(t5, FREE, "bad"))])
     examples = [Example("bad", "something else", "d:1"), Example("bad", answer.text, "d:2")]
-    assert judge(t5, FREE, None, examples)["exact_match"] == 1.0
-    assert judge(t5, FREE, None, [*examples, Example("dull", "what nobody writes", "d:3")])["exact_match"] == 0.5
+    assert examine(t5, FREE, None, examples).metrics["exact_match"] == 1.0
+    assert (
+        examine(t5, FREE, None, [*examples, Example("dull", "what nobody writes", "d:3")]).metrics["exact_match"] == 0.5
+    )
 
 
 def test_answers_do_not_depend_on_the_batch(t5: Backbone, make_artifact: MakeArtifact):

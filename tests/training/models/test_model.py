@@ -17,7 +17,9 @@ from peltier_adapters.spec.parts import tensor_shapes
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from peltier_training.data.examples import Example
 from peltier_training.models.model import HeadedAdapter
+from peltier_training.models.target_mean import start_at_mean
 from torch import Tensor
 
 ENCODERS = [preset.name for preset in PRESETS.values() if preset.encoder]
@@ -177,12 +179,13 @@ def test_a_fresh_adapter_starts_at_the_backbone(bert: Backbone):
 
 
 def test_a_regression_starts_at_the_mean(bert: Backbone):
-    """`center` sets the last bias alone."""
+    """Only the bias of the output layer is set."""
     settings = find_preset("lora").settings({"head_hidden": "true"}, bert.config)
     model = HeadedAdapter(
         bert, find_preset("lora").compose(settings, bert.config, outputs=1), settings, dropout=0, seed=0
     )
-    model.center(2.5)
+    examples = [Example("a", label, "d:1") for label in (2, 3)]
+    start_at_mean(model, TaskSpec(type="regression", labels=("value",), inputs="single", max_length=8), examples)
     assert model.merged()["head.bias"].tolist() == [2.5]
     assert not model.merged()["head.dense.bias"].any()
 

@@ -14,7 +14,7 @@ from peltier_backbone.load import Backbone
 from peltier_training.config.run import Run
 from peltier_training.data.examples import Example, read_examples
 from peltier_training.data.labels import Labels
-from peltier_training.evaluate.examination import evaluate, predict
+from peltier_training.evaluate.examination import evaluate, examine
 from peltier_training.report.files import report_paths
 from peltier_training.report.report import Report
 from peltier_training.train import train
@@ -46,7 +46,7 @@ def test_numbers_are_those_of_the_artifact(make_run: MakeRun, bert: Backbone):
     run = make_run("classification", "unipelt-apl", epochs=2)
     report, artifact, examples = reported(run), load_artifact(run.output, bert), validation(run)
     gold = Labels("classification", artifact.manifest.task.labels).targets(examples)
-    found = predict(bert, artifact, examples).argmax(-1)
+    found = examine(bert, artifact, examples).found
     assert report.metrics == pytest.approx(evaluate(bert, artifact, examples))
     assert report.confusion is not None
     assert report.confusion.matrix == tuple(map(tuple, confusion_matrix(gold, found, labels=[0, 1]).tolist()))

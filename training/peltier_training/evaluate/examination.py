@@ -5,24 +5,18 @@ from dataclasses import replace
 
 import torch
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.row import Row
 from peltier_adapters.golden.inputs import Reader, encode_input
-from peltier_adapters.residency.bank import Banks, Resident
+from peltier_adapters.residency.bank import Banks
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels
-from peltier_training.evaluate import metrics
-from peltier_training.evaluate import text_examination as text_examination
+from peltier_training.evaluate import metrics, text_examination
 from peltier_training.evaluate.evaluation import Evaluation, mean_gates
 from peltier_training.evaluate.scores import run_rows
-
-
-def predict(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> Tensor:
-    """Logits [rows, labels] of `examples`."""
-    return _stack(_run(backbone, Banks(backbone).add(artifact), examples, record_gates=False))
 
 
 def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]) -> dict[str, float]:
@@ -37,8 +31,10 @@ def examine(
     resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
-    outputs = _run(backbone, resident, examples, record_gates=record_gates)
-    return replace(judge_scores(backbone, task, _stack(outputs), examples), gates=mean_gates(outputs))
+    rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
+    outputs = run_rows(backbone, rows, record_gates=record_gates)
+    scores = torch.stack([output.logits for output in outputs])
+    return replace(judge_scores(backbone, task, scores, examples), gates=mean_gates(outputs))
 
 
 def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Evaluation:
@@ -53,16 +49,6 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
         found=_answers(task, scores).tolist(),
         scores=scores,
     )
-
-
-def _run(backbone: Backbone, resident: Resident, examples: Sequence[Example], *, record_gates: bool) -> list[RowOutput]:
-    task = resident.task
-    rows = [Row(encode_input(backbone, task, example.input), resident) for example in examples]
-    return run_rows(backbone, rows, record_gates=record_gates)
-
-
-def _stack(outputs: Sequence[RowOutput]) -> Tensor:
-    return torch.stack([output.logits for output in outputs])
 
 
 def _answers(task: TaskSpec, logits: Tensor) -> Tensor:

@@ -30,13 +30,6 @@ _MAX_ROWS = 64
 _NO_NUMBER = -1.0  # what a text counts as that is no number (docs/methods.md#tasks-as-text)
 
 
-def judge(
-    backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example]
-) -> dict[str, float]:
-    """The metrics of `examine`."""
-    return dict(examine(backbone, task, resident, examples).metrics)
-
-
 def examine(
     backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], *,
     record_gates: bool = False,

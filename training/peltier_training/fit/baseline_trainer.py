@@ -1,36 +1,27 @@
 """The Hugging Face Trainer over a tuned backbone. It writes TensorBoard events; the best epoch stays in memory."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
-from transformers import Trainer
 
 from peltier_training.config.run import Run
-from peltier_training.data.dataset import TextRows
 from peltier_training.evaluate import metrics
 from peltier_training.fit.arguments import create_arguments
 from peltier_training.fit.history import History
 from peltier_training.fit.objective import Objective
-from peltier_training.fit.patience import Patience
-from peltier_training.fit.trainer import Judge, conduct
-from peltier_training.fit.validation_interval import ValidationInterval
+from peltier_training.fit.trainer import JudgedTrainer, conduct
 
 
-class BaselineTrainer(Trainer):
-    """Minimises the task's own loss and remembers the parameters of the epoch that `judge` found best."""
+class BaselineTrainer(JudgedTrainer):
+    """Minimises the task's loss and keeps the parameters of the best epoch, as measured by `judge`."""
 
-    def __init__(self, *, run: Run, objective: Objective, judge: Judge, **options: Any) -> None:
-        self._run, self._objective, self._judge = run, objective, judge
+    def __init__(self, *, run: Run, objective: Objective, **options: Any) -> None:
+        self._run, self._objective = run, objective
         self._best: tuple[float, Mapping[str, Tensor]] | None = None
-        nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
         arguments = create_arguments(run, num_train_epochs=run.epochs, save_strategy="no", bf16=run.dtype == "bfloat16")
-        super().__init__(
-            args=arguments, eval_dataset=nothing, callbacks=[ValidationInterval(run), Patience(run)], **options
-        )
+        super().__init__(args=arguments, **options)
 
     @property
     def _tuned(self) -> nn.Module:
@@ -46,17 +37,13 @@ class BaselineTrainer(Trainer):
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         self._tuned.eval()
-        start = time.perf_counter()
-        found = {f"eval_{name}": value for name, value in self._judge().items()}
-        found["eval_runtime"] = round(time.perf_counter() - start, 4)
+        found = super().evaluate()
         sign = -1.0 if self._run.metric in metrics.LOWER_IS_BETTER else 1.0
         score = sign * found[f"eval_{self._run.metric}"]
         if self._best is None or score > self._best[0]:
             self.state.best_global_step = self.state.global_step
             trained = {name: p for name, p in self._tuned.named_parameters() if p.requires_grad}
             self._best = score, {name: p.detach().to("cpu", copy=True) for name, p in trained.items()}
-        self.log(found)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
         return found
 
     def fit(self) -> History:

@@ -28,6 +28,24 @@ from peltier_training.models.text_model import TextAdapter
 Judge = Callable[[], dict[str, float]]
 
 
+class JudgedTrainer(Trainer):
+    """Evaluates by calling `judge`, which measures the model as it stands on rows of its own."""
+
+    def __init__(self, *, judge: Judge, **options: Any) -> None:
+        self._judge = judge
+        nothing: Dataset[Any] = TextRows([])  # the Trainer requires a dataset to evaluate on
+        super().__init__(eval_dataset=nothing, **options)
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Each process measures all rows."""
+        start = time.perf_counter()
+        found = {f"eval_{name}": value for name, value in self._judge().items()}
+        found["eval_runtime"] = round(time.perf_counter() - start, 4)
+        self.log(found)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+        return found
+
+
 class AdapterTrainer(Trainer):
     """Trains a `TrainableAdapter`; checkpoints hold the adapter and its optimizer only."""
 
@@ -62,27 +80,12 @@ class AdapterTrainer(Trainer):
         return (self.adapter.backbone.pack(inputs["rows"]),)
 
 
-class TextTrainer(AdapterTrainer):
-    """Trains on target texts. `judge` measures the adapter as it stands, in the form that it is served in."""
-
-    def __init__(self, *, judge: Judge, **options: Any) -> None:
-        self._judge = judge
-        super().__init__(**options)
+class TextTrainer(JudgedTrainer, AdapterTrainer):
+    """Trains on target texts. `judge` measures the adapter in the form that is served."""
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
         backbone = self.adapter.backbone
         return backbone.pack(inputs["rows"]), Targets.create(inputs["targets"], None, backbone.device)
-
-    def evaluate(
-        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, float]:
-        """Each process measures all rows."""
-        start = time.perf_counter()
-        found = {f"{metric_key_prefix}_{name}": value for name, value in self._judge().items()}
-        found[f"{metric_key_prefix}_runtime"] = round(time.perf_counter() - start, 4)
-        self.log(found)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
-        return found
 
 
 def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> History:
@@ -103,7 +106,6 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=compute,
-        callbacks=[ValidationInterval(run), Patience(run)],
     )
     return conduct(run, trainer, checkpoint)
 
@@ -111,7 +113,6 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
 def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> History:
     """Train on `rows` and leave in `model` the epoch that `judge` found best."""
     checkpoint = _find_start(run, model)
-    nothing: Dataset[Any] = TextRows([])  # the Trainer wants a set to evaluate on; the judge has its own
     trainer = TextTrainer(
         objective=TextObjective(float(model.settings.get("consistency", 0.0))),
         judge=judge,
@@ -119,8 +120,6 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Hist
         args=_arguments(run, checkpoint),
         data_collator=collate_texts,
         train_dataset=rows,
-        eval_dataset=nothing,
-        callbacks=[ValidationInterval(run), Patience(run)],
     )
     return conduct(run, trainer, checkpoint)
 
@@ -140,6 +139,8 @@ def _find_start(run: Run, model: TrainableAdapter) -> str | None:
 
 def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> History:
     """Train to the end, on from `checkpoint` if there is one; progress goes to standard error."""
+    for callback in (ValidationInterval(run), Patience(run)):
+        trainer.add_callback(callback)
     progress = Progress(run)
     progress.replace_prints(trainer)
     try:

@@ -24,7 +24,7 @@ from peltier_training.data.examples import Example
 from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
-from peltier_training.evaluate import text_examination as text_examination
+from peltier_training.evaluate import text_examination
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores
 from peltier_training.fit.objective import HeadObjective, Objective, TextObjective
@@ -74,10 +74,6 @@ class HeadTuning:
         self.objective: Objective = HeadObjective(run.task_type, 0.0)
         self._run, self._task, self.device = run, task, backbone.device
         self._reader = _Reader(backbone.config, backbone.tokenizer)
-
-    def center(self, mean: float) -> None:
-        """Start a regression at the mean of its targets, as an adapter does."""
-        nn.init.constant_(self.model.get_parameter("head.bias"), mean)
 
     def rows(self, examples: Sequence[Example]) -> EncodedRows:
         return head_rows(self._reader, self._task, examples)

@@ -16,7 +16,6 @@ from peltier_training.config.run import Run
 from peltier_training.config.task import create_task
 from peltier_training.data.examples import Example
 from peltier_training.data.labelled_data import LabelledData
-from peltier_training.data.labels import Labels
 from peltier_training.data.rows import head_rows, text_rows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate.evaluation import Evaluation
@@ -24,6 +23,7 @@ from peltier_training.evaluate.export import export, measure
 from peltier_training.fit.history import History
 from peltier_training.fit.trainer import diverged, fit, fit_text
 from peltier_training.models.model import HeadedAdapter
+from peltier_training.models.target_mean import start_at_mean
 from peltier_training.models.text_model import TextAdapter
 from peltier_training.report.files import write_file
 from peltier_training.report.merging import Merging
@@ -44,9 +44,7 @@ class AdapterLearner:
         self.task = create_task(run, self.backbone, data.labels, data.train.examples)
         self.model = _create_model(run, self.backbone, self.task)
         self.settings: Settings = self.model.settings
-        if isinstance(self.model, HeadedAdapter) and self.task.type == "regression":
-            targets = Labels(self.task.type, self.task.labels).targets(data.train.examples)
-            self.model.center(float(targets.mean()))
+        start_at_mean(self.model, self.task, data.train.examples)
         self.pooling: str | None = next((part.pooling for part in self.model.parts if isinstance(part, HeadSpec)), None)
 
     def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
@@ -56,8 +54,8 @@ class AdapterLearner:
             return fit_text(self._run, model, text_rows(backbone, task, model.parts, examples), judge)
         return fit(self._run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
 
-    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
-        return measure(self._exact, self._trained, examples, record_gates=True)
+    def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
+        return measure(self._exact, self._trained, examples, record_gates=record_gates)
 
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest]:
         data = export(self._exact, self._trained, [example.input for example in validation], record)

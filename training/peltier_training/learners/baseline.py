@@ -7,23 +7,22 @@ from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.presets.baselines import BASELINES
 from peltier_adapters.presets.composition import Settings
-from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config
-from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.load import load_backbone
 from transformers.utils.logging import disable_progress_bar
 
 from peltier_training.config.run import Run
 from peltier_training.config.task import create_task
 from peltier_training.data.examples import Example
 from peltier_training.data.labelled_data import LabelledData
-from peltier_training.data.labels import Labels
 from peltier_training.errors import TrainingError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.fit.baseline_trainer import BaselineTrainer
 from peltier_training.fit.history import History
 from peltier_training.fit.preflight import check_baseline
 from peltier_training.fit.tuning import HeadTuning, TextTuning, Tuning
+from peltier_training.models.target_mean import start_at_mean
 from peltier_training.report.parameters import Parameters
 from peltier_training.report.report import Subject
 
@@ -45,7 +44,9 @@ class BaselineLearner:
         self.task = create_task(run, backbone, data.labels, data.train.examples)
         self._reference = create_reference(backbone)
         torch.manual_seed(run.hyperparameters.seed)
-        self.tuning = _create_tuning(run, backbone, self.task, data.train.examples)
+        tuning = TextTuning if config.generates else HeadTuning
+        self.tuning: Tuning = tuning(run, backbone, self.task)
+        start_at_mean(self.tuning.model, self.task, data.train.examples)
         self.device = self.tuning.device
         self.pooling: str | None = None
         if not config.generates:
@@ -62,7 +63,7 @@ class BaselineLearner:
         )
         return trainer.fit()
 
-    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
+    def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return self.tuning.examine(examples)
 
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, None]:
@@ -75,12 +76,3 @@ class BaselineLearner:
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> None:
         return None
-
-
-def _create_tuning(run: Run, backbone: Backbone, task: TaskSpec, examples: Sequence[Example]) -> Tuning:
-    if backbone.config.generates:
-        return TextTuning(run, backbone, task)
-    tuning = HeadTuning(run, backbone, task)
-    if task.type == "regression":
-        tuning.center(float(Labels(task.type, task.labels).targets(examples).mean()))
-    return tuning

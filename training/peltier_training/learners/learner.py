@@ -25,7 +25,7 @@ class Learner(Protocol):
     def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
         """Train on `examples` and keep the epoch that was best on `validation`."""
 
-    def evaluate(self, examples: Sequence[Example]) -> Evaluation:
+    def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         """What the trained model answers; a `TrainingError` where its outputs are not finite."""
 
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest | None]:

@@ -87,12 +87,6 @@ class HeadedAdapter(TrainableAdapter):
         assert isinstance(spec, HeadSpec)
         return spec
 
-    def center(self, mean: float) -> None:
-        """Start a regression at the mean of its targets."""
-        for name, parameter in self.named_parameters():
-            if name.endswith("head/bias"):
-                nn.init.constant_(parameter, mean)
-
     def forward(self, packed: Packed) -> Tensor:
         samples = range(len(packed.lengths))
         drawn = self._drawn(len(samples))
