@@ -115,7 +115,7 @@ def test_a_baseline_says_why_it_leaves_no_artifact(peltier: Peltier, training: l
     """Its metrics are printed, and the sentence that stands in the place of the file's name."""
     done = peltier(*training, "--preset=full")
     assert done.status == 0
-    assert "toy.report.html: full for toy; no artifact, for it moves every weight of the backbone" in " ".join(
+    assert "toy.report.html: full for toy; no artifact, because it moves every weight of the backbone" in " ".join(
         done.out.split()
     )
     assert "accuracy" in done.out
@@ -168,7 +168,7 @@ def recorded(path: Path) -> dict[str, Any]:
 RECIPE_ERRORS = {
     "unknown": (
         ["--recipe=compacter/t5-bse/glue"],
-        "recipe 'compacter/t5-bse/glue' is unknown; near it are compacter/t5-",
+        "recipe 'compacter/t5-bse/glue' is unknown; similar names are compacter/t5-",
     ),
     "no task": (["--recipe=compacter/t5-base/glue/x"], "recipe 'compacter/t5-base/glue' has no task 'x'; it has cola"),
     "output": (["--recipe=phm/t5-base/glue-output"], "recipe 'phm/t5-base/glue-output' cannot be run: it tunes T5's"),
@@ -198,19 +198,19 @@ ERRORS = {
     "experts": (["--preset=adamix", "--set=experts=0"], "setting 'experts' is 0; it must be from 1 to 64"),
     "share": (["--preset=adamix", "--set=share=all"], "setting 'share' is 'all'; it must be one of up, down, none"),
     "metric": (["--metric=speed"], "metric 'speed' is not one of classification's: accuracy, f1, f1_macro, matthews"),
-    "f1 of three": (["--metric=f1", "--labels=negative,positive,odd"], "metric 'f1' is for two labels, it has 3"),
+    "f1 of three": (["--metric=f1", "--labels=negative,positive,odd"], "metric 'f1' is for two labels and it has 3"),
     "f1 of a baseline": (
         ["--preset=full", "--metric=f1", "--labels=negative,positive,odd"],
-        "metric 'f1' is for two labels, it has 3; f1_macro is for any",
+        "metric 'f1' is for two labels and it has 3; f1_macro has no limit",
     ),
-    "map": (["--preset=adamix", "--set=map=lowrank"], "setting 'map' is 'lowrank'; experts are merged, and that needs"),
+    "map": (["--preset=adamix", "--set=map=lowrank"], "setting 'map' is 'lowrank'; merging experts needs"),
     "task type": (["--task-type=ranking"], "task type 'ranking' is unknown; it is one of classification"),
     "task": (["--task=../x"], "task '../x' is not a name"),
     "epochs": (["--epochs=0"], "epochs is 0; it must be a number of at least 1"),
     "dropout": (["--dropout=nan"], "dropout is nan; it must be a number of at least 0.0"),
     "labels": (["--labels=good,bad"], ": label 'positive' is not one of the task's 2 labels: good, bad; "),
     "label file": (["--labels=nowhere.json"], "--labels nowhere.json cannot be read as JSON"),
-    "regression": (["--task-type=regression"], "label 'positive' is not a finite number; regression needs them"),
+    "regression": (["--task-type=regression"], "label 'positive' is not a finite number, which regression needs"),
     "column": (["--text-column=sentence"], "has no column 'sentence'; it has 'text', 'label'"),
     "label column": (["--label-column=y"], "has no column 'y'; it has 'text', 'label'"),
     "four columns": ([f"--text-column={one}" for one in "abcd"], "4 text columns were given"),
@@ -270,8 +270,8 @@ def test_separators_and_skipped_rows_are_remembered(
     flags = ["--task-type=multilabel", "--label-separator=|", "--skip-bad-rows", "--learning-rate=0.05", "--epochs=4"]
     done = peltier(*training, *files, *flags)
     assert done.status == 0
-    assert f"{tmp_path / 'd.csv'}: 2 of 6 rows were left out" in done.err
-    assert "d.csv:7 does not have the 2 columns of the first line; it has 3 cells" in done.err
+    assert f"{tmp_path / 'd.csv'}: 2 of 6 rows were skipped" in done.err
+    assert "d.csv:7 has 3 cells; the first line names 2 columns" in done.err
     manifest = read_manifest(tmp_path / "toy.safetensors")
     assert manifest.task.labels == ("film", "good", "plot")
     assert manifest.training.data["label_separator"] == "|"
@@ -302,7 +302,7 @@ T5_ERRORS = {
     "answer": (["--answer=sing"], "answer is 'sing'; it must be 'score' or 'generate'"),
     "beams": (["--num-beams=0"], "num_beams is 0; it must be from 1 to 16"),
     "tokens": (["--max-new-tokens=5000"], "max_new_tokens is 5000; it must be from 1 to 4096"),
-    "multilabel": (["--task-type=multilabel"], "multilabel is not trained on T5, where one text is one label"),
+    "multilabel": (["--task-type=multilabel"], "multilabel is not possible on T5, where a text is one label"),
     "start": (["--preset=prompt-t", "--set=start=zeros"], "setting 'start' is 'zeros'; it must be one of random, voc"),
     "labels": (["--task-type=text2text", "--labels=a,b"], "text2text has no label names"),
     "metric": (

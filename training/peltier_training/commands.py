@@ -87,13 +87,13 @@ def train(  # noqa: PLR0913 - one parameter a flag or group of flags
 
 
 def _print_result(result: "Result", output: Path, as_json: bool) -> None:
-    """The metrics; and on standard error what the report warns of, last of all."""
+    """Print the metrics, and the report's warnings on stderr as the last lines."""
     from peltier_training.report.files import report_paths
 
     report, page = result.report, report_paths(output)[1]
     title = f"{output}: {report.preset} for {report.name}"
     if report.reason is not None:
-        title = f"{page}: {report.preset} for {report.name}; no artifact, for {report.reason}"
+        title = f"{page}: {report.preset} for {report.name}; no artifact, because {report.reason}"
     _print(dict(sorted(result.metrics.items())), {}, as_json, title)
     for sentence in report.warnings:
         typer.echo(f"warning: {sentence}", err=True)

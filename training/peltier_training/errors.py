@@ -1,4 +1,4 @@
-"""What training can refuse."""
+"""Errors of training."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ _MAX_SHOWN_LEN = 100
 
 
 class TrainingError(Exception):
-    """Data, settings or a run that cannot work; the message is one sentence for the user."""
+    """Invalid data or settings, or a failed run; the message is one sentence for the user."""
 
     is_user_error = True
 
 
 class NotFiniteError(TrainingError):
-    """An adapter whose outputs are not finite numbers."""
+    """The outputs of an adapter are not finite numbers."""
 
 
 def shown(value: Any) -> str:
-    """A value for a sentence: long ones are cut."""
+    """A value for a message, truncated if it is long."""
     if isinstance(value, str):
         return repr(value if len(value) <= _MAX_SHOWN_LEN else f"{value[:_MAX_SHOWN_LEN]}…")
     text = repr(value)

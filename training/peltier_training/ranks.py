@@ -1,22 +1,22 @@
-"""The processes that torchrun starts for one training, each on its share of the rows. Without it there is one.
+"""The processes that torchrun starts for one training run; each trains on its share of the rows.
 
-torch is imported when a device is taken: what `is_first` is asked before that must not wait for it."""
+torch is imported only by the functions that need it, because commands call `is_first` before they need torch."""
 
 import os
 
 
 def is_first() -> bool:
-    """Whether this process measures, writes and prints; the others have nothing to do when training is over."""
+    """Whether this process evaluates, writes and prints; the others only train."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def num_processes() -> int:
-    """How many processes share each step's rows."""
+    """The number of processes that share each step's rows."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def take_device(device: str) -> None:
-    """Make "cuda" the GPU of this process's number on its machine."""
+    """Make "cuda" the GPU with this process's local rank."""
     import torch
 
     if device != "cpu" and torch.cuda.is_available() and "LOCAL_RANK" in os.environ:
@@ -24,7 +24,7 @@ def take_device(device: str) -> None:
 
 
 def part() -> None:
-    """No process waits for another any more, and each may end."""
+    """Leave the process group, so that each process may end by itself."""
     from torch import distributed
 
     if distributed.is_available() and distributed.is_initialized():

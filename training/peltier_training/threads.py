@@ -1,4 +1,4 @@
-"""The CPU threads of a command. torch is imported only where they are put to use."""
+"""The CPU threads of a command. torch is imported only when it is told their number."""
 
 from typing import Annotated
 
@@ -8,13 +8,13 @@ from peltier_backbone.cores import default_threads, wait_passively
 from peltier_training.errors import TrainingError
 
 Threads = Annotated[
-    int | None, typer.Option(help="CPU threads. Default: OMP_NUM_THREADS, else the cores that the process may use.")
+    int | None, typer.Option(help="CPU threads. Default: OMP_NUM_THREADS, or the number of usable cores.")
 ]
 
 
 def choose_threads(given: int | None) -> int:
-    """The number given with `--threads`, or `default_threads`; from then on waiting threads sleep. To be called before
-    torch is imported. A `TrainingError` for a number below 1."""
+    """The number given with `--threads`, or `default_threads`. Call it before importing torch, because it also makes
+    waiting threads sleep. Raises a `TrainingError` for a number below 1."""
     wait_passively()
     if given is not None and given < 1:
         raise TrainingError(f"threads is {given}; it must be a number of at least 1")
@@ -22,7 +22,7 @@ def choose_threads(given: int | None) -> int:
 
 
 def use_threads(threads: int | None) -> None:
-    """Let torch compute with so many threads; None leaves it as it is."""
+    """Set the number of torch's threads; None leaves it as it is."""
     import torch
 
     if threads is not None:

@@ -1,4 +1,4 @@
-"""One training run, of an adapter or a baseline: data, model, Trainer, best epoch, artifact, report."""
+"""One training run of an adapter or a baseline, from its data to its artifact and report."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from peltier_training.threads import use_threads
 
 @dataclass(frozen=True)
 class Learned:
-    """A trained model that is neither measured nor written yet; `run` is resolved."""
+    """A trained model before its final evaluation; `run` is resolved."""
 
     run: Run
     learner: Learner
@@ -37,10 +37,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run has found: its report, and the manifest of its artifact. A baseline has none, and its report says why.
-
-    The trained model stays in memory for as long as this does.
-    """
+    """The report of a run and the manifest of its artifact, None for a baseline. Holds the trained model in memory."""
 
     report: Report
     manifest: Manifest | None
@@ -48,24 +45,24 @@ class Result:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """On all validation examples."""
+        """The metrics on all validation examples."""
         return self.report.metrics
 
     def measure(self, examples: Sequence[Example]) -> dict[str, float]:
-        """The metrics on other examples."""
+        """The metrics on `examples`."""
         return dict(self.learner.evaluate(examples).metrics)
 
 
 def train(run: Run) -> Result:
-    """Train, keep the best epoch by the validation metric, and write the artifact to `run.output` with its report.
+    """Train, keep the epoch with the best validation metric, and write the artifact to `run.output` with its report.
 
-    A baseline writes its report alone. A `TrainingError` where training diverged.
+    A baseline writes only its report. Raises a `TrainingError` if training diverges.
     """
     return finish(learn(prepare(run)))
 
 
 def learn(prepared: Prepared) -> Learned:
-    """Train and keep the best epoch; of processes that torchrun started each has the same."""
+    """Train and keep the best epoch. Every process that torchrun started ends with the same model."""
     run, data = prepared.run, prepared.data
     use_threads(run.threads)
     take_device(run.device)
@@ -83,7 +80,7 @@ def finish(learned: Learned) -> Result:
     run, learner, validation = learned.run, learned.learner, learned.validation
     evaluation = learner.evaluate(validation, record_gates=True)
     record = create_record(run, learner.settings, learned.sizes, evaluation.metrics)
-    subject, manifest = learner.deliver(record, validation)  # first of all: no report is worth the loss of the artifact
+    subject, manifest = learner.deliver(record, validation)  # before the report, whose failure must not lose it
     findings = Findings(
         metric=run.metric,
         evaluation=evaluation,

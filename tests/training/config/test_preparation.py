@@ -38,7 +38,10 @@ TRAIN: Cases = {
         "preset 'compacter' has no setting 'bottelneck'; it has activation, bottleneck",
     ),
     "misfit": (["--set=n=5"], "preset 'compacter' does not fit this backbone: bottleneck: n = 5 must divide"),
-    "recipe": (["--recipe=compacter/t5-bse/glue"], "recipe 'compacter/t5-bse/glue' is unknown; near it are compacter"),
+    "recipe": (
+        ["--recipe=compacter/t5-bse/glue"],
+        "recipe 'compacter/t5-bse/glue' is unknown; similar names are compacter",
+    ),
     "output": (["--output=nowhere/toy.safetensors"], "cannot be written: its folder does not exist"),
     "backbone": (["--backbone=./nowhere"], "backbone './nowhere' is not a directory"),
     "labels": (["--labels=good,bad"], "label 'negative' is not one of the task's 2 labels: good, bad"),

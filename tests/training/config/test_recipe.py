@@ -159,9 +159,12 @@ def test_the_tasks_name_chooses_its_row():
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("compactor/t5-base/glue", "recipe 'compactor/t5-base/glue' is unknown; near it are compacter/t5-base/glue, "),
-        ("compacter", "recipe 'compacter' is unknown; near it are "),
-        ("compacter/t5-base/glue/mrpc/x", "recipe 'compacter/t5-base/glue/mrpc/x' is unknown; near it are "),
+        (
+            "compactor/t5-base/glue",
+            "recipe 'compactor/t5-base/glue' is unknown; similar names are compacter/t5-base/glue, ",
+        ),
+        ("compacter", "recipe 'compacter' is unknown; similar names are "),
+        ("compacter/t5-base/glue/mrpc/x", "recipe 'compacter/t5-base/glue/mrpc/x' is unknown; similar names are "),
         ("compacter/t5-base/glue/wnli", "recipe 'compacter/t5-base/glue' has no task 'wnli'; it has cola, sst2, mrpc"),
         ("../t5-base/glue", "recipe '../t5-base/glue' is unknown"),
     ],

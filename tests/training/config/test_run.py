@@ -95,7 +95,7 @@ def test_the_task_type_says_how_it_answers(tmp_path: Path, t5: Backbone):
     [
         ("bert", {"task_type": "text2text"}, "text2text needs a T5; backbone 'none' is of the family bert"),
         ("bert", {"text": TextOptions(num_beams=2)}, "num_beams is an option of T5; backbone 'none' is of the family"),
-        ("t5", {"task_type": "multilabel"}, "multilabel is not trained on T5, where one text is one label; backbone"),
+        ("t5", {"task_type": "multilabel"}, "multilabel is not possible on T5, where a text is one label; backbone"),
         ("bert", {"preset": "prompt-r"}, "preset 'prompt-r' is not defined on a bert backbone"),
     ],
 )

@@ -18,7 +18,7 @@ from peltier_training.errors import TrainingError
         ({"regression_step": 0.0}, "regression", "regression_step is 0.0; it must be a number above 0"),
         ({"regression_step": math.nan}, "regression", "regression_step is nan; it must be a number above 0"),
         ({"answer": "sing"}, "classification", "answer is 'sing'; it must be 'score' or 'generate'"),
-        ({"answer": "score"}, "text2text", "answer 'score' needs label strings to score; text2text has none"),
+        ({"answer": "score"}, "text2text", "answer 'score' needs labels; text2text has none"),
         ({"targets": "words"}, "regression", "targets is for classification; the task type is regression"),
         ({"targets": "a,b"}, "text2text", "targets is for classification; the task type is text2text"),
         ({"regression_step": 0.5}, "classification", "regression_step is for regression; the task type is class"),

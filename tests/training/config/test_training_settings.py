@@ -23,7 +23,7 @@ WRONG = {
     "consistency": ("nan", "setting 'consistency' is nan; it must be from 0 to 1000"),
     "share": ("both", "setting 'share' is 'both'; it must be one of up, down, none"),
     "routing": ("token", "setting 'routing' is 'token'; it must be one of batch, sample"),
-    "map": ("phm", "setting 'map' is 'phm'; experts are merged, and that needs 'dense'"),
+    "map": ("phm", "setting 'map' is 'phm'; merging experts needs 'dense'"),
 }
 
 

@@ -32,9 +32,7 @@ def test_tabs_separate_a_tsv(tmp_path: Path):
 def test_a_tsv_without_tabs_is_refused_by_name(tmp_path: Path):
     """It is not read as one odd column."""
     path = write(tmp_path, "d.tsv", "text;label\na;1\n")
-    with pytest.raises(
-        TrainingError, match=r"d\.tsv is named \.tsv, and its first line has no tab; .* by ';': name it"
-    ):
+    with pytest.raises(TrainingError, match=r"d\.tsv is named \.tsv but its first line is separated by ';'; name it"):
         read_examples(path, ["text"], "label")
 
 
@@ -63,7 +61,7 @@ def test_an_open_quote_spoils_one_row(tmp_path: Path):
         ("h", f"{path}:8"),
     ]
     assert [row.line for row in rows.bad] == [2, 4, 7, 9]
-    assert rows.bad[2] == BadRow(path, 7, " does not have the 2 columns of the first line; it has 3 cells")
+    assert rows.bad[2] == BadRow(path, 7, " has 3 cells; the first line names 2 columns")
 
 
 def test_a_file_of_open_quotes_is_read_in_time(tmp_path: Path):

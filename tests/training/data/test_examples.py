@@ -72,8 +72,8 @@ BAD = {
     ),
     "twice": ("d.csv", b"text,text,label\na,b,1\n", " has column 'text' twice"),
     "surrogate": ("d.jsonl", b'{"text": "a\\ud800", "label": 1}', ":1: an input text has a lone surrogate '\\ud800'"),
-    "empty text": ("d.jsonl", b'{"text": " ", "label": 1}', ":1: column 'text' is ' '; it must be a text"),
-    "text is a number": ("d.jsonl", b'{"text": 5, "label": 1}', ":1: column 'text' is 5; it must be a text"),
+    "empty text": ("d.jsonl", b'{"text": " ", "label": 1}', ":1: column 'text' is ' '; it must be a non-empty text"),
+    "text is a number": ("d.jsonl", b'{"text": 5, "label": 1}', ":1: column 'text' is 5; it must be a non-empty text"),
     "not json": ("d.jsonl", GOOD + b"{text: a}", ":2 is not JSON: "),
     "deep json": ("d.jsonl", b"[" * 100_000, ":1 is not JSON: "),
     "not an object": ("d.jsonl", GOOD + b"[1, 2]", ":2 is list; each line must be a JSON object"),
@@ -84,8 +84,8 @@ BAD = {
     "suffix": ("d.json", GOOD, " is not a data file; its name must end in .jsonl, .csv or .tsv"),
     "empty": ("d.jsonl", b"\n\n", " has no examples"),
     "empty csv": ("d.csv", b"", " has no examples"),
-    "short row": ("d.csv", b"text,label\na,1\nb\n", ":3 does not have the 2 columns of the first line"),
-    "long row": ("d.csv", b"text,label\na,1,2\n", ":2 does not have the 2 columns of the first line"),
+    "short row": ("d.csv", b"text,label\na,1\nb\n", ":3 has 1 cells; the first line names 2 columns"),
+    "long row": ("d.csv", b"text,label\na,1,2\n", ":2 has 3 cells; the first line names 2 columns"),
     "open quote": ("d.csv", b'text,label\n"a,1\n', ":2 is not CSV: "),
 }
 
@@ -112,7 +112,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
 
 def test_a_task_has_one_to_three_texts(tmp_path: Path):
     """Four text columns are refused before the file is opened."""
-    with pytest.raises(TrainingError, match="4 text columns were given; a task has one, two for a pair, or three"):
+    with pytest.raises(TrainingError, match="4 text columns were given; a task has one, two or three"):
         read_examples(tmp_path / "d.csv", ["a", "b", "c", "d"], "label")
 
 

@@ -42,14 +42,14 @@ REFUSED: list[tuple[Any, str | None, str]] = [
         None,
         r"'food\|price' may be one label, or 2 labels 'food', 'price' separated by '\|'; write a JSON li",
     ),
-    ("food;price", None, "or 2 labels 'food', 'price' separated by ';'; .* say --label-separator ';'"),
+    ("food;price", None, "or 2 labels 'food', 'price' separated by ';'; .* give --label-separator ';'"),
     ("food, price", None, "or 2 labels 'food', 'price' separated by ','"),
     ("['food', 'price']", None, "may be one label, or a list that is not JSON"),
     ('["food"', None, "may be one label, or a list that is not JSON"),
     ('["food", "price"]', "|", "may be the JSON list of 2 labels 'food', 'price', or 1 label .* separated by '|'"),
     ('["food|drink"]', "|", "may be the JSON list of 1 label 'food|drink', or 2 labels"),
-    ("food||price", "|", r"'food\|\|price' has nothing before or behind a separator '\|'"),
-    ("food|", "|", "has nothing before or behind a separator"),
+    ("food||price", "|", r"'food\|\|price' has an empty label at a separator '\|'"),
+    ("food|", "|", "has an empty label at a separator"),
     (None, None, "label None is not a label; it must be a text or a number"),
     (["food", None], None, "label None is not a label"),
     (["food", ""], None, "label '' is not a label"),
@@ -80,7 +80,7 @@ def test_a_long_cell_is_cut_in_the_sentence():
 @pytest.mark.parametrize("separator", ["", "a", "1", "[", '"', "x|"])
 def test_a_separator_is_no_letter(separator: str):
     """Nor a character of JSON lists."""
-    with pytest.raises(TrainingError, match=r"label separator .* cannot be"):
+    with pytest.raises(TrainingError, match=r"label separator .* is invalid"):
         check_separator(separator)
     check_separator("|")
     check_separator(None)

@@ -28,10 +28,10 @@ def test_bad_rows_of_training_are_told_before_labels(data: Data):
     with pytest.raises(TrainingError) as refused:
         read_labelled(data, "classification")
     assert str(refused.value) == (
-        f"3 rows cannot be used: {data.train}:2: column 'text' is None; it must be a text that is not empty; "
+        f"3 rows cannot be used: {data.train}:2: column 'text' is None; it must be a non-empty text; "
         f"{data.train}:4: label None is not a label; it must be a text or a number; "
-        f"{data.validation}:3: column 'text' is ''; it must be a text that is not empty "
-        "(--skip-bad-rows leaves such rows out)"
+        f"{data.validation}:3: column 'text' is ''; it must be a non-empty text "
+        "(--skip-bad-rows skips such rows)"
     )
 
 
@@ -55,9 +55,9 @@ def test_skipped_rows_are_counted_and_told(data: Data):
     assert found.labels.names == ("no", "yes")
     assert found.sizes == {"train_rows": 2, "validation_rows": 1, "skipped_rows": {"train": 2, "validation": 2}}
     lines = skipped_lines({data.train: found.train, data.validation: found.validation})
-    assert [line for line in lines if "left out" in line] == [
-        f"{data.train}: 2 of 4 rows were left out",
-        f"{data.validation}: 2 of 3 rows were left out",
+    assert [line for line in lines if "were skipped" in line] == [
+        f"{data.train}: 2 of 4 rows were skipped",
+        f"{data.validation}: 2 of 3 rows were skipped",
     ]
     assert f"{data.validation}:1: label 'maybe' is not one of the task's 2 labels: no, yes" in lines
 
@@ -66,7 +66,7 @@ def test_a_file_of_bad_rows_is_refused_all_the_same(tmp_path: Path):
     """There is nothing to go on with."""
     bad, good = write(tmp_path / "bad.jsonl", (None, "a")), write(tmp_path / "good.jsonl", ("x", "a"), ("y", "b"))
     for train, validation in ((bad, good), (good, bad)):
-        with pytest.raises(TrainingError, match=r"bad\.jsonl has no row that can be used: .*bad\.jsonl:1: column"):
+        with pytest.raises(TrainingError, match=r"bad\.jsonl has no valid row: .*bad\.jsonl:1: column"):
             read_labelled(Data(train, validation, ("text",), "label", skip_bad_rows=True), "classification")
 
 
@@ -82,5 +82,5 @@ def test_a_separator_is_for_several_labels(tmp_path: Path):
     """Elsewhere it is a mistake; so is one that labels are made of."""
     with pytest.raises(TrainingError, match="label_separator is for multilabel; the task type is classification"):
         Data(tmp_path, tmp_path, ("text",), "label", None, "|").check("classification")
-    with pytest.raises(TrainingError, match="label separator 'x' cannot be"):
+    with pytest.raises(TrainingError, match="label separator 'x' is invalid"):
         Data(tmp_path, tmp_path, ("text",), "label", None, "x").check("multilabel")

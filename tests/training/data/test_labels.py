@@ -103,7 +103,7 @@ def test_regression_takes_numbers_and_their_texts():
 @pytest.mark.parametrize("label", ["high", None, [1], math.nan, "inf", 1e39])
 def test_regression_refuses_what_is_no_float32(label: Any):
     """NaN, infinity and what float32 cannot hold included."""
-    with pytest.raises(TrainingError, match=r"data\.jsonl:2: label .* is not a finite number; regression needs them"):
+    with pytest.raises(TrainingError, match=r"data\.jsonl:2: label .* is not a finite number, which regression needs"):
         Labels("regression", ("value",)).targets(examples(1.0, label))
 
 

@@ -29,9 +29,9 @@ def test_big_endian_marks_are_read(tmp_path: Path):
 BAD = {
     "latin-1": ("a\ncaf\xe9\n".encode("latin-1"), ":2 is not UTF-8 text: .* 0xe9; .* iconv -f LATIN1 -t UTF-8"),
     "utf-16 without a mark": (TEXT.encode("utf-16-le")[:20], ":1 has a NUL byte; a UTF-16 file must begin with a byte"),
-    "half a letter": ("ab".encode("utf-16")[:-1], " begins as UTF-16 text, and is none: truncated data"),
-    "gzip": (gzip.compress(b"a"), r" is compressed by gzip, and its name does not end in \.gz"),
-    "spreadsheet": (b"PK\x03\x04rest", " is a zip archive, as spreadsheets are; save it as CSV"),
+    "half a letter": ("ab".encode("utf-16")[:-1], " begins like UTF-16 text but is not: truncated data"),
+    "gzip": (gzip.compress(b"a"), r" is compressed by gzip, but its name does not end in \.gz"),
+    "spreadsheet": (b"PK\x03\x04rest", " is a zip archive such as a spreadsheet; save it as CSV"),
     "parquet": (b"PAR1rest", " is a Parquet file; save it as JSONL or CSV"),
 }
 

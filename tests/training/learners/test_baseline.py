@@ -96,7 +96,7 @@ def test_a_baseline_leaves_its_report(make_run: MakeRun, request: pytest.Fixture
     assert report.curves.best_step in (3, 6)
     assert report.parameters.total.percent == 100
     assert report.cost == tuned.report.cost
-    assert "There is no artifact, for it moves every weight" in as_html.read_text()
+    assert "There is no artifact, because it moves every weight" in as_html.read_text()
 
 
 @pytest.mark.parametrize("family", ["bert", "t5"])

@@ -177,5 +177,5 @@ def test_skipped_rows_are_told_before_the_first_trial(
         main()
     lines = capsys.readouterr().err.splitlines()
     path = tmp_path / "holes.jsonl"
-    assert lines[0] == f"{path}: 2 of 50 rows were left out"
+    assert lines[0] == f"{path}: 2 of 50 rows were skipped"
     assert [line.split(" ")[0] for line in lines[1:]] == [f"{path}:49:", f"{path}:50:", "error:"]

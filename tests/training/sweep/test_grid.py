@@ -104,7 +104,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "experts": ({"methods": {"adamix": {"settings": {"experts": 500}}}}, "setting 'experts' is 500; it must be from"),
     "routing": ({"methods": {"adamix": {"settings": {"routing": "foo"}}}}, "setting 'routing' is 'foo'"),
     "share": ({"methods": {"adamix": {"settings": {"share": "x"}}}}, "setting 'share' is 'x'"),
-    "map": ({"methods": {"adamix": {"settings": {"map": "phm"}}}}, "experts are merged, and that needs 'dense'"),
+    "map": ({"methods": {"adamix": {"settings": {"map": "phm"}}}}, "merging experts needs 'dense'"),
     "pooling": ({"methods": {"full": {"settings": {"pooling": "foo"}}}}, "preset 'full' cannot be built: pooling is"),
     "dimension": (
         {"methods": {"intrinsic-said": {"settings": {"dimension": 55}}}},

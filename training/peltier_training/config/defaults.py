@@ -1,6 +1,6 @@
-"""What a run takes where nobody gave a number: by its method, its backbone and its training rows.
+"""Default hyper-parameters of a run, by its method, backbone and number of training rows.
 
-How the numbers were found, and how far they are from the best of a grid, is in docs/results.md.
+docs/results.md describes how they were found and compares them with the best of a grid.
 """
 
 import math
@@ -13,26 +13,26 @@ from peltier_backbone.config import BackboneConfig, BertConfig
 from peltier_training.config.run import Run
 from peltier_training.ranks import num_processes
 
-_FEW_ROWS = 2_000  # below it small batches make more steps of the same passes
+_MAX_SMALL_BATCH_ROWS = 2_000  # fewer training rows get small batches, for more steps in the same epochs
 _SMALL_BATCH, _BATCH = 16, 32
 _MIN_STEPS = 300
 _MIN_EPOCHS = 5
 _PATIENCE = 8
 _MAX_VALIDATIONS = 20
 _MIN_EVAL_ROWS = 500
-# The papers' narrowest encoder is BERT-base. Narrower ones learn little at its rates.
+# The papers' narrowest encoder is BERT-base. Narrower encoders learn little at its learning rates.
 _PUBLISHED_WIDTH = 768
 _NARROW_FACTOR, _MAX_NARROW_RATE = 6, 3e-3
 
 
 def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
-    """`run` with a value for every number that is left open, for `num_rows` of training on the backbone of `config`.
+    """`run` with a value for every hyper-parameter that is None, for `num_rows` training rows.
 
-    Epochs are as many as make 300 steps, and at least 5. A run without `epochs` also stops early, validates at most
-    20 times, and chooses its epoch on no more inputs than it has training rows, or 500.
+    A run without `epochs` gets as many as 300 steps need, and at least 5. It stops early, validates at most 20 times,
+    and chooses its epoch on at most as many inputs as it has training rows, or 500.
     """
     numbers = run.hyperparameters
-    batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _FEW_ROWS else _BATCH)
+    batch_size = numbers.batch_size or (_SMALL_BATCH if num_rows < _MAX_SMALL_BATCH_ROWS else _BATCH)
     rate = numbers.learning_rate or _learning_rate(run.preset, config)
     filled = replace(numbers, batch_size=batch_size, learning_rate=rate)
     if numbers.epochs is None:
@@ -48,7 +48,7 @@ def fill_in(run: Run, config: BackboneConfig, num_rows: int) -> Run:
 
 
 def _learning_rate(preset: str, config: BackboneConfig) -> float:
-    """The published rate of the method; on a narrow encoder six times as much, but not raised beyond 3e-3."""
+    """The published rate of the method. On a narrow encoder it is multiplied by six, up to 3e-3."""
     published = find_method(preset).variant(config).learning_rate
     if config.generates or config.hidden_size >= _PUBLISHED_WIDTH:
         return published
@@ -56,8 +56,8 @@ def _learning_rate(preset: str, config: BackboneConfig) -> float:
 
 
 def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
-    """The pooling that a sentence encoder was trained with, for single texts; it was never trained on pairs, and pairs
-    have the family's."""
+    """The pooling that a sentence encoder was trained with. It was trained on single texts, so pairs keep the family's
+    pooling."""
     if not isinstance(config, BertConfig) or config.sentence_pooling is None or len(run.data.text_columns) > 1:
         return {}
     return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}

@@ -1,4 +1,4 @@
-"""Which metrics there are. Imports neither torch nor scikit-learn."""
+"""The metrics of each task type. Imports neither torch nor scikit-learn."""
 
 from peltier_training.data.labels import TaskType
 

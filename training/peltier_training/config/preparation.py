@@ -1,4 +1,4 @@
-"""What a run or an evaluation needs before any weight is read: settings checked, rows read. Imports no torch."""
+"""Checks the settings and reads the rows of a run or an evaluation, before any weight is read. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Prepared:
 
 
 def prepare(run: Run) -> Prepared:
-    """Refuse what can be refused without weights; a `TrainingError` or an `AdapterError` says why."""
+    """Resolve a run. Raises a `TrainingError` or an `AdapterError` for every mistake that shows without weights."""
     run.check()
     data = read_labelled(run.data, run.task_type)
     run.check_metric(data.labels.names)
@@ -44,7 +44,7 @@ def prepare(run: Run) -> Prepared:
 
 
 def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
-    """Its settings, and the texts that a T5 reads."""
+    """Check the method's settings and a T5's template."""
     method = find_method(run.preset)
     settings = method.settings(run.overrides, config)
     if not isinstance(method, Baseline):

@@ -1,5 +1,8 @@
-"""The papers' hyper-parameters, by name: `compacter/t5-base/glue` is a preset, a backbone and a benchmark; a fourth
-word, or the task's own name, is a task of it. The numbers are data, in `recipes/BACKBONE/BENCHMARK.toml`."""
+"""The papers' hyper-parameters by name, from `recipes/BACKBONE/BENCHMARK.toml`.
+
+A name is PRESET/BACKBONE/BENCHMARK, such as `compacter/t5-base/glue`, with an optional task as the fourth word. A run
+whose task is part of the benchmark gets that task's recipe by default.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +21,7 @@ _FOLDER = "recipes"
 
 
 class Layer(BaseModel):
-    """Some of a run's numbers; what is None is left to others. `warmup` is in steps from 1 on, as a run's is."""
+    """Some hyper-parameters of a run; other layers fill in what is None."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     learning_rate: float | None = None
@@ -35,15 +38,15 @@ class Layer(BaseModel):
 
 
 class Method(Layer):
-    """What a preset adds, and what it adds for single tasks."""
+    """The hyper-parameters of a preset, and of its single tasks."""
 
     tasks: dict[str, Layer] = {}
 
 
 class RecipeFile(BaseModel):
-    """One backbone on one benchmark. Later wins: `common`, the task, the method, the method on the task.
+    """One backbone on one benchmark. Later layers win: `common`, the task, the method, the method on the task.
 
-    `refusal` is why nothing of it can be run here, of numbers that are kept to be looked up.
+    `refusal` is the reason why recipes that are only documented cannot be run.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +60,7 @@ class RecipeFile(BaseModel):
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a run takes where its flags say nothing. `settings` are the preset's, as texts; `template` is for a T5."""
+    """What a run takes if its flags give nothing else. `settings` of the preset are texts; `template` is for a T5."""
 
     name: str = ""
     source: str = ""
@@ -73,15 +76,15 @@ NO_RECIPE = Recipe()
 
 
 def find_recipe(name: str, task: str) -> Recipe:
-    """The recipe called `name`, for the task that the name ends in or else for `task` if the benchmark has it.
+    """The recipe called `name`, for the task in the name, or for `task` if the benchmark has it.
 
-    A `TrainingError` answers an unknown name with those near it, and says why a known one cannot be run.
+    Raises a `TrainingError` that lists similar names of an unknown recipe, or says why a recipe cannot be run.
     """
     words = name.split("/")
     short = "/".join(words[:3])
     if short not in recipe_names() or len(words) > 4:
         near = get_close_matches(name, recipe_names(), n=3, cutoff=0.0)
-        raise TrainingError(f"recipe {name!r} is unknown; near it are {', '.join(near)}")
+        raise TrainingError(f"recipe {name!r} is unknown; similar names are {', '.join(near)}")
     preset, file = words[0], _files()["/".join(words[1:3])]
     if file.refusal is not None:
         raise TrainingError(f"recipe {short!r} cannot be run: {file.refusal}")
@@ -113,9 +116,9 @@ def recipe_names() -> tuple[str, ...]:
 @cache
 def _files() -> dict[str, RecipeFile]:
     """Every file, as BACKBONE/BENCHMARK."""
-    folders = sorted((folder for folder in (files(__package__) / _FOLDER).iterdir()), key=lambda one: one.name)
+    folders = sorted((files(__package__) / _FOLDER).iterdir(), key=lambda folder: folder.name)
     return {
         f"{folder.name}/{file.name.removesuffix('.toml')}": RecipeFile.model_validate(tomllib.loads(file.read_text()))
         for folder in folders
-        for file in sorted(folder.iterdir(), key=lambda one: one.name)
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
     }

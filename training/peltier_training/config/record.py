@@ -1,4 +1,4 @@
-"""How a run went about it, as its artifact and its report say."""
+"""The training record in an artifact and a report."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,7 +14,7 @@ _VERSIONS = ("peltier", "torch", "transformers")
 
 
 def create_record(run: Run, settings: Settings, sizes: Mapping[str, Any], found: Mapping[str, float]) -> TrainingRecord:
-    """The record of a resolved run on data of these `sizes`, which measured `found`."""
+    """The record of a resolved run, with the `sizes` of its data and the metrics that it `found`."""
     data = {
         "train": run.data.train.name,
         "validation": run.data.validation.name,

@@ -1,4 +1,4 @@
-"""What a training run is made of: flags first, then the recipe, then defaults."""
+"""Resolves the settings of a run: flags win over the recipe, and the recipe over defaults."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -27,7 +27,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Choice:
-    """A recipe, and the preset and backbone that a run takes."""
+    """The recipe, preset and backbone of a run."""
 
     recipe: Recipe
     preset: str
@@ -35,33 +35,33 @@ class Choice:
 
     @classmethod
     def find(cls, name: str | None, task: str, preset: str | None, backbone: str | None) -> "Choice":
-        """The recipe called `name`, or none; a flag for another preset than the recipe's is refused."""
+        """With the recipe called `name`, or none. Raises a `TrainingError` for another preset than the recipe's."""
         recipe = NO_RECIPE if name is None else find_recipe(name, task)
         if name is not None and preset not in (None, recipe.preset):
             raise TrainingError(f"recipe {name!r} is of preset {recipe.preset!r}, and --preset is {preset!r}")
         return cls(recipe, preset or recipe.preset, backbone or recipe.backbone)
 
     def numbers(self, given: Given) -> dict[str, Any]:
-        """Hyper-parameters that are not left to their defaults."""
+        """The hyper-parameters of the flags and the recipe."""
         return {**self.recipe.hyperparameters, **given.numbers}
 
     def settings(self, given: Given) -> dict[str, str]:
-        """Settings of the preset that are not left to their defaults."""
+        """The preset's settings of the flags and the recipe."""
         return {**self.recipe.settings, **given.settings}
 
     def template(self, given: Given) -> str | None:
-        """The given one, or the recipe's where the backbone reads templates."""
+        """The given template, or the recipe's if the backbone reads templates."""
         if given.template is not None:
             return given.template
         return self.recipe.template if self.recipe.template and self.config().generates else None
 
     def config(self) -> BackboneConfig:
-        """The backbone's."""
+        """The configuration of the backbone."""
         return load_config(find_checkpoint(self.backbone, config_only=True))
 
 
 def print_resolved(run: Run, choice: Choice, given: Given) -> None:
-    """Every number of a resolved run and where it is from, on standard error."""
+    """Print every setting of a resolved run and its origin on stderr."""
     recipe, config = choice.recipe, choice.config()
     settings = find_method(run.preset).settings(run.overrides, config)
     task = "" if recipe.task is None else f", task {recipe.task}"

@@ -1,4 +1,4 @@
-"""Everything that one training run is told."""
+"""The settings of one training run."""
 
 import math
 import os
@@ -72,7 +72,7 @@ class Hyperparameters:
     validation_interval: int | None = None
 
     def check(self) -> None:
-        """Raise a `TrainingError` for a value that cannot be."""
+        """Raise a `TrainingError` for an invalid value."""
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             if value is not None and not least <= value < math.inf:
@@ -91,9 +91,8 @@ class Hyperparameters:
 class Run:
     """One run: `output` is the artifact's file, `directory` holds checkpoints and TensorBoard events; `text` is for T5.
 
-    `dtype` is the backbone's while training; the adapter's own parameters are float32. `threads` are the CPU's; None
-    leaves torch's number as it is. With `merge_report` the report compares an AdaMix's merged adapter with routes
-    through its experts; None does so wherever there are experts."""
+    The adapter's own parameters are float32, whatever `dtype` is. With `threads` None, torch's number stays as it is.
+    With `merge_report` the report compares an AdaMix's merged adapter with routes through its experts."""
 
     task: Annotated[str, Option(help="Name of the task and of its adapter.")]
     task_type: Annotated[TaskType, Option(help="classification, multilabel, regression or text2text.")] = (
@@ -123,26 +122,26 @@ class Run:
 
     @property
     def epochs(self) -> int:
-        """The given ones, or after `defaults.fill_in` those that suit the rows; so are the two below."""
+        """Passes over the training data; set at the latest by `defaults.fill_in`, as the next two are."""
         return _filled(self.hyperparameters.epochs)
 
     @property
     def batch_size(self) -> int:
-        """Rows a step."""
+        """Rows per step."""
         return _filled(self.hyperparameters.batch_size)
 
     @property
     def learning_rate(self) -> float:
-        """At its highest, after warm-up."""
+        """The highest learning rate, after warm-up."""
         return _filled(self.hyperparameters.learning_rate)
 
     @property
     def metric(self) -> str:
-        """What the best epoch is chosen by."""
+        """The metric that chooses the best epoch."""
         return self.hyperparameters.metric or metric_names.BEST[self.task_type]
 
     def check(self) -> None:
-        """Refuse before any data or weight is read."""
+        """Raise a `TrainingError` or an `AdapterError` for a mistake that shows without data or weights."""
         if not re.fullmatch(NAME_PATTERN, self.task):
             raise TrainingError(f"task {self.task!r} is not a name; a name matches {NAME_PATTERN}")
         if self.task_type not in metric_names.BEST:
@@ -161,24 +160,24 @@ class Run:
         self.text.check(self.task_type)
 
     def check_metric(self, labels: Sequence[str]) -> None:
-        """Refuse a metric that a task of these labels does not have."""
+        """Raise a `TrainingError` for a metric that a task with these labels does not have."""
         if self.metric == "f1" and len(labels) != 2:
             raise TrainingError(
-                f"task {self.task!r}: metric 'f1' is for two labels, it has {len(labels)}; f1_macro is for any"
+                f"task {self.task!r}: metric 'f1' is for two labels and it has {len(labels)}; f1_macro has no limit"
             )
 
     def check_length(self, config: BackboneConfig) -> None:
-        """Refuse inputs that are longer than the backbone reads."""
+        """Raise a `TrainingError` for a `max_length` that exceeds the backbone's."""
         length = self.hyperparameters.max_length
         if length > config.max_tokens:
             raise TrainingError(f"max_length is {length}; this backbone takes {config.max_tokens} tokens")
 
     def resolved(self, config: BackboneConfig) -> "Run":
-        """The run on this backbone, its options filled in; a `TrainingError` for what this family cannot do."""
+        """The run with the options for this backbone. Raises a `TrainingError` for what its family cannot do."""
         preset = find_method(self.preset)
         own = f"backbone {self.backbone!r} is of the family {config.family}"
         if config.generates and self.task_type == "multilabel":
-            raise TrainingError(f"multilabel is not trained on T5, where one text is one label; {own}")
+            raise TrainingError(f"multilabel is not possible on T5, where a text is one label; {own}")
         if not config.generates and self.task_type == "text2text":
             raise TrainingError(f"text2text needs a T5; {own}")
         if not config.generates and self.text.given:
@@ -192,5 +191,5 @@ class Run:
 
 
 def _filled(number: Number | None) -> Number:
-    assert number is not None, "it depends on the training rows"
+    assert number is not None, "`fill_in` sets it"
     return number

@@ -1,4 +1,4 @@
-"""What a run asks of its backbone, as the artifact will say it."""
+"""The task of a run, as its artifact records it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from peltier_training.errors import TrainingError
 
 
 def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
-    """The task of a resolved run; a `TrainingError` says what of it cannot be."""
+    """The task of a resolved run. Raises a `TrainingError` if it is invalid."""
     inputs = run.data.inputs
     own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
     try:
@@ -73,7 +73,7 @@ def _targets(run: Run, labels: Labels, examples: Sequence[Example]) -> tuple[str
 
 
 def _longest(backbone: Backbone, targets: Sequence[str], labels: Labels, examples: Sequence[Example]) -> int:
-    """Tokens of the longest answer with its end; texts beyond what the backbone reads are cut."""
+    """Tokens of the longest answer with its end token, up to what the backbone reads."""
     texts = targets or labels.texts(examples)
-    most = max(len(backbone.tokenizer.ids(text)) for text in set(texts)) + 1
-    return min(most, backbone.config.max_tokens, MAX_NEW_TOKENS)
+    longest = max(len(backbone.tokenizer.ids(text)) for text in set(texts)) + 1
+    return min(longest, backbone.config.max_tokens, MAX_NEW_TOKENS)

@@ -1,5 +1,5 @@
-"""The texts that a T5 reads: templates with `{text}`, `{pair}` and `{third}` in them, as the T5 and Compacter papers
-had them (docs/methods.md#tasks-as-text). Imports no torch."""
+"""Templates of the texts that a T5 reads, from the T5 and Compacter papers (docs/methods.md#tasks-as-text), with the
+fields `{text}`, `{pair}` and `{third}`. Imports no torch."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ _SENTENCE = "sentence: {text}"
 _SENTENCES = "sentence1: {text} sentence2: {pair}"
 _ENTAILMENT = "premise: {text} hypothesis: {pair}"
 
-# The order of the columns is that of the fields: a COPA input is [premise, choice1, choice2].
+# Text columns have the order of the fields: a COPA input is [premise, choice1, choice2].
 TEMPLATES: Mapping[str, str] = {
     "cola": _SENTENCE,
     "sst2": _SENTENCE,
@@ -39,8 +39,7 @@ _GENERIC: Mapping[Inputs, str] = {
 
 
 def find_template(chosen: str | None, inputs: Inputs) -> str:
-    """The template that is `chosen` by its name or written out; None is the text as it is, or numbered
-    sentences."""
+    """The template that is `chosen` by name or given as a text. None is the plain text, or numbered sentences."""
     if chosen is None:
         return _GENERIC[inputs]
     if chosen in TEMPLATES:

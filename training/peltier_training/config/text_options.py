@@ -1,4 +1,4 @@
-"""How a T5 is asked and how it answers; other backbones have none of these options."""
+"""Options for the inputs and answers of a T5; other backbones have none of them."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -55,11 +55,11 @@ class TextOptions:
 
     @property
     def given(self) -> list[str]:
-        """Names of the options that are not left to their defaults."""
+        """Names of the options that are not None."""
         return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
     def check(self, task_type: TaskType) -> None:
-        """Raise a `TrainingError` for a value that cannot be, or that this type of task has no use for."""
+        """Raise a `TrainingError` for an invalid value, or for an option that this type of task does not use."""
         for name, least, most in _BOUNDS:
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
@@ -69,13 +69,13 @@ class TextOptions:
         if self.answer not in (None, "score", "generate"):
             raise TrainingError(f"answer is {self.answer!r}; it must be 'score' or 'generate'")
         if self.answer == "score" and task_type not in _CLOSED:
-            raise TrainingError(f"answer 'score' needs label strings to score; {task_type} has none")
+            raise TrainingError(f"answer 'score' needs labels; {task_type} has none")
         for name, wanted in (("targets", "classification"), ("regression_step", "regression")):
             if getattr(self, name) is not None and task_type != wanted:
                 raise TrainingError(f"{name} is for {wanted}; the task type is {task_type}")
 
     def resolved(self, task_type: TaskType, *, task_prefix: bool) -> "TextOptions":
-        """With the defaults that depend on the preset and on the type of task."""
+        """The options with the defaults that depend on the preset and on the type of task."""
         return replace(
             self,
             task_prefix=task_prefix if self.task_prefix is None else self.task_prefix,

@@ -1,4 +1,4 @@
-"""Settings that shape the training alone, so that no served part's spec checks them. Imports no torch."""
+"""Checks of settings that only affect training, which no part's spec checks. Imports no torch."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ _SHARED = {"up": ("down",), "down": ("up",), "none": ("down", "up")}
 
 
 def check_settings(settings: Settings, config: BackboneConfig) -> None:
-    """Raise a `TrainingError` for one that cannot be."""
+    """Raise a `TrainingError` for an invalid setting."""
     for name, (least, most) in _BOUNDS.items():
         if name in settings and not least <= float(settings[name]) <= most:
             raise TrainingError(f"setting {name!r} is {settings[name]}; it must be from {least} to {most}")
     routed_sides(settings)
     if "experts" in settings and settings.get("map", "dense") != "dense":
         # The mean of factors is not the factors of the mean.
-        raise TrainingError(f"setting 'map' is {settings['map']!r}; experts are merged, and that needs 'dense'")
+        raise TrainingError(f"setting 'map' is {settings['map']!r}; merging experts needs 'dense'")
     for name, choices in _CHOICES.items():
         if settings.get(name, choices[0]) not in choices:
             raise TrainingError(f"setting {name!r} is {settings[name]!r}; it must be one of {', '.join(choices)}")
@@ -32,7 +32,7 @@ def check_settings(settings: Settings, config: BackboneConfig) -> None:
 
 
 def routed_sides(settings: Settings) -> tuple[str, ...]:
-    """The projections that AdaMix has copies of; a `TrainingError` for a `share` that is none."""
+    """The projections that AdaMix has copies of. Raises a `TrainingError` for an unknown `share`."""
     if "experts" not in settings:
         return ()
     if (share := settings["share"]) not in _SHARED:

@@ -1,4 +1,4 @@
-"""Rows that cannot be used, as one sentence says them."""
+"""Invalid rows, and messages about them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from peltier_training.errors import TrainingError
 
-_MAX_NAMED = 20
+_MAX_NAMED_ROWS = 20
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """Where a row stands, and the clause behind its place that says why it cannot be used."""
+    """The place of an invalid row; `reason` is a clause that follows the place in messages."""
 
     path: Path
     line: int
@@ -19,17 +19,17 @@ class BadRow:
 
 
 def describe(bad: Sequence[BadRow]) -> list[str]:
-    """The first of them, those of one file and reason together, and how many more there are."""
+    """Messages about the first rows, one for each file and reason, and the number of further rows."""
     groups: dict[tuple[Path, str], list[str]] = {}
-    for row in bad[:_MAX_NAMED]:
+    for row in bad[:_MAX_NAMED_ROWS]:
         groups.setdefault((row.path, row.reason), []).append(str(row.line))
     named = [f"{path}:{', '.join(lines)}{reason}" for (path, reason), lines in groups.items()]
-    more = len(bad) - _MAX_NAMED
+    more = len(bad) - _MAX_NAMED_ROWS
     return [*named, *([f"and {more} more"] if more > 0 else [])]
 
 
 def refuse(bad: Sequence[BadRow], hint: str = "") -> None:
-    """Raise a `TrainingError` that names the `bad` rows, where there are any; `hint` says what to do about them."""
+    """Raise a `TrainingError` that names the `bad` rows, if there are any; `hint` is the next step."""
     if bad:
         count = f"{len(bad)} rows cannot be used: " if len(bad) > 1 else ""
         raise TrainingError(f"{count}{'; '.join(describe(bad))}{hint}")

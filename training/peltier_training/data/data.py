@@ -1,4 +1,4 @@
-"""Where the examples of a task are, and which columns hold what."""
+"""The files and columns of a task's examples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,10 @@ _INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the 
 
 @dataclass(frozen=True)
 class Data:
-    """Where the examples are and which columns hold what; two text columns are a pair, three a triple.
+    """The files and columns of a task's examples; two text columns are a pair, three a triple.
 
-    `labels` are the names that somebody gave, or with `labels_found` those of the training rows; integers in the files
-    are positions in given names alone. `label_separator` is between the labels of one cell of a multi-label task, None
-    where they are lists. With `skip_bad_rows` rows that cannot be used are left out."""
+    `labels` are names that the user gave, or with `labels_found` the names in the training rows. Integers in the files
+    stand for positions only in names that the user gave."""
 
     train: Annotated[Path, Option(help="Training examples, .jsonl, .csv or .tsv (.gz too).")]
     validation: Annotated[Path, Option(help="Validation examples.")]
@@ -39,16 +38,16 @@ class Data:
 
     @property
     def has_given_labels(self) -> bool:
-        """Somebody named the labels."""
+        """Whether the user named the labels."""
         return self.labels is not None and not self.labels_found
 
     @property
     def inputs(self) -> Inputs:
-        """What a task calls that many texts."""
+        """The name of a task's inputs with this many texts."""
         return _INPUTS[len(self.text_columns)]
 
     def check(self, task_type: TaskType) -> None:
-        """Raise a `TrainingError` for a value that cannot be; the files are not opened."""
+        """Raise a `TrainingError` for an invalid value. Does not open the files."""
         if self.label_separator is not None and task_type != "multilabel":
             raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
         check_separator(self.label_separator)

@@ -1,4 +1,4 @@
-"""Tokenised rows as the Trainer draws them. They stay ragged: they are packed, never padded."""
+"""Tokenised rows for the Trainer. They keep their lengths, because batches are packed rather than padded."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,12 +23,12 @@ class EncodedRows(Dataset[tuple[Encoded, Tensor]]):
 
 
 def collate(items: Sequence[tuple[Encoded, Tensor]]) -> dict[str, Any]:
-    """Labels come first, the Trainer counts rows by them."""
+    """A batch. Labels come first, because the Trainer counts rows by the first value."""
     return {"labels": torch.stack([target for _, target in items]), "rows": [row for row, _ in items]}
 
 
 class TextRow(NamedTuple):
-    """An input, the tokens that the decoder reads, and as `labels` the token that should follow each."""
+    """An input, the tokens that the decoder reads, and as `labels` the token that follows each."""
 
     encoded: Encoded
     read: tuple[int, ...]
@@ -49,7 +49,7 @@ class TextRows(Dataset[TextRow]):
 
 
 def collate_texts(items: Sequence[TextRow]) -> dict[str, Any]:
-    """Labels are the tokens that should follow, [nodes]."""
+    """A batch; `labels` [nodes] are the tokens that follow."""
     return {
         "labels": torch.tensor([token for item in items for token in item.labels]),
         "rows": [item.encoded for item in items],

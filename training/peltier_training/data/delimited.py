@@ -1,4 +1,4 @@
-"""Rows of a CSV or TSV file. The first line names the columns, and by that says what separates them."""
+"""Rows of a CSV or TSV file. The first line names the columns and thereby determines the separator."""
 
 import csv
 import io
@@ -13,11 +13,11 @@ _NAMES = {",": "','", ";": "';'", "\t": "a tab", "|": "'|'"}
 
 
 def read_delimited(path: Path, text: str, wanted: list[str], kind: str) -> list[RawRow]:
-    """A row for each record of a `kind` of file, .csv or .tsv; a `TrainingError` where the first line does not name
+    """A row for each record of a file of `kind` .csv or .tsv. Raises a `TrainingError` if the first line does not name
     every column of `wanted`.
 
-    A record begins in its row's line. Reading goes on in the next line after one that cannot be read, so that a quote
-    that is never closed spoils one row and not all that follow.
+    A row's line is the first line of its record. After an unreadable record, reading continues in the next line, so
+    that an open quote affects one row only.
     """
     lines = list(io.StringIO(text, newline=""))
     if not lines:
@@ -27,35 +27,32 @@ def read_delimited(path: Path, text: str, wanted: list[str], kind: str) -> list[
 
 
 def _header(path: Path, lines: Sequence[str], wanted: Sequence[str], kind: str) -> tuple[list[str], int, str]:
-    """The columns, the number of lines that they take, and what separates them: what makes columns of all `wanted`."""
+    """The columns, their number of lines, and the separator: the one that yields every column of `wanted`."""
     headers = {delimiter: _first_record(lines, delimiter) for delimiter in _DELIMITERS[kind]}
     fits = [delimiter for delimiter, (columns, _) in headers.items() if set(wanted) <= set(columns)]
-    delimiter = fits[0] if fits else max(headers, key=lambda one: len(headers[one][0]))
+    delimiter = fits[0] if fits else max(headers, key=lambda delimiter: len(headers[delimiter][0]))
     columns, first = headers[delimiter]
     if not columns:
         raise TrainingError(f"{path}:1 is not CSV: its first line does not name columns")
     for column in wanted:
         if column not in columns:
-            raise _unlike(path, lines, kind) or no_column(path, column, columns)
+            raise _no_tabs(path, lines, kind) or no_column(path, column, columns)
         if columns.count(column) > 1:
             raise TrainingError(f"{path} has column {column!r} twice")
     return columns, first, delimiter
 
 
-def _unlike(path: Path, lines: Sequence[str], kind: str) -> TrainingError | None:
-    """Why a .tsv file without tabs is none."""
-    if "\t" in lines[0] or kind == ".csv":
+def _no_tabs(path: Path, lines: Sequence[str], kind: str) -> TrainingError | None:
+    """The error of a .tsv file that has another separator."""
+    others = [mark for mark in _DELIMITERS[".csv"] if mark in lines[0]]
+    if kind == ".csv" or "\t" in others or not others:
         return None
-    others = [one for one in _DELIMITERS[".csv"] if one in lines[0]]
-    if not others:
-        return None
-    return TrainingError(
-        f"{path} is named .tsv, and its first line has no tab; it is separated by {_NAMES[others[0]]}: name it .csv"
-    )
+    separator = _NAMES[others[0]]
+    return TrainingError(f"{path} is named .tsv but its first line is separated by {separator}; name it .csv")
 
 
 def _first_record(lines: Sequence[str], delimiter: str) -> tuple[list[str], int]:
-    """Its cells and the line it ends in; no cells where quotes do not close at this delimiter, which is not meant."""
+    """Its cells and its last line. No cells if quotes do not close, which rules this delimiter out."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     try:
         return next((cells for cells in reader if cells), []), reader.line_num
@@ -82,7 +79,5 @@ def _records(lines: Sequence[str], first: int, columns: Sequence[str], delimiter
 
 def _row(line: int, cells: Sequence[str], columns: Sequence[str]) -> RawRow:
     if len(cells) != len(columns):
-        return RawRow(
-            line, problem=f"does not have the {len(columns)} columns of the first line; it has {len(cells)} cells"
-        )
+        return RawRow(line, problem=f"has {len(cells)} cells; the first line names {len(columns)} columns")
     return RawRow(line, dict(zip(columns, cells, strict=True)))

@@ -19,7 +19,7 @@ _KINDS = (".jsonl", ".csv", ".tsv")
 
 @dataclass(frozen=True)
 class Example:
-    """One input, its label as the file has it, and `where` it stands (file:line)."""
+    """One input, its label as in the file, and its place in `where` (file:line)."""
 
     input: Input
     label: Any
@@ -31,27 +31,27 @@ Check = Callable[[Example], Example]
 
 @dataclass(frozen=True)
 class Rows:
-    """The examples of a file, and its rows that cannot be used."""
+    """The examples of a file, and its invalid rows."""
 
     examples: tuple[Example, ...]
     bad: tuple[BadRow, ...] = ()
 
 
 def read_examples(path: Path, text_columns: Sequence[str], label_column: str) -> list[Example]:
-    """The rows of `read_rows`; a `TrainingError` names every bad one."""
+    """The rows of `read_rows`. Raises a `TrainingError` that names every invalid row."""
     rows = read_rows(path, text_columns, label_column)
     refuse(rows.bad)
     return list(rows.examples)
 
 
 def read_rows(path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None) -> Rows:
-    """Read `path` (.jsonl, .csv or .tsv, with .gz too); one text column is a single text, two are a pair, three a
-    triple. `check` may change an example, or refuse it with a `TrainingError` that says what is wrong with its label.
+    """Read `path` (.jsonl, .csv or .tsv, also .gz); two text columns are a pair, three a triple. `check` may change an
+    example, or raise a `TrainingError` about its label.
 
-    A `TrainingError` for a file that is none of examples names the file and the rule that it breaks.
+    Raises a `TrainingError` that names the file and the rule that it breaks.
     """
     if len(text_columns) not in (1, 2, 3):
-        raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two for a pair, or three")
+        raise TrainingError(f"{len(text_columns)} text columns were given; a task has one, two or three")
     examples, bad = [], []
     for row in _raw_rows(path, [*dict.fromkeys((*text_columns, label_column))]):
         where = f"{path}:{row.line}"
@@ -66,7 +66,7 @@ def read_rows(path: Path, text_columns: Sequence[str], label_column: str, check:
 
 
 def subsample(examples: Sequence[Example], num_inputs: int | None) -> list[Example]:
-    """The examples of at most `num_inputs` distinct inputs, evenly from the first to the last; None keeps all."""
+    """The examples of at most `num_inputs` distinct inputs, evenly spaced; None keeps all."""
     inputs = list(dict.fromkeys(example.input for example in examples))
     if num_inputs is None or num_inputs >= len(inputs):
         return list(examples)
@@ -96,7 +96,7 @@ def _example(row: RawRow, where: str, text_columns: Sequence[str], label_column:
 
 def _check_text(text: Any, column: str, where: str) -> None:
     if not isinstance(text, str) or not text.strip():
-        raise TrainingError(f"{where}: column {column!r} is {shown(text)}; it must be a text that is not empty")
+        raise TrainingError(f"{where}: column {column!r} is {shown(text)}; it must be a non-empty text")
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -8,7 +8,7 @@ from peltier_training.data.raw_row import RawRow, no_column
 
 
 def read_json_lines(path: Path, text: str, wanted: list[str]) -> list[RawRow]:
-    """A row for each line that is not blank; a `TrainingError` for a column of `wanted` that no line has."""
+    """A row for each line that is not blank. Raises a `TrainingError` for a column of `wanted` that no line has."""
     lines = enumerate(io.StringIO(text, newline=""), 1)
     rows = [_row(number, line) for number, line in lines if line.strip()]
     columns = list(dict.fromkeys(column for row in rows for column in row.cells))
@@ -23,7 +23,7 @@ def _row(number: int, line: str) -> RawRow:
         cells = json.loads(line)
     except json.JSONDecodeError as error:
         return RawRow(number, problem=f"is not JSON: {error.msg} at column {error.colno}")
-    except (ValueError, RecursionError) as error:  # a number of too many digits, too many brackets
+    except (ValueError, RecursionError) as error:  # too many digits or brackets
         return RawRow(number, problem=f"is not JSON: {error}")
     if not isinstance(cells, dict):
         return RawRow(number, problem=f"is {type(cells).__name__}; each line must be a JSON object")

@@ -1,4 +1,4 @@
-"""The labels that one cell of a multi-label file holds. What can be read in two ways is refused."""
+"""The labels in one cell of a multi-label file. Ambiguous cells are refused."""
 
 import json
 import math
@@ -7,32 +7,30 @@ from typing import Any
 
 from peltier_training.errors import TrainingError, shown
 
-# Characters that people put between labels; a text with one in it may be one label or several.
-_USUAL = "|;,"
+_COMMON_SEPARATORS = "|;,"  # a text with one of them may be one label or several
 
 
 def check_separator(separator: str | None) -> None:
-    """Refuse one that labels or JSON lists are made of."""
-    if separator is not None and (not separator or any(one.isalnum() or one in "[]\"'" for one in separator)):
+    """Raise a `TrainingError` for a separator that may occur in labels or JSON lists."""
+    if separator is not None and (not separator or any(mark.isalnum() or mark in "[]\"'" for mark in separator)):
         raise TrainingError(
-            f"label separator {separator!r} cannot be; it must be of other characters than letters, digits, quotes and "
-            "brackets, as '|' or ';' is"
+            f"label separator {separator!r} is invalid; use characters such as '|' or ';', not letters, digits, quotes "
+            "or brackets"
         )
 
 
 def label_name(label: Any) -> str:
-    """The name of one label; a `TrainingError` for what is no text or number."""
-    missing = isinstance(label, float) and not math.isfinite(label)  # how JSON writers of Python spell a missing cell
+    """The name of one label. Raises a `TrainingError` for anything but a text or a number."""
+    missing = isinstance(label, float) and not math.isfinite(label)  # Python writes NaN to JSON for a missing cell
     if missing or not isinstance(label, str | int | float) or not str(label).strip():
         raise TrainingError(f"label {shown(label)} is not a label; it must be a text or a number")
     return str(label)
 
 
 def read_label_cell(cell: Any, separator: str | None = None, known: Collection[str] = ()) -> tuple[str, ...]:
-    """The labels of a list, of a text that holds a JSON list, or of one split at `separator`.
+    """The labels of a list, of a JSON list in a text, or of a text that is split at `separator`.
 
-    An empty text is no label. Without a separator a text with a usual one in it is refused, unless it is a `known`
-    label as a whole.
+    An empty text has no label. Without a `separator`, a text with a common one is refused unless it is a `known` label.
     """
     if isinstance(cell, list | tuple):
         return tuple(label_name(label) for label in cell)
@@ -65,7 +63,7 @@ def _split(cell: str, separator: str, listed: list[Any] | None) -> tuple[str, ..
             f"{separator!r}; write all rows in one of these ways, and leave the label separator empty for JSON lists"
         )
     if not all(parts):
-        raise TrainingError(f"label {shown(cell)} has nothing before or behind a separator {separator!r}")
+        raise TrainingError(f"label {shown(cell)} has an empty label at a separator {separator!r}")
     return parts
 
 
@@ -74,15 +72,14 @@ def _refuse_two_readings(cell: str, known: Collection[str]) -> None:
         return
     if cell.lstrip().startswith("["):
         raise TrainingError(
-            f"label {shown(cell)} may be one label, or a list that is not JSON; a JSON list has its texts in double "
-            "quotes"
+            f"label {shown(cell)} may be one label, or a list that is not JSON; JSON lists have texts in double quotes"
         )
-    used = [separator for separator in _USUAL if separator in cell]
+    used = [separator for separator in _COMMON_SEPARATORS if separator in cell]
     if used:
         parts = [part.strip() for part in cell.split(used[0])]
         raise TrainingError(
-            f"label {shown(cell)} may be one label, or {_count(parts)} separated by {used[0]!r}; write a JSON list, as "
-            f"{json.dumps([cell.strip()], ensure_ascii=False)} for one, or say --label-separator {used[0]!r}"
+            f"label {shown(cell)} may be one label, or {_count(parts)} separated by {used[0]!r}; write a JSON list, "
+            f"{json.dumps([cell.strip()], ensure_ascii=False)} for one, or give --label-separator {used[0]!r}"
         )
 
 

@@ -13,14 +13,13 @@ from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, TaskType, find_labels
 from peltier_training.errors import TrainingError
 
-HINT = " (--skip-bad-rows leaves such rows out)"
+HINT = " (--skip-bad-rows skips such rows)"
 
 
 @dataclass(frozen=True)
 class LabelReader:
-    """How the labels of a file are read. `names` are those that there may be, in the order of the logits, None for
-    any; with `positions` integers stand for them too. The labels of a multi-label task are parted by `separator`, or
-    are lists."""
+    """Reads the labels of a file. `names` are the allowed labels in the order of the logits, None for any; with
+    `positions`, integers stand for them. Labels of a multi-label task are split at `separator`, or are lists."""
 
     task_type: TaskType
     names: Sequence[str] | None = None
@@ -28,8 +27,8 @@ class LabelReader:
     positions: bool = False
 
     def read(self, example: Example) -> Example:
-        """With names for positions, and a tuple for the labels of a multi-label task; a `TrainingError` for what cannot
-        be a label."""
+        """The example with names instead of positions, and with a tuple of labels for a multi-label task. Raises a
+        `TrainingError` for an invalid label."""
         if self.task_type == "multilabel":
             try:
                 several = read_label_cell(example.label, self.separator, self.names or ())
@@ -48,7 +47,7 @@ class LabelReader:
 
 @dataclass(frozen=True)
 class LabelledData:
-    """The rows of both files that can be used, those that cannot, and the labels."""
+    """The rows of both files, and the labels."""
 
     train: Rows
     validation: Rows
@@ -56,7 +55,7 @@ class LabelledData:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Numbers of rows, as an artifact records them."""
+        """The numbers of rows for the training record."""
         parts = {"train": self.train, "validation": self.validation}
         skipped = {name: len(rows.bad) for name, rows in parts.items()}
         rows = {f"{name}_rows": len(rows.examples) for name, rows in parts.items()}
@@ -64,11 +63,11 @@ class LabelledData:
 
 
 def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
-    """Read both files; a `TrainingError` names every bad row of them, unless these are to be left out."""
+    """Read both files. Raises a `TrainingError` that names every bad row, unless bad rows are skipped."""
     if data.labels is not None:
         find_labels(task_type, (), data.labels)
     train = read_file(data, data.train, task_type, data.labels)
-    if train.bad and not data.skip_bad_rows:  # the labels that there are cannot be told yet
+    if train.bad and not data.skip_bad_rows:  # the labels are not known yet
         bad = train.bad + read_file(data, data.validation, task_type, data.labels).bad
         refuse(list(dict.fromkeys(bad)), HINT)  # both may be one file
     labels = find_labels(task_type, train.examples, data.labels)
@@ -79,19 +78,19 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
 
 
 def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
-    """The rows of one file; a `TrainingError` where none of them can be used and bad ones are to be left out."""
+    """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
     reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
     rows = read_rows(path, data.text_columns, data.label_column, reader.read)
     if data.skip_bad_rows and not rows.examples:
-        raise TrainingError(f"{path} has no row that can be used: {'; '.join(describe(rows.bad))}")
+        raise TrainingError(f"{path} has no valid row: {'; '.join(describe(rows.bad))}")
     return rows
 
 
 def skipped_lines(parts: Mapping[Path, Rows]) -> list[str]:
-    """What people are told of rows that were left out, empty where there are none."""
+    """Messages about skipped rows; empty if there are none."""
     lines: list[str] = []
     for path, rows in parts.items():
         if rows.bad:
             total = len(rows.bad) + len(rows.examples)
-            lines += [f"{path}: {len(rows.bad)} of {total} rows were left out", *describe(rows.bad)]
+            lines += [f"{path}: {len(rows.bad)} of {total} rows were skipped", *describe(rows.bad)]
     return lines

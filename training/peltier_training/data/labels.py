@@ -1,4 +1,4 @@
-"""From the label column to training targets, by task type. torch is imported when targets are made of them."""
+"""From the label column to training targets, by task type. torch is imported only to make targets."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 @dataclass(frozen=True)
 class Labels:
-    """Label names in the order of the logits, and the targets they give; a text2text task has no names."""
+    """Label names in the order of the logits; a text2text task has none."""
 
     type: TaskType
     names: tuple[str, ...]
@@ -43,11 +43,11 @@ class Labels:
         return [_number(example) for example in examples]
 
     def texts(self, examples: Sequence[Example]) -> list[str]:
-        """The labels of a text2text task: what should be written."""
+        """The labels of a text2text task."""
         return [_name(example.label, example) for example in examples]
 
     def check(self, example: Example) -> None:
-        """Raise a `TrainingError` for a label that is none of the task's; without names any text or number is one."""
+        """Raise a `TrainingError` for a label that is not one of the task's. Without names, any text or number is."""
         if self.type == "regression":
             _number(example)
             return
@@ -56,7 +56,7 @@ class Labels:
             self._index(label, example)
 
     def by_name(self, example: Example) -> Example:
-        """With the names at the positions that its integers are, unless integers are names."""
+        """The example with names in place of positions, unless label names are integers."""
         if self.type not in ("classification", "multilabel") or any(map(_is_integer, self.names)):
             return example
         if self.type == "multilabel":
@@ -81,7 +81,7 @@ class Labels:
 
 
 def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None) -> Labels:
-    """The task's labels: `names` where they were given, else the distinct values of the training examples."""
+    """The task's labels: `names` if given, else the distinct values of the training examples."""
     if kind in ("regression", "text2text"):
         if names:
             raise TrainingError(f"{kind} has no label names")
@@ -105,7 +105,7 @@ def _name(label: object, example: Example) -> str:
     try:
         return label_name(label)
     except TrainingError as error:
-        hint = "; a list is for the task type multilabel" if isinstance(label, list) else ""
+        hint = "; lists are for the task type multilabel" if isinstance(label, list) else ""
         raise TrainingError(f"{example.where}: {error}{hint}") from None
 
 
@@ -127,6 +127,6 @@ def _number(example: Example) -> float:
         value = math.nan
     if not abs(value) <= _MAX_FLOAT32:
         raise TrainingError(
-            f"{example.where}: label {shown(example.label)} is not a finite number; regression needs them"
+            f"{example.where}: label {shown(example.label)} is not a finite number, which regression needs"
         )
     return value

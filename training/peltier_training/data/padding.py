@@ -1,4 +1,4 @@
-"""Rows as transformers models read them: padded."""
+"""Padded rows for transformers models."""
 
 from collections.abc import Sequence
 
@@ -11,16 +11,16 @@ from torch.nn.utils.rnn import pad_sequence
 
 from peltier_training.data.dataset import TextRow
 
-IGNORED = -100  # torch's cross-entropy leaves such labels out
+IGNORED = -100  # torch's cross-entropy ignores such labels
 
 
 def pad_rows(rows: Sequence[Encoded], config: BackboneConfig) -> dict[str, Tensor]:
-    """Ids, mask and, where the model reads them, token types, each [rows, tokens]."""
+    """Ids, mask and, if the model reads them, token types, each [rows, tokens]."""
     ids = [torch.tensor(row.ids) for row in rows]
     pad = config.pad_token_id if isinstance(config, BertConfig) else 0
     padded = {
         "input_ids": pad_sequence(ids, batch_first=True, padding_value=pad),
-        "attention_mask": pad_sequence([torch.ones_like(one) for one in ids], batch_first=True),
+        "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
     }
     if isinstance(config, BertConfig) and config.typed:
         padded["token_type_ids"] = pad_sequence([torch.tensor(row.types) for row in rows], batch_first=True)
@@ -28,7 +28,7 @@ def pad_rows(rows: Sequence[Encoded], config: BackboneConfig) -> dict[str, Tenso
 
 
 def pad_texts(rows: Sequence[TextRow], config: BackboneConfig) -> dict[str, Tensor]:
-    """Padded inputs and decoder tokens; `label_grid` [rows, tokens] has the token that should follow each."""
+    """Padded inputs and decoder tokens; `label_grid` [rows, tokens] has the token that follows each."""
     labels = pad_sequence([torch.tensor(row.labels) for row in rows], batch_first=True, padding_value=IGNORED)
     read = pad_sequence([torch.tensor(row.read) for row in rows], batch_first=True)
     return pad_rows([row.encoded for row in rows], config) | {"decoder_input_ids": read, "label_grid": labels}

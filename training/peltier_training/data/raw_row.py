@@ -1,4 +1,4 @@
-"""One row as its file has it."""
+"""One row of a data file, before it is checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from peltier_training.errors import TrainingError
 
 @dataclass(frozen=True)
 class RawRow:
-    """The cells by column, or the `problem` that the row cannot be read for: a clause that follows its place."""
+    """The cells by column, or the `problem` that makes the row unreadable, a clause that follows its place."""
 
     line: int
     cells: Mapping[str, Any] = field(default_factory=dict)
@@ -20,6 +20,6 @@ class RawRow:
 
 
 def no_column(place: str | Path, column: str, columns: Sequence[str]) -> TrainingError:
-    """The refusal of a column that is not among the `columns` of a file or of a row."""
+    """The error for a `column` that is not among the `columns` of a file or a row."""
     has = ", ".join(map(repr, columns)) or "none"
     return TrainingError(f"{place} has no column {column!r}{nearest(column, columns)}; it has {has}")

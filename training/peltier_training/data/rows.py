@@ -1,4 +1,4 @@
-"""From examples to what the Trainer draws."""
+"""From examples to datasets of the Trainer."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ from peltier_training.errors import TrainingError
 
 
 def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
-    """Inputs and targets of a task with a head; a `TrainingError` names the line that does not fit."""
+    """Inputs and targets of a task with a head. Raises a `TrainingError` with the line of an invalid example."""
     encoded = [_encode(backbone, task, example) for example in examples]
     return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples))
 
 
 def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:
-    """Inputs, with placeholders for the soft tokens of `parts`, and target texts of a T5's task."""
+    """Inputs, with placeholders for soft tokens of `parts`, and target texts of a T5's task."""
     config = backbone.config
     assert isinstance(config, T5Config), "callers look at `config.generates` first"
     start, end = config.start_token_id, config.eos_token_id

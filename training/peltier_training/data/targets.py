@@ -1,5 +1,4 @@
-"""The label strings that a T5 answers a closed task with, and which of them an example's label is
-(docs/methods.md#tasks-as-text)."""
+"""The target strings of a T5's closed task, and the target of an example (docs/methods.md#tasks-as-text)."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ _MAX_TARGETS = 4096
 
 
 def class_targets(chosen: str, names: Sequence[str]) -> tuple[str, ...]:
-    """`digits` are the labels' positions (the paper's), `words` their names, anything else a list of texts."""
+    """`digits` are the labels' positions (as in the paper), `words` their names, anything else a list of texts."""
     match chosen:
         case "digits":
             return tuple(str(index) for index in range(len(names)))
@@ -28,17 +27,19 @@ def class_targets(chosen: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def number_targets(values: Sequence[float], step: float) -> tuple[str, ...]:
-    """The multiples of `step` from the least of `values` to the greatest, in the step's own decimals."""
+    """The multiples of `step` from the smallest of `values` to the largest, with the step's decimals."""
     width = Decimal(repr(step))
     decimals = max(-int(width.normalize().as_tuple().exponent), 0)
     first, last = (_multiple(value, width) for value in (min(values), max(values)))
     if last - first >= _MAX_TARGETS:
         raise TrainingError(
-            f"labels from {min(values):g} to {max(values):g} have {last - first + 1} steps of {step:g}; at most "
-            f"{_MAX_TARGETS} can be answered, so take a larger regression step"
+            f"labels from {min(values):g} to {max(values):g} have {last - first + 1} steps of {step:g}, more than "
+            f"{_MAX_TARGETS}; give a larger regression step"
         )
     if first == last:
-        raise TrainingError(f"every label is {first * width:.{decimals}f} in steps of {step:g}; there is no second one")
+        raise TrainingError(
+            f"every label is {first * width:.{decimals}f} in steps of {step:g}; a regression needs two values"
+        )
     return tuple(f"{number * width:.{decimals}f}" for number in range(first, last + 1))
 
 
@@ -47,13 +48,13 @@ def _multiple(value: float, step: Decimal) -> int:
 
 
 class Numbers:
-    """The numbers that a regression answers with."""
+    """The numbers among which a regression answers."""
 
     def __init__(self, targets: Sequence[str]) -> None:
         self._sorted = sorted((Decimal(target), index) for index, target in enumerate(targets))
 
     def nearest(self, value: float) -> int:
-        """The target nearest to `value`; between two the even multiple of their distance, as `round` has it."""
+        """The target nearest to `value`; halfway, the even multiple of the step, as `round` does."""
         exact = Decimal(repr(value))
         place = bisect_left(self._sorted, (exact, -1))
         if place in (0, len(self._sorted)):
@@ -74,13 +75,13 @@ def gold_targets(task: TaskSpec, examples: Sequence[Example]) -> list[int]:
 
 
 def gold_texts(task: TaskSpec, examples: Sequence[Example]) -> list[str]:
-    """The text that a T5 should write for each example."""
+    """The right text of each example."""
     if task.type == "text2text":
         return Labels(task.type, task.labels).texts(examples)
     return [task.targets[index] for index in gold_targets(task, examples)]
 
 
 def target_ids(backbone: Reader, task: TaskSpec, text: str) -> tuple[int, ...]:
-    """The tokens of a target without its end; one that is longer than the task may answer is cut there."""
+    """The tokens of a target without its end token, truncated to the task's maximum."""
     assert task.decoding is not None, "a T5 task says how long its answers are"
     return backbone.tokenizer.ids(text)[: task.decoding.max_new_tokens]

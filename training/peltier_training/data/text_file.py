@@ -1,4 +1,4 @@
-"""The text of a data file: unpacked, and decoded by its byte order mark or as UTF-8."""
+"""The text of a data file, decompressed and decoded by its byte order mark or as UTF-8."""
 
 import codecs
 import gzip
@@ -9,7 +9,7 @@ from peltier_adapters.nearest import nearest
 
 from peltier_training.errors import TrainingError
 
-# The mark of UTF-16 begins that of UTF-32, which must be looked for first.
+# The mark of UTF-32 begins with that of UTF-16, so it is checked first.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -17,14 +17,14 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _BINARY = {
-    b"\x1f\x8b": "is compressed by gzip, and its name does not end in .gz",
-    b"PK\x03\x04": "is a zip archive, as spreadsheets are; save it as CSV",
+    b"\x1f\x8b": "is compressed by gzip, but its name does not end in .gz",
+    b"PK\x03\x04": "is a zip archive such as a spreadsheet; save it as CSV",
     b"PAR1": "is a Parquet file; save it as JSONL or CSV",
 }
 
 
 def read_text(path: Path) -> str:
-    """The text of `path`, whose name ends in .gz where it is compressed; a `TrainingError` says what it is instead."""
+    """The text of `path`, decompressed if its name ends in .gz. Raises a `TrainingError` if it is not a text file."""
     data = _read(path)
     for start, what in _BINARY.items():
         if data.startswith(start):
@@ -36,12 +36,12 @@ def read_text(path: Path) -> str:
 
 
 def near_path(path: Path) -> str:
-    """A clause with the name that is there and most like the one of `path`, or of the folder above it, that is not."""
+    """A clause with the most similar existing name, for the part of `path` that does not exist."""
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
         path, folder = folder, folder.parent
     try:
-        return nearest(path.name, [one.name for one in folder.iterdir()])
+        return nearest(path.name, [sibling.name for sibling in folder.iterdir()])
     except OSError:
         return ""
 
@@ -60,16 +60,16 @@ def _decode_marked(path: Path, data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise TrainingError(f"{path} begins as {encoding.upper()} text, and is none: {error.reason}") from None
+        raise TrainingError(f"{path} begins like {encoding.upper()} text but is not: {error.reason}") from None
 
 
 def _decode_utf8(path: Path, data: bytes) -> str:
     try:
-        text = data.decode("utf-8-sig")  # spreadsheets put a byte order mark in front
+        text = data.decode("utf-8-sig")  # spreadsheets write a byte order mark
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise TrainingError(
-            f"{path}:{line} is not UTF-8 text: {error.reason} 0x{data[error.start]:02x}; convert the file, if it is "
+            f"{path}:{line} is not UTF-8 text: {error.reason} 0x{data[error.start]:02x}; convert the file, from "
             "Latin-1 by iconv -f LATIN1 -t UTF-8"
         ) from None
     if "\0" in text:
