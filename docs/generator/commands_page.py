@@ -32,11 +32,6 @@ def real_command(name: str) -> Any:
     return command.load() if isinstance(command, PluginCommand) else command
 
 
-def help_of(parameter: Any) -> str:
-    """The help text as it was written."""
-    return (parameter.help or "").replace(_ESCAPE, "")
-
-
 def _commands(prefix: str, group: TyperGroup) -> Iterator[tuple[str, Any]]:
     for name, listed in group.commands.items():
         command: Any = listed.load() if isinstance(listed, PluginCommand) else listed
@@ -66,7 +61,7 @@ def _row(parameter: Any) -> tuple[str, ...]:
     name = parameter.metavar or parameter.name.upper() if is_argument else ", ".join(parameter.opts)
     value = "" if not is_argument and parameter.is_flag else _type_name(parameter.type_descriptor.annotation)
     variable = f" Variable: `{parameter.envvar}`." if parameter.envvar else ""
-    return f"`{name}`", value, _default(parameter), help_of(parameter) + variable
+    return f"`{name}`", value, _default(parameter), (parameter.help or "").replace(_ESCAPE, "") + variable
 
 
 def _default(parameter: Any) -> str:

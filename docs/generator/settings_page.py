@@ -1,11 +1,10 @@
 """docs/reference/settings.md: every setting of the server."""
 
-import re
 from typing import Any
 
 from peltier_server.settings import Settings
 
-from docs.generator.commands_page import help_of, real_command
+from docs.generator.commands_page import real_command
 from docs.generator.table import default_of, table, type_of
 
 _HEAD = """# Settings
@@ -20,7 +19,7 @@ Settings that hold a secret have no flag, because other users of a machine can r
 
 
 def settings_page() -> str:
-    """The page; every setting has a description, from its flag or from the field itself."""
+    """The page, in the order of the fields."""
     fields = Settings.model_json_schema()["properties"]
     flags = {option.name: option for option in real_command("serve").params}
     rows = [_row(name, field, flags.get(name)) for name, field in fields.items()]
@@ -29,6 +28,4 @@ def settings_page() -> str:
 
 def _row(name: str, field: dict[str, Any], option: Any) -> tuple[str, ...]:
     flag = "" if option is None else f"`{option.opts[0]}`"
-    # The default has a column of its own.
-    description = re.sub("; default [^:;]*[.]$", ".", field.get("description") or help_of(option))
-    return f"`{name}`", flag, type_of(field), default_of(field), description
+    return f"`{name}`", flag, type_of(field), default_of(field), field["description"]

@@ -1,16 +1,18 @@
-"""Every setting of the server: one frozen value, made once and passed down."""
+"""Every setting of the server, declared once: its name, type, default, bounds, description and help panel."""
 
 import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from peltier_backbone.cores import usable_cores
 from peltier_store.blobs.location import is_remote, local_path
 from peltier_store.location import StoreLocation
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -21,25 +23,22 @@ from pydantic_settings import (
 
 _PREFIX = "PELTIER_"
 # The client commands read these two from the same environment.
-_OF_THE_CLIENT = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
+_CLIENT_VARIABLES = frozenset({"PELTIER_URL", "PELTIER_API_KEY"})
 _MIB = 1024 * 1024
 _YEAR_SECONDS = 366 * 24 * 3600
-_MIN_SECRET_LEN = 32
-_MIN_KEY_LEN = 16
-# The URLs may hold a password, and one that is no URL has it anywhere.
-_SECRETS = frozenset({"admin_key", "metrics_key", "secret", "registry", "rate_store"})
 
 Count = Annotated[int, Field(ge=1)]
 
 
 def _check_sendable(key: SecretStr) -> SecretStr:
-    # Anything else does not arrive in a header as it was sent, so nobody would ever be let in.
+    # A header cannot carry other characters unchanged, so the key would never match.
     if any(not "!" <= character <= "~" for character in key.get_secret_value()):
-        raise ValueError("it must be of visible ASCII characters alone, without spaces or line ends")
+        raise ValueError("it must consist of visible ASCII characters, without spaces or line breaks")
     return key
 
 
-FixedKey = Annotated[SecretStr, Field(min_length=_MIN_KEY_LEN), AfterValidator(_check_sendable)]
+FixedKey = Annotated[SecretStr, Field(min_length=16), AfterValidator(_check_sendable)]
+HashSecret = Annotated[SecretStr, Field(min_length=32)]
 
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"],
@@ -53,77 +52,105 @@ class SettingsError(Exception):
     is_user_error = True
 
 
-class Settings(BaseSettings):
-    """What the server was told. Flags come before `PELTIER_*` variables, those before the TOML file at `config`.
+def _setting(default: object, description: str, *, panel: str | None = None, **rules: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"panel": panel}, **rules)
 
-    Sizes are in bytes or tokens as their names say. Below this class nothing reads the environment.
+
+_limit = partial(_setting, panel="Limits")
+_provider = partial(_setting, panel="Identity provider")
+
+
+class Settings(BaseSettings):
+    """The settings of one server. Flags win over `PELTIER_*` variables, and variables over the TOML file `config`.
+
+    `cli.py` and `docs/reference/settings.md` are made from these fields. No other code reads the environment.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, env_ignore_empty=True, extra="forbid", frozen=True)
 
-    config: Path | None = None
-    backbone: str = "minilm"
-    store: Path | str = Path(".peltier")
-    registry: Annotated[str, Field(repr=False)] = ""
-    publish: Path | None = None
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    insecure: bool = False
-    admin_key: Annotated[FixedKey | None, Field(description="An API key with every scope, outside the registry.")] = (
-        None
+    backbone: str = _setting("minilm", "Checkpoint: a directory, a hub id, or minilm.")
+    store: Path | str = _setting(
+        Path(".peltier"), "Where artifacts are kept: a directory, or an s3://, gs:// or az:// URL."
     )
-    metrics_key: Annotated[
-        FixedKey | None, Field(description="An API key with the scope metrics alone, outside the registry.")
-    ] = None
-    secret: Annotated[
-        Annotated[SecretStr, Field(min_length=_MIN_SECRET_LEN)] | None,
-        Field(description="Secret under which API keys are stored; replicas share it. Default: made once by SQLite."),
-    ] = None
-    oidc_issuer: str | None = None
-    oidc_audience: str | None = None
-    oidc_jwks_url: str | None = None
-    oidc_tenant_claim: str = "tenant"
-    oidc_scope_claim: str = "scope"
-    rate_store: Annotated[str, Field(pattern=r"^(memory://|rediss?://.+)$", repr=False)] = "memory://"
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    cuda_graphs: bool = False
-    threads: Annotated[int, Field(ge=0)] = 0
-    max_batch_tokens: Count = 4096
-    max_batch_rows: Count = 128
-    max_shared_batch_seconds: Annotated[float, Field(gt=0, le=86_400)] = 0.05
-    max_batch_seconds: Annotated[float, Field(gt=0, le=86_400)] = 60.0
-    max_runner_restarts: Annotated[int, Field(ge=0)] = 3
-    max_queue_tokens: Count = 262_144
-    max_decode_rows: Count = 64
-    max_new_tokens: Count = 1024
-    max_inputs: Count = 1024
-    max_text_chars: Count = 65_536
-    max_body_bytes: Count = 2 * _MIB
-    max_answer_bytes: Count = 16 * _MIB
-    default_top_k: Count = 256
-    max_connections: Count = 2048
-    max_pending_bytes: Count = 64 * _MIB
-    max_pending_inputs: Count = 65_536
-    max_pending_answer_bytes: Count = 256 * _MIB
-    max_artifact_bytes: Count = 64 * _MIB
-    max_adapter_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    device_bytes: Count = 1024 * _MIB
-    host_bytes: Annotated[int, Field(ge=0)] = 1024 * _MIB
-    max_load_wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    undelete_seconds: Annotated[float, Field(ge=0, le=10 * _YEAR_SECONDS)] = 7 * 24 * 3600.0
-    max_metric_versions: Annotated[int, Field(ge=0, le=500)] = 100
-    log_format: Literal["text", "json"] = "text"
-    log_level: LogLevel = "info"
-    access_log: bool = False
-    stall_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
-    lame_duck_seconds: Annotated[float, Field(ge=0, le=3600)] = 2.0
-    drain_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    registry: str = _setting(
+        "",
+        "Database URL, sqlite+aiosqlite:///PATH or postgresql+asyncpg://… Default: SQLite in the store.",
+        repr=False,
+    )
+    publish: Path | None = _setting(None, "Publish the artifacts of this directory at the first start.")
+    host: str = _setting("127.0.0.1", "Address to bind; any but loopback requires a key.")
+    port: int = _setting(8000, "Port to bind; 0 chooses a free one.", ge=0, le=65535)
+    insecure: bool = _setting(False, "Bind any address although there is no key.")
+    admin_key: FixedKey | None = _setting(None, "An API key with every scope, outside the registry.")
+    metrics_key: FixedKey | None = _setting(None, "An API key with the scope metrics alone, outside the registry.")
+    secret: HashSecret | None = _setting(
+        None, "Secret under which API keys are stored; replicas share it. Default: made once by SQLite."
+    )
+    rate_store: str = _setting(
+        "memory://",
+        "Where rates are counted: memory://, or redis://… for several replicas.",
+        pattern="^(memory://|rediss?://.+)$",
+        repr=False,
+    )
+    device: Literal["auto", "cpu", "cuda"] = _setting("auto", "Device of the backbone: auto, cpu or cuda.")
+    dtype: Literal["float32", "bfloat16"] = _setting("float32", "Precision of the backbone: float32 or bfloat16.")
+    cuda_graphs: bool = _setting(False, "Replay small batches of encoders from CUDA graphs.")
+    threads: int = _setting(0, "CPU threads that compute; 0 is one for each core the process may use.", ge=0)
+    undelete_seconds: float = _setting(
+        7 * 24 * 3600.0, "How long a deleted version can be undeleted.", ge=0, le=10 * _YEAR_SECONDS
+    )
+    lame_duck_seconds: float = _setting(
+        2.0, "How long a stopping server still accepts requests while /ready is 503.", ge=0, le=3600
+    )
+    drain_seconds: float = _setting(30.0, "How long a stopping server waits for accepted requests.", gt=0, le=3600)
+    log_format: Literal["text", "json"] = _setting("text", "text, or json for one object a line.")
+    log_level: LogLevel = _setting("info", "Least level logged: debug, info, warning, error or critical.")
+    access_log: bool = _setting(False, "Log a line for each request.")
+    config: Path | None = _setting(None, "TOML file of settings.")
+    max_batch_tokens: Count = _limit(4096, "Maximum cost of a batch, in tokens of the plain backbone.")
+    max_batch_rows: Count = _limit(128, "Maximum rows of a batch.")
+    max_shared_batch_seconds: float = _limit(
+        0.05, "Maximum expected time of a batch while several tenants send requests.", gt=0, le=86_400
+    )
+    max_batch_seconds: float = _limit(
+        60.0, "Time after which a batch counts as stuck and its thread is replaced.", gt=0, le=86_400
+    )
+    max_runner_restarts: int = _limit(3, "Maximum replaced threads in a row; then the server exits.", ge=0)
+    max_queue_tokens: Count = _limit(262_144, "Maximum tokens in the queue.")
+    max_decode_rows: Count = _limit(64, "Maximum texts and beams that are generated at once.")
+    max_new_tokens: Count = _limit(1024, "Maximum tokens of a generated text.")
+    max_inputs: Count = _limit(1024, "Maximum inputs of a request.")
+    max_text_chars: Count = _limit(65_536, "Maximum characters of a text that are read.")
+    max_connections: Count = _limit(2048, "Maximum open connections.")
+    max_pending_bytes: Count = _limit(64 * _MIB, "Maximum bytes of JSON bodies in progress.")
+    max_pending_inputs: Count = _limit(65_536, "Maximum inputs in progress.")
+    max_pending_answer_bytes: Count = _limit(256 * _MIB, "Maximum bytes of answers that are being computed or sent.")
+    max_answer_bytes: Count = _limit(16 * _MIB, "Maximum bytes of an answer.")
+    default_top_k: Count = _limit(256, "Scores of an input where the request has no top_k.")
+    max_body_bytes: Count = _limit(2 * _MIB, "Maximum bytes of a JSON body.")
+    max_artifact_bytes: Count = _limit(64 * _MIB, "Maximum bytes of an artifact.")
+    max_adapter_cost: float = _limit(
+        1.0, "Maximum compute and memory of an adapter, as a multiple of the backbone's.", gt=0, allow_inf_nan=False
+    )
+    max_metric_versions: int = _limit(
+        100, "Maximum versions with metrics of their own; the others share one series.", ge=0, le=500
+    )
+    device_bytes: Count = _limit(1024 * _MIB, "Maximum bytes of adapters on the device.")
+    host_bytes: int = _limit(1024 * _MIB, "Maximum bytes of adapters cached in host memory.", ge=0)
+    max_load_wait_seconds: float = _limit(
+        10.0, "Maximum wait for a load to begin, and again for free memory on the device.", gt=0, le=3600
+    )
+    stall_seconds: float = _limit(30.0, "Maximum time a request body or an answer may make no progress.", gt=0, le=3600)
+    oidc_issuer: str | None = _provider(None, "Issuer of accepted tokens, a URL.")
+    oidc_audience: str | None = _provider(None, "Audience of accepted tokens.")
+    oidc_jwks_url: str | None = _provider(None, "URL of the provider's public keys.")
+    oidc_tenant_claim: str = _provider("tenant", "Claim that names the tenant.")
+    oidc_scope_claim: str = _provider("scope", "Claim that lists the scopes.")
 
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """What "auto", 0 threads and an empty registry stand for, before the value is frozen."""
+        """Replace "auto", 0 threads and an empty registry by the values that they stand for."""
         resolved = dict(given)
         if resolved.get("device", "auto") == "auto":
             resolved["device"] = _best_device()
@@ -136,44 +163,44 @@ class Settings(BaseSettings):
 
     @property
     def blobs(self) -> Path | str:
-        """Where the bytes of artifacts are: below the store's directory, or at its URL."""
+        """The directory or URL of the artifacts' bytes."""
         return StoreLocation.of(self.store, self.registry).blobs
 
     @property
     def is_private(self) -> bool:
-        """Only this machine can reach the server."""
+        """Whether only this machine can reach the server."""
         return _is_loopback(self.host)
 
     @model_validator(mode="after")
-    def _name_the_whole_provider(self) -> Self:
+    def _check_provider(self) -> Self:
         given = {name: getattr(self, name) for name in ("oidc_issuer", "oidc_audience", "oidc_jwks_url")}
         missing = [name for name, value in given.items() if value is None]
         if missing and len(missing) < len(given):
-            raise ValueError(f"an identity provider needs {', '.join(given)}; there is no {' and no '.join(missing)}")
+            raise ValueError(f"an identity provider needs {', '.join(given)}; missing: {', '.join(missing)}")
         return self
 
     @model_validator(mode="after")
-    def _tell_keys_apart(self) -> Self:
+    def _check_keys_differ(self) -> Self:
         if self.metrics_key is not None and self.metrics_key == self.admin_key:
-            raise ValueError("metrics_key equals admin_key, so who reads metrics could do everything: choose another")
+            raise ValueError("metrics_key equals admin_key, so it would have every scope: choose another key")
         return self
 
     @model_validator(mode="after")
-    def _leave_room_for_a_request(self) -> Self:
-        # One tenant alone may have three quarters.
-        for pending, one in (
+    def _check_pending_bounds(self) -> Self:
+        # A tenant gets at most three quarters, and a request of full size must fit in them.
+        for pending, single in (
             ("max_pending_bytes", "max_body_bytes"),
             ("max_pending_inputs", "max_inputs"),
             ("max_pending_answer_bytes", "max_answer_bytes"),
         ):
-            if getattr(self, pending) < 2 * getattr(self, one):
-                raise ValueError(f"{pending} is {getattr(self, pending)}: it must be at least twice {one}")
+            if getattr(self, pending) < 2 * getattr(self, single):
+                raise ValueError(f"{pending} is {getattr(self, pending)}: it must be at least twice {single}")
         return self
 
     @model_validator(mode="after")
-    def _capture_on_a_card(self) -> Self:
+    def _check_graphs_device(self) -> Self:
         if self.cuda_graphs and self.device != "cuda":
-            raise ValueError(f"cuda_graphs needs the device 'cuda'; this server's is {self.device!r}")
+            raise ValueError(f"cuda_graphs needs the device 'cuda', and the device is {self.device!r}")
         return self
 
     @classmethod
@@ -185,25 +212,25 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, environment, file."""
+        """Flags, environment and file, in the order of precedence."""
         config = init_settings().get("config")
         toml = TomlConfigSettingsSource(settings_cls, toml_file=config)
         return init_settings, _StrictEnvironment(settings_cls), toml
 
 
 class _StrictEnvironment(EnvSettingsSource):
-    """The environment, where a misspelt variable is an error instead of silence."""
+    """The environment; an unknown `PELTIER_*` variable is an error."""
 
     def __call__(self) -> dict[str, Any]:
         known = {f"{_PREFIX}{name}".upper() for name in self.settings_cls.model_fields if name != "config"}
         for name in sorted(os.environ):
-            if name.startswith(_PREFIX) and name not in known | _OF_THE_CLIENT:
+            if name.startswith(_PREFIX) and name not in known | _CLIENT_VARIABLES:
                 raise SettingsError(f"environment variable {name} is unknown; there are {', '.join(sorted(known))}")
         return super().__call__()
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
-    """The settings from `flags` (those given), environment and file; a `SettingsError` names what is wrong."""
+    """The settings from the given `flags`, the environment and the file; a `SettingsError` says what is wrong."""
     config = flags.get("config")
     if isinstance(config, Path) and not config.is_file():
         raise SettingsError(f"config file {str(config)!r} does not exist")
@@ -222,8 +249,18 @@ def _sentence(location: tuple[int | str, ...], problem: Mapping[str, Any]) -> st
     name = ".".join(map(str, location))
     if problem["type"] == "extra_forbidden":
         return f"setting {name!r} is unknown; there are {', '.join(sorted(Settings.model_fields))}"
-    shown = "" if name in _SECRETS else f" is {problem['input']!r}"
+    shown = "" if is_hidden(Settings.model_fields[str(location[0])]) else f" is {problem['input']!r}"
     return f"setting {name!r}{shown}: {rule}"
+
+
+def is_hidden(setting: FieldInfo) -> bool:
+    """Whether messages and `repr` hide the value, because it is a secret or a URL that may contain a password."""
+    return not setting.repr or is_secret(setting.annotation)
+
+
+def is_secret(annotation: Any) -> bool:
+    """Whether a setting of this type is a secret."""
+    return annotation is SecretStr or any(map(is_secret, get_args(annotation)))
 
 
 def _best_device() -> str:

@@ -3,6 +3,7 @@
 import inspect
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from peltier_server.cli import serve
@@ -24,9 +25,27 @@ def test_flags_come_before_environment_before_file(tmp_path: Path, monkeypatch: 
 
 
 def test_every_setting_has_a_flag() -> None:
-    """Of `peltier serve`, but for secrets: others on the machine can read a command."""
+    """Except secrets, because other users of the machine can read command lines."""
     secrets = {"admin_key", "metrics_key", "secret"}
     assert set(inspect.signature(serve).parameters) == set(Settings.model_fields) - secrets
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "help_text"),
+    [
+        ("port", int, "Port to bind; 0 chooses a free one. Default 8000."),
+        ("drain_seconds", float, "How long a stopping server waits for accepted requests. Default 30."),
+        ("insecure", bool, "Bind any address although there is no key."),
+        ("publish", Path, "Publish the artifacts of this directory at the first start."),
+        ("device", str, "Device of the backbone: auto, cpu or cuda. Default auto."),
+        ("store", str, "Where artifacts are kept: a directory, or an s3://, gs:// or az:// URL. Default .peltier."),
+    ],
+)
+def test_a_flag_is_made_from_its_setting(name: str, kind: type, help_text: str) -> None:
+    """Type, description and default come from the field; the flag itself is unset, so that a variable can count."""
+    flag = inspect.signature(serve).parameters[name]
+    annotation, option = get_args(flag.annotation)
+    assert (annotation, option.help, flag.default) == (kind | None, help_text, None)
 
 
 def test_auto_is_resolved() -> None:
@@ -127,16 +146,16 @@ def test_every_other_host_is_not(host: str) -> None:
     assert not load_settings({"host": host}).is_private
 
 
-def test_graphs_are_captured_on_a_card_alone() -> None:
-    """Elsewhere the setting would do nothing, and say nothing of it."""
-    with pytest.raises(SettingsError, match="cuda_graphs needs the device 'cuda'; this server's is 'cpu'"):
+def test_graphs_need_a_gpu() -> None:
+    """Without one the setting would have no effect, so it is refused."""
+    with pytest.raises(SettingsError, match="cuda_graphs needs the device 'cuda', and the device is 'cpu'"):
         load_settings({"cuda_graphs": True, "device": "cpu"})
     assert load_settings({"cuda_graphs": True, "device": "cuda"}).cuda_graphs
 
 
 def test_an_identity_provider_is_named_whole() -> None:
     """Half of one would let nobody in, or too many."""
-    with pytest.raises(SettingsError, match="there is no oidc_audience and no oidc_jwks_url"):
+    with pytest.raises(SettingsError, match="missing: oidc_audience, oidc_jwks_url"):
         load_settings({"oidc_issuer": "https://id.example"})
 
 
