@@ -21,13 +21,13 @@ def _(servers: Servers) -> Met:
 @probe("bytes of all adapters on the device")
 def _(servers: Servers) -> Met:
     assert _evictions(servers, "device") > 0
-    return "the adapter used longest ago leaves, and the request waits for the load"
+    return "the least recently used adapter is evicted, and the request waits for the load"
 
 
 @probe("bytes of adapters in the host's memory")
 def _(servers: Servers) -> Met:
     assert _evictions(servers, "host") > 0
-    return "the adapter used longest ago leaves, and the next load reads the store"
+    return "the least recently used adapter is evicted, and its next load reads the store"
 
 
 @probe("loads from the store at once", "peltier_server.residency.fetches._MAX_FETCHES")
@@ -77,7 +77,7 @@ def _(servers: Servers) -> Met:
         return answer
 
 
-@probe("time for a load's turn at the store, and again for room on the device")
+@probe("time to wait for a place at the store, and again for room on the device")
 def _(servers: Servers) -> Met:
     with (
         servers.start("bert", host_bytes=0, max_load_wait_seconds=0.1) as other,

@@ -73,7 +73,7 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post(_PREDICT, content=_slowly(b'{"inputs": ', pauses=8), headers=_JSON)
 
 
-@probe("time for 16 KiB/s of an answer to be taken")
+@probe("time for a caller to read 16 KiB/s of its answer")
 def _(servers: Servers) -> Met:
     script = servers.bert.client.get("/docs/swagger-ui-bundle.js").content
     heard = servers.bert.hears(_request("GET /docs/swagger-ui-bundle.js") * 10, pause_seconds=3 * STALL_SECONDS)
@@ -81,7 +81,7 @@ def _(servers: Servers) -> Met:
     return _CLOSED
 
 
-@probe("time to read on after an early answer", "peltier_server.http.slow_body._MAX_LINGER_SECONDS")
+@probe("time to read the rest of a body after an early answer", "peltier_server.http.slow_body._MAX_LINGER_SECONDS")
 def _(servers: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pace, "_MAX_LINGER_SECONDS", 0.2)
@@ -165,7 +165,7 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "items of mixed requests, and prompts of completions with `stop`, begun at once, of one tenant",
+    "items of mixed requests, and prompts of completions with `stop`, in progress at once, of one tenant",
     "peltier_server.fairness.preparation.MAX_ITEMS_BEGUN",
 )
 def _(servers: Servers) -> Met:
@@ -195,8 +195,8 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "bytes of answers that are computed or not taken yet, of all tenants; an answer below 64 KiB does not count, a "
-    "download counts 512 KiB"
+    "bytes of computed and unread answers, of all tenants; an answer below 64 KiB does not count, a download counts "
+    "512 KiB"
 )
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_inputs=1000) as other, _taken(other, "answer_bytes"):
@@ -204,7 +204,7 @@ def _(servers: Servers) -> Met:
 
 
 @probe(
-    "bytes of answers that are computed or not taken yet, of one tenant",
+    "bytes of computed and unread answers, of one tenant",
     3 * Settings.model_fields["max_pending_answer_bytes"].default // 4,
 )
 def _(servers: Servers) -> Met:

@@ -20,7 +20,7 @@ _OWN = "nothing: this replica counts for itself"
 
 
 @probe(
-    "time of a request to a bucket; with what is tried again three times that",
+    "time of a request to a bucket; three times that with repetitions",
     "peltier_store.blobs.location._DEFAULT_TIMEOUT_SECONDS",
 )
 def _(_: Servers) -> Met:
@@ -37,7 +37,7 @@ def _(_: Servers) -> Met:
     return _DOWN
 
 
-@probe("time for a turn among those who change the registry", "peltier_store.registry.transactions._TURN_SECONDS")
+@probe("time to wait for the registry's write lock", "peltier_store.registry.transactions._TURN_SECONDS")
 def _(servers: Servers) -> Met:
     turn = servers.bert.service.store.registry._transactions._turn
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +82,7 @@ def _(_: Servers) -> Met:
     return _OWN
 
 
-@probe("time in which a rate store that did not answer is not asked", "peltier_server.quotas.rates._PAUSE_SECONDS")
+@probe("pause after the rate store did not answer", "peltier_server.quotas.rates._PAUSE_SECONDS")
 def _(_: Servers) -> Met:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rates, "_PAUSE_SECONDS", 3600)
