@@ -128,7 +128,7 @@ def serve(backbone_name: str, preset: str, dtype: str, *, exact: bool) -> None:
     wait_passively()
     import torch
     from common.adapters import make_artifact
-    from peltier_adapters.batch.forward import forward as batch
+    from peltier_adapters.batch import forward as batch
     from peltier_adapters.batch.row import Row
     from peltier_adapters.residency.bank import Banks
     from peltier_backbone.heap import keep_freed_memory
