@@ -22,15 +22,23 @@ _MAX_STEP = 256
 def create_fillers(backbone: Backbone, rows: Sequence[Row]) -> list[Row]:
     """At most one row without an adapter, to be computed with `rows`; on a T5 it fills the decoder's tokens too. None
     on a GPU."""
+    if not backbone.config.generates:
+        return create_encoder_fillers(backbone, rows)
     if backbone.device.type != "cpu":
         return []
-    num_tokens = sum(len(row.prompted) for row in rows)
-    if not backbone.config.generates:
-        missing = num_missing(num_tokens)
-        return [Row(_encoded(missing))] if missing else []
     num_nodes = sum(len(row.scored.ids) for row in rows if row.scored is not None)
     label = (0,) * num_missing(num_nodes + 1)
-    return [Row(_encoded(1 + num_missing(num_tokens + 1)), tree=create_tree(0, 0, [label]))]
+    return [Row(_encoded(1 + num_missing(_num_tokens(rows) + 1)), tree=create_tree(0, 0, [label]))]
+
+
+def create_encoder_fillers(backbone: Backbone, rows: Sequence[Row]) -> list[Row]:
+    """At most one row without an adapter, to be encoded with `rows`. None on a GPU."""
+    missing = num_missing(_num_tokens(rows))
+    return [Row(_encoded(missing))] if missing and backbone.device.type == "cpu" else []
+
+
+def _num_tokens(rows: Sequence[Row]) -> int:
+    return sum(len(row.prompted) for row in rows)
 
 
 def num_missing(num_tokens: int) -> int:

@@ -11,6 +11,8 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.filler import num_missing
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.generation.generation import Generator, create_draft
+from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
@@ -67,6 +69,15 @@ def test_ever_new_batches_compute_products_of_few_sizes(backbone: Backbone, resi
     with Sizes() as sizes:
         for num_tokens in _SIZES:
             forward(backbone, _rows(resident, num_tokens))
+    rounded = {size for size in sizes.seen if size >= _SIZES[0]}
+    assert rounded
+    assert all(num_missing(size) == 0 for size in rounded)
+
+
+def test_inputs_of_generated_texts_compute_products_of_few_sizes(t5: Backbone) -> None:
+    with Sizes() as sizes:
+        for num_tokens in _SIZES:
+            Generator(t5).join([create_draft(t5, Row(Encoded((5,) * num_tokens, (0,) * num_tokens)), Decoding(1))])
     rounded = {size for size in sizes.seen if size >= _SIZES[0]}
     assert rounded
     assert all(num_missing(size) == 0 for size in rounded)
