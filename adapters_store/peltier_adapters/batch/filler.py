@@ -1,6 +1,6 @@
 """Filler rows, which round the number of tokens of a batch up to one of few sizes.
 
-oneDNN prepares a product for each number of tokens, in 0.7 ms and 0.3 MiB, and keeps it (`peltier_backbone.
+oneDNN prepares a product for each number of tokens, in 0.7 ms and 0.5 MiB, and keeps it (`peltier_backbone.
 kernel_cache`). When each batch has a number of its own, every product is prepared again, and the ones that are kept
 fragment the heap, which grows. So the number of tokens is rounded up, by at most a sixteenth.
 """
