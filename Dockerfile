@@ -6,7 +6,7 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-# For the native kernels; the image itself has no compiler.
+# The compiler is for the native kernels; the final image has none.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
@@ -14,7 +14,7 @@ RUN apt-get update \
 COPY constraints.txt ./
 RUN python3 -m venv /opt/peltier \
     && /opt/peltier/bin/python -m pip install --constraint constraints.txt pip
-# torch has a layer of its own: it is most of the image and changes least.
+# torch has a separate layer, because it is most of the image and rarely changes.
 RUN /opt/peltier/bin/python -m pip install --index-url "${TORCH_INDEX}" --constraint constraints.txt torch
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY backbone ./backbone
@@ -44,7 +44,7 @@ WORKDIR /var/lib/peltier
 VOLUME /var/lib/peltier
 EXPOSE 8000
 STOPSIGNAL SIGTERM
-# Live, not ready: a server that loads or drains answers 503 on /ready and must be left to finish.
+# This checks /health, not /ready: a server that loads or drains answers 503 on /ready and must not be restarted.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["python3", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"PELTIER_PORT\"]}/health', timeout=4)"]
 ENTRYPOINT ["peltier", "serve"]

@@ -1,23 +1,23 @@
-# The one front door. Python >= 3.11 and make are all that a fresh machine needs.
+# Every task of development is a target here. A new machine needs only Python >= 3.11 and make.
 PYTHON ?= python3
 ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
-# Every version comes from the lock, also those of what builds a package.
+# The lock pins every version, also of the packages that build other packages.
 LOCKED := --constraint constraints.txt --build-constraint constraints.txt
-# Environments beside the first: the lowest versions, and the client alone on another Python.
+# Further environments: the lowest versions, and the client alone on another Python.
 FLOORS := .venv-floors
 CLIENT := .venv-client
-# Those that start no command of an extra.
+# The tests that start no command of an extra.
 CLIENT_TESTS := $(addprefix tests/client/,asynchronous exchange resources synchronous test_errors.py test_protocol.py \
 	commands/test_keys.py commands/test_tenants.py)
 UV := $(BIN)/uv --no-config --quiet pip install
-# Each stamp is as old as the last install of its extras: a second call does nothing and needs no network.
+# A stamp file has the time of the last installation of its extras, so a second call does nothing and needs no network.
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
-# What an install is made of; it compiles the native kernels where there is a C compiler.
+# The inputs of an installation, which compiles the native kernels if there is a C compiler.
 SOURCES := pyproject.toml constraints.txt hatch_build.py $(wildcard backbone/peltier_backbone/native/*.[ch])
 
 .DEFAULT_GOAL := help
@@ -31,8 +31,8 @@ help:
 	@echo "make serve     serve minilm and the example adapters on http://127.0.0.1:8000 (more flags: ARGS=\"--port 8001\")"
 	@echo "make test      run the test suite without its slow tests (more flags: ARGS=\"-k registry\")"
 	@echo "make test-slow run the slow tests, and the property tests with more examples"
-	@echo "make check     check format, lint, types and the arrows between packages"
-	@echo "make check-floors   run a choice of tests with the lowest versions that pyproject.toml accepts"
+	@echo "make check     check format, lint, types and the direction of imports"
+	@echo "make check-floors   run selected tests with the lowest versions that pyproject.toml accepts"
 	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
 	@echo "make reference   write docs/reference from the code: settings, commands, routes, errors, metrics"
@@ -48,7 +48,7 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(PIP) install $(LOCKED) --editable ".[server,training,minilm]"
 	@touch $@
 
-# The dev extra holds all the others, so it marks both as installed.
+# The extra dev includes all others, so both stamps are touched.
 $(INSTALLED_DEV): $(SOURCES) | $(BIN)/python
 	$(PIP) install --quiet --upgrade --constraint constraints.txt pip
 	$(PIP) install $(LOCKED) --editable ".[dev]"
@@ -62,7 +62,7 @@ serve: $(INSTALLED)
 test: $(INSTALLED_DEV)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" $(ARGS)
 
-# hypothesis marks every property test, so these run in both suites, here with more examples.
+# hypothesis marks every property test. They run in both suites, here with more examples.
 test-slow: $(INSTALLED_DEV)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow or hypothesis" --hypothesis-profile thorough $(ARGS)
 
@@ -72,7 +72,7 @@ check: $(INSTALLED_DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# uv installs in a tenth of pip's time but does not look where pip is told to, which may be where a CPU build of torch is.
+# uv takes a tenth of pip's time, but ignores pip's configured indexes, which may have the CPU build of torch.
 $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 	rm -rf $(FLOORS)
 	$(BIN)/python -m venv --without-pip $(FLOORS)
@@ -82,14 +82,14 @@ $(FLOORS)/.installed: pyproject.toml floors.txt | $(INSTALLED_DEV)
 		hypothesis psutil pytest pytest-asyncio pyyaml triton
 	@touch $@
 
-# What each range is there for: the client, the registry, artifacts, a server over HTTP, a training, a training's report.
+# One test file for each use of the ranges: client, registry, artifacts, a server over HTTP, training, its report.
 check-floors: $(FLOORS)/.installed
 	$(FLOORS)/bin/python -m pytest -p no:cacheprovider tests/test_imports.py tests/client/synchronous/test_client.py \
 		tests/adapters_store/store/registry/test_registry.py tests/adapters_store/artifact/test_artifact.py \
 		tests/server/routes/test_predict.py tests/training/test_train.py tests/training/report/test_page.py $(ARGS)
 
-# The package without extras, as who only asks a server installs it. Without tests/conftest.py, which needs torch; what
-# that loads against skipped tests is loaded by name.
+# The package without extras, as users of the client install it. tests/conftest.py needs torch, so it is left out; its
+# plugin against skipped tests is loaded by name.
 check-client: $(INSTALLED_DEV)
 	rm -rf $(CLIENT)
 	$(PYTHON) -m venv --without-pip $(CLIENT)
@@ -99,8 +99,8 @@ check-client: $(INSTALLED_DEV)
 	$(CLIENT)/bin/python -m pytest -p no:cacheprovider -p tests.skips --confcutdir tests/client \
 		$(CLIENT_TESTS) $(ARGS)
 
-# What is pinned stays unless pyproject.toml or ARGS asks for another version. Both locks hold for every platform and
-# every Python from 3.11 on. A CUDA build of torch pins its libraries itself, each build its own.
+# A pinned version stays unless pyproject.toml or ARGS requires another one. Both locks are valid for every platform and
+# every Python from 3.11 on. Each CUDA build of torch pins its own libraries, so the locks leave them out.
 define compile
 	$(BIN)/uv pip compile --quiet --all-extras --universal --python-version 3.11 --no-annotate --constraint held.txt \
 		--custom-compile-command "make lock" --output-file $(1) $(ARGS) $(2) pyproject.toml
@@ -113,7 +113,7 @@ lock: | $(BIN)/python
 	$(call compile,constraints.txt)
 	$(call compile,floors.txt,--resolution lowest-direct)
 
-# Pages that are the code's own words; a test fails when one of them is stale.
+# These pages are generated from the code; a test fails if one of them is stale.
 reference: $(INSTALLED_DEV)
 	$(BIN)/python -m docs.generator
 

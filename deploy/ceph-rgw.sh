@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# One Ceph RADOS gateway on loopback, to try the blob store against the S3 server of a real storage system.
+# Runs a Ceph RADOS gateway on loopback, to test the blob store with the S3 server of a real storage system.
 #
 #   eval "$(deploy/ceph-rgw.sh start)"    starts it and sets S3_TEST_URL and the AWS_* variables, which the tests read
 #   deploy/ceph-rgw.sh stop               stops it and deletes everything that was stored
 #
-# One monitor, one storage daemon that keeps objects in memory, one gateway: nothing of it survives, or is meant to.
+# It runs one monitor, one storage daemon that keeps objects in memory, and one gateway. All data is lost when it stops.
 # Debian: apt-get install --no-install-recommends radosgw ceph-mon ceph-osd curl
 # CEPH_DIR is its directory (default /tmp/peltier-ceph) and CEPH_RGW_PORT its port (default 7480).
 set -euo pipefail
@@ -16,7 +16,7 @@ export AWS_ACCESS_KEY_ID=peltier AWS_SECRET_ACCESS_KEY=peltier-tests AWS_REGION=
 bucket=peltier-tests
 
 configure() {
-    # Without addresses of its own the storage daemon would listen on every network.
+    # Without an explicit address the storage daemon would listen on every network.
     cat >"$CEPH_CONF" <<EOF
 [global]
 fsid = $(uuidgen)
@@ -92,7 +92,7 @@ start() {
     [[ ! -e $directory ]] || { echo "error: $directory exists; stop that gateway first" >&2; exit 1; }
     install -d -m 700 "$directory"
     configure
-    # What the programs say is for whoever reads along; standard output is for eval.
+    # The programs' messages go to standard error; standard output is for eval.
     { start_monitor; start_storage; start_gateway; } >&2
     echo "export AWS_ACCESS_KEY_ID=$AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY=$AWS_SECRET_ACCESS_KEY AWS_REGION=$AWS_REGION"
     echo "export S3_TEST_URL='s3://$bucket?endpoint=http://127.0.0.1:$port&allow_http=true'"

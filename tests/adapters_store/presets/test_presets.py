@@ -146,7 +146,7 @@ def test_settings_keep_the_type_of_their_default():
 
 
 def test_an_unknown_preset_is_answered_with_those_there_are():
-    """The sentence names the nearest preset and lists every one."""
+    """The message names the nearest preset and lists all presets."""
     rule = r"^preset 'compactor' is unknown, the nearest is 'compacter'; it is one of houlsby, .*, adamix-lora$"
     with pytest.raises(AdapterError, match=rule):
         find_preset("compactor")
