@@ -48,7 +48,9 @@ def test_without_a_checkpoint_nothing_resumes(bert: Backbone, tmp_path: Path, na
 def test_another_adapters_checkpoint_is_refused(bert: Backbone, tmp_path: Path):
     """Loading what happens to fit would train nonsense."""
     write_checkpoint(tmp_path, 5, create_model(bert, outputs=3))
-    with pytest.raises(TrainingError, match="checkpoint-5 is of another adapter; resume with the preset, settings"):
+    with pytest.raises(
+        TrainingError, match="checkpoint-5 belongs to another adapter; resume with the preset, settings"
+    ):
         find_checkpoint(tmp_path, create_model(bert))
 
 

@@ -44,8 +44,8 @@ def test_pretrain_as_a_process(arguments: list[str], tmp_path: Path):
 
 
 ERRORS = {
-    "no budget": ([], "the budget is either steps or minutes: give one of them"),
-    "two budgets": (["--steps=1", "--minutes=1"], "the budget is either steps or minutes: give one of them"),
+    "no budget": ([], "give either steps or minutes as the budget"),
+    "two budgets": (["--steps=1", "--minutes=1"], "give either steps or minutes as the budget"),
     "no steps": (["--steps=0"], "steps is 0; it must be a number above 0"),
     "minutes": (["--minutes=nan"], "minutes is nan; it must be a number above 0"),
     "missing": (["--steps=1", "--text=nowhere.txt"], "nowhere.txt does not exist"),
@@ -54,7 +54,7 @@ ERRORS = {
     "large vocabulary": (["--steps=1", "--vocab-size=70000"], "vocab_size is 70000; it must be from 547 to 65536"),
     "heads": (["--steps=1", "--heads=0"], "heads is 0; it must be a number of at least 1"),
     "rate": (["--steps=1", "--learning-rate=0"], "learning_rate is 0.0; it must be a number above 0"),
-    "warmup": (["--steps=1", "--warmup=1"], "warmup is 1.0; it is a fraction below 1"),
+    "warmup": (["--steps=1", "--warmup=1"], "warmup is 1.0; it must be a fraction below 1"),
     "input": (["--steps=1", "--input-length=7"], "input_length is 7; it must be a number of at least 8"),
     "long input": (["--steps=1", "--input-length=2048"], "input_length is 2048; it must be at most 512"),
     "device": (["--steps=1", "--device=abacus"], "device 'abacus' is unknown; it is 'auto', 'cpu' or 'cuda'"),

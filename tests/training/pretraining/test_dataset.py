@@ -63,7 +63,7 @@ def test_a_batch_is_two_tensors():
 @pytest.mark.parametrize("kind", [HeldOutText, lambda *data: TrainingText(*data, size=1, seed=0)])
 def test_too_few_tokens_are_refused(kind: type[HeldOutText]):
     """One sentence with both numbers."""
-    with pytest.raises(TrainingError, match=r"the text is too small: 5 tokens to .*, at least \d+ are needed"):
+    with pytest.raises(TrainingError, match=r"the text is too small: it has 5 tokens to .* and needs at least \d+"):
         kind(STREAM[:5], CORRUPTION)
 
 

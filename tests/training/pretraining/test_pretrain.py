@@ -134,7 +134,7 @@ def test_resume_needs_the_same_run(make_pretraining: MakePretraining):
     with pytest.raises(TrainingError, match="there is no run to resume in"):
         pretrain(make_pretraining(resume=True))
     pretrain(make_pretraining(budget=Budget(steps=2)))
-    with pytest.raises(TrainingError, match=r"began with other budget: .*'steps': 2.*, not .*'steps': 6"):
+    with pytest.raises(TrainingError, match=r"has another budget: .*'steps': 2.*, not .*'steps': 6"):
         pretrain(make_pretraining(resume=True, output=Path("other")))
 
 

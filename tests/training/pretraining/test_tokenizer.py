@@ -71,7 +71,7 @@ def test_transformers_loads_the_same(tokenizer: Tokenizer, tmp_path: Path):
 
 def test_a_small_text_has_few_pieces(text: Path):
     """The sentence says how many."""
-    with pytest.raises(TrainingError, match=r"the text has pieces for a vocabulary of \d+, not 60000"):
+    with pytest.raises(TrainingError, match=r"the text is enough for a vocabulary of \d+ tokens, not 60000"):
         train_tokenizer([text.read_text()], 60_000)
 
 

@@ -33,7 +33,7 @@ def naive_information(text: list[int], vocabulary: int) -> NDArray[np.float64]:
 @pytest.mark.parametrize("at_once", [7, 100, 1000])
 def test_the_matrix_is_the_definitions(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the text is cut into pieces."""
-    monkeypatch.setattr(word_vectors, "_AT_ONCE", at_once)
+    monkeypatch.setattr(word_vectors, "_CHUNK_TOKENS", at_once)
     text = random.Random(0).choices(range(12), weights=range(1, 13), k=300)
     counts = word_vectors._near(np.array(text, np.uint16), 12)
     # float32 logarithms of counts below 10⁴

@@ -77,8 +77,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "hyper-parameter": ({"methods": {"lora": {"speed": 1}}}, "methods.lora.speed is 1: extra inputs"),
     "number": ({"common": {"epochs": "two"}}, "common.epochs.0 is 'two': input should be a valid integer"),
     "empty axis": ({"common": {"epochs": []}}, "common.epochs is .*at least 1 item"),
-    "size": ({"sizes": {"some": {}}}, "size 'some' is neither a number of rows above 0 nor 'all'"),
-    "no rows": ({"sizes": {"0": {}}}, "size '0' is neither"),
+    "size": ({"sizes": {"some": {}}}, "size 'some' must be a number of rows above 0, or 'all'"),
+    "no rows": ({"sizes": {"0": {}}}, "size '0' must be"),
     "seed": ({"seeds": [-1]}, "seeds.0 is -1: input should be greater than or equal to 0"),
     "merging": (
         {"dev_rows": 5, "methods": {"mix": {"merge_report": True}}},
@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("change", "message"), WRONG.values(), ids=WRONG)
 def test_a_mistake_is_named(change: dict[str, Any], message: str):
     """Key, value and rule."""
-    with pytest.raises(TrainingError, match=f"the sweep cannot be made: .*{message}"):
+    with pytest.raises(TrainingError, match=f"the sweep is invalid: .*{message}"):
         create_description(described(**change))
 
 

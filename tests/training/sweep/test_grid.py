@@ -97,8 +97,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "metric": ({"common": {"metric": "bleu"}}, "metric 'bleu' is not one of classification's"),
     "length": ({"common": {"max_length": 97}}, "max_length is 97; this backbone takes 96 tokens"),
     "no experts": ({"methods": {"lora": {"merge_report": True}}}, "a merge report compares AdaMix's experts"),
-    "size": ({"sizes": {"49": {}}}, "task 'toy' has 48 training rows, from which 49 to train on and 0"),
-    "dev rows": ({"dev_rows": 33}, "48 training rows, from which 16 to train on and 33 to choose the epoch"),
+    "size": ({"sizes": {"49": {}}}, "task 'toy' has 48 training rows, too few for 49 to train on and 0"),
+    "dev rows": ({"dev_rows": 33}, "48 training rows, too few for 16 to train on and 33 to choose the epoch"),
     "file": ({"tasks": {"toy": {"train": "no.jsonl", "validation": "no.jsonl"}}}, "no.jsonl does not exist"),
     "name": ({"tasks": {"Toy": {"train": "x", "validation": "x"}}}, "x is not a data file"),
     "experts": ({"methods": {"adamix": {"settings": {"experts": 500}}}}, "setting 'experts' is 500; it must be from"),
@@ -171,7 +171,7 @@ def test_the_tensors_of_a_t5_are_counted_too(make_sweep: MakeSweep, tables: Tabl
 def test_an_unwritable_folder_is_refused(tables: Tables, make_sweep: MakeSweep, tmp_path: Path):
     """One below a file."""
     (tmp_path / "file").touch()
-    with pytest.raises(TrainingError, match=r"out cannot be written: \S+/file is no folder"):
+    with pytest.raises(TrainingError, match=r"out cannot be written: \S+/file is not a folder"):
         make_sweep(tables, "file/out")
 
 

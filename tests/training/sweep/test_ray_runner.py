@@ -86,5 +86,5 @@ def test_a_killed_task_is_a_failed_trial(cluster: Executor, make_sweep: MakeSwee
 
 def test_a_gpu_that_ray_does_not_have_is_refused(cluster: Executor):
     """Before anything is run."""
-    with pytest.raises(TrainingError, match="device 'cuda' was asked for, but Ray's cluster has no GPU"):
+    with pytest.raises(TrainingError, match="device is 'cuda', but Ray's cluster has no GPU"):
         type(cluster)("cuda", None)  # type: ignore[call-arg]

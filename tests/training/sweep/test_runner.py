@@ -70,5 +70,5 @@ def test_the_cpu_has_a_worker_a_core(monkeypatch: pytest.MonkeyPatch):
     """Of the cores that this process may use."""
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert Places.find("auto", None).devices == (None,) * usable_cores()
-    with pytest.raises(TrainingError, match="device 'cuda' was asked for, but torch sees no CUDA device"):
+    with pytest.raises(TrainingError, match="device is 'cuda', but torch sees no CUDA device"):
         Places.find("cuda", None)

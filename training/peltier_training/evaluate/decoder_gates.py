@@ -1,4 +1,4 @@
-"""UniPELT's gates in a T5's decoder, where each token has its own."""
+"""UniPELT's gates in a T5's decoder, one per token."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ from peltier_training.evaluate.scores import BATCH_ROWS
 
 @torch.inference_mode()
 def decoder_gates(backbone: Backbone, rows: Sequence[Row]) -> Gates:
-    """Per part and stack ("prefix, cross-attention") one value a block of the decoder, None for a block without that
-    part: the mean over the tokens of what is scored of `rows`, which share an adapter. Values that cross-attention
-    reads of the encoder have one gate a row, and their mean is over rows."""
+    """For each part and stack ("prefix, cross-attention") the mean gate of each block of the decoder, None for a block
+    without that part. The mean is over the scored tokens of `rows`, which share an adapter; gates of what
+    cross-attention reads from the encoder are one per row, and their mean is over rows."""
     found: dict[tuple[str, int], list[Tensor]] = defaultdict(list)
     for first in range(0, len(rows), BATCH_ROWS):
-        for one in _decoded(backbone, rows[first : first + BATCH_ROWS]):
-            for part, layers in (one.gates or {}).items():
+        for group in _decoded(backbone, rows[first : first + BATCH_ROWS]):
+            for part, layers in (group.gates or {}).items():
                 for layer, gates in layers.items():
                     found[part, layer].append(gates)
     return _by_stack(backbone.t5.config, {place: float(torch.cat(gates).mean()) for place, gates in found.items()})

@@ -1,4 +1,4 @@
-"""What labelled data says of an adapter."""
+"""The result of an evaluation on labelled data."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ Gates = Mapping[str, Sequence[float | None]]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics of the task's type, and the answers that they judge: `found` for each of `inputs`, where `gold` is right.
+    """Metrics of the task's type, and for each of `inputs` the answer `found` and the right answer `gold`.
 
-    Answers are label positions for classification (-1 found: a text that is no label), 0 or 1 a label for multilabel,
-    numbers for regression; for text2text `found` is a text and `gold` all its references. `gates` are UniPELT's, per
-    part one value a layer (None: without that part), the mean over all rows; None where there are none or nobody asked.
-    `scores` [rows, outputs] are what answers were chosen by: logits, or on T5 those of the target texts; None where a
-    text was written.
+    Answers are label positions for classification (-1 for a text that is no label), 0 or 1 for each label of a
+    multilabel task, and numbers for regression; for text2text `found` is a text and `gold` all its references. `gates`
+    are UniPELT's mean gates over all rows, for each part one value per layer (None for a layer without that part), or
+    None if there are none or they were not recorded. `scores` [rows, outputs] chose the answers: logits, or on T5 the
+    scores of the target texts; None if texts were generated.
     """
 
     metrics: Mapping[str, float]

@@ -27,7 +27,7 @@ def evaluate(backbone: Backbone, artifact: Artifact, examples: Sequence[Example]
 def examine(
     backbone: Backbone, artifact: Artifact, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Evaluation:
-    """The metrics, and the answers behind them."""
+    """The metrics and the answers."""
     resident, task = Banks(backbone).add(artifact), artifact.manifest.task
     if backbone.config.generates:
         return text_examination.examine(backbone, task, resident, examples, record_gates=record_gates)
@@ -38,7 +38,7 @@ def examine(
 
 
 def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Sequence[Example]) -> Evaluation:
-    """What scores [rows, outputs] answer: the logits of an encoder, or a T5's scores of its target texts."""
+    """The evaluation of scores [rows, outputs]: an encoder's logits, or a T5's scores of its target texts."""
     if backbone.config.generates:
         return text_examination.judge_targets(task, scores.argmax(-1), examples)
     targets = Labels(task.type, task.labels).targets(examples)
@@ -52,7 +52,7 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
 
 
 def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
-    """What the logits say, in the form of the targets."""
+    """The answers of logits, in the form of the targets."""
     match task.type:
         case "classification":
             return logits.argmax(-1)

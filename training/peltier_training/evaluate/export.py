@@ -1,4 +1,4 @@
-"""From a trained adapter to an artifact that proves itself."""
+"""From a trained adapter to an artifact with golden examples."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ GOLDEN_EXAMPLES = 4
 def measure(
     backbone: Backbone, adapter: Candidate, examples: Sequence[Example], *, record_gates: bool = False
 ) -> Evaluation:
-    """What the adapter answers as it will be served; a `NotFiniteError` for one that is no numbers."""
+    """The evaluation of an adapter in its served form. Raises a `NotFiniteError` if tensors are not finite."""
     if not all(bool(tensor.isfinite().all()) for tensor in adapter.tensors.values()):
         raise NotFiniteError(f"the tensors of adapter {adapter.name!r} are not finite numbers")
     return examine(backbone, adapter.unproved(backbone, [examples[0].input]), examples, record_gates=record_gates)
 
 
 def export(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
-    """The artifact's bytes, with golden examples among `inputs`, read back and re-proved as a server would."""
+    """The artifact's bytes, with golden examples among `inputs`, read back and checked as a server does."""
     try:
         return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record)
     except AdapterError as error:
@@ -35,8 +35,8 @@ def export(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], reco
 
 
 def golden_inputs(backbone: Backbone, task: TaskSpec, inputs: Sequence[Input]) -> list[Input]:
-    """Distinct inputs, evenly from the shortest to the longest."""
-    by_length = sorted(dict.fromkeys(inputs), key=lambda one: len(encode_input(backbone, task, one)))
+    """Distinct inputs, evenly spaced from the shortest to the longest."""
+    by_length = sorted(dict.fromkeys(inputs), key=lambda value: len(encode_input(backbone, task, value)))
     last = len(by_length) - 1
     places = sorted({round(number * last / (GOLDEN_EXAMPLES - 1)) for number in range(GOLDEN_EXAMPLES)})
     return [by_length[place] for place in places]

@@ -1,4 +1,4 @@
-"""The constant answer that costs nothing to give, which any training must beat."""
+"""The best constant answer, the baseline for every training run."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from peltier_training.evaluate.metrics import Array
 
 
 class Majority(Spec):
-    """The same `answer` to every validation row: their most frequent label, or set of labels, or of a regression the
-    mean. `metric` is the one that it is judged by, `share` the part of the rows with this label (None of a mean)."""
+    """The same `answer` to every validation row: the most frequent label or set of labels, or the mean of a regression.
+    `metric` compares it with other answers; `share` is the share of rows with this label, None for a mean."""
 
     answer: str
     share: float | None
@@ -22,7 +22,7 @@ class Majority(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, task: TaskSpec) -> "Majority | None":
-        """Of the rows of `evaluation`; texts have none."""
+        """The constant answer for the rows of `evaluation`; None for texts."""
         match task.type:
             case "classification":
                 return cls._of_classes(np.array(evaluation.gold), task.labels)

@@ -1,4 +1,4 @@
-"""Metrics by task type, computed by scikit-learn and scipy; those of texts are in `text_metrics`."""
+"""Metrics by task type, from scikit-learn and scipy; `text_metrics` has those of texts."""
 
 import warnings
 from typing import Any
@@ -28,12 +28,12 @@ def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
 
 
 def classification(found: Array, targets: Array, num_labels: int) -> dict[str, float]:
-    """Of label positions [rows]; -1 among those found is an answer that is no label, and wrong."""
+    """The metrics of label positions [rows]; a found -1 is a wrong answer that is no label."""
     present = np.setdiff1d(np.union1d(targets, found), [-1])
     values = {
         "accuracy": sk.accuracy_score(targets, found),
         "f1_macro": sk.f1_score(targets, found, labels=present, average="macro", zero_division=0),
-        # One label on both sides has nothing to correlate, and scikit-learn warns.
+        # scikit-learn warns if both sides have only one label.
         "matthews": sk.matthews_corrcoef(targets, found) if np.ptp([targets, found]) else 0.0,
     }
     if num_labels == 2:
@@ -42,7 +42,7 @@ def classification(found: Array, targets: Array, num_labels: int) -> dict[str, f
 
 
 def _multilabel(logits: Array, targets: Array) -> dict[str, Any]:
-    # Each label is a yes-or-no question; scikit-learn would take a single column for two classes.
+    # F1 is computed per label, because scikit-learn would take a single column for two classes.
     wanted, found = targets.astype(int), (logits > 0).astype(int)
     by_label = [sk.f1_score(*columns, zero_division=0) for columns in zip(wanted.T, found.T, strict=True)]
     return {
@@ -53,12 +53,14 @@ def _multilabel(logits: Array, targets: Array) -> dict[str, Any]:
 
 
 def regression(found: Array, targets: Array) -> dict[str, float]:
-    """Of numbers [rows]."""
+    """The metrics of numbers [rows]."""
     errors = {"mse": sk.mean_squared_error(targets, found)}
-    if np.ptp(found) == 0 or np.ptp(targets) == 0:  # correlation with a constant is undefined; it orders nothing
+    if np.ptp(found) == 0 or np.ptp(targets) == 0:  # correlation with a constant is undefined
         return _floats({"pearson": 0.0, "spearman": 0.0, **errors})
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.NearConstantInputWarning)  # a first epoch's answers are nearly the mean
+        warnings.simplefilter(
+            "ignore", stats.NearConstantInputWarning
+        )  # the answers of a first epoch are close to the mean
         pearson, spearman = stats.pearsonr(found, targets).statistic, stats.spearmanr(found, targets).statistic
     return _floats({"pearson": pearson, "spearman": spearman, **errors})
 

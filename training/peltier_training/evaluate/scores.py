@@ -12,9 +12,9 @@ BATCH_ROWS = 32
 
 
 def run_rows(backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False) -> list[RowOutput]:
-    """One output a row, batch by batch; a `NotFiniteError` where one is no number."""
+    """One output per row, batch by batch. Raises a `NotFiniteError` if an output is not finite."""
     batches = [rows[first : first + BATCH_ROWS] for first in range(0, len(rows), BATCH_ROWS)]
     found = [output for batch in batches for output in forward(backbone, batch, record_gates=record_gates)]
-    if not all(bool(one.logits.isfinite().all()) for one in found):
+    if not all(bool(output.logits.isfinite().all()) for output in found):
         raise NotFiniteError("the adapter's outputs are not finite numbers")
     return found

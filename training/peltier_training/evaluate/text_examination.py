@@ -1,4 +1,4 @@
-"""What a T5 answers on labelled data, with an adapter or bare, and how good it is."""
+"""Evaluation of a T5 on labelled data, with or without an adapter."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,24 +27,24 @@ from peltier_training.evaluate.evaluation import Evaluation, Gates, mean_gates
 from peltier_training.evaluate.scores import run_rows
 
 _MAX_ROWS = 64
-_NO_NUMBER = -1.0  # what a text counts as that is no number (docs/methods.md#tasks-as-text)
+_NO_NUMBER = -1.0  # the value of a text that is not a number (docs/methods.md#tasks-as-text)
 
 
 def examine(
     backbone: Backbone, task: TaskSpec, resident: Resident | None, examples: Sequence[Example], *,
     record_gates: bool = False,
 ) -> Evaluation:  # fmt: skip
-    """The answers and the metrics of the task's type, with `loss`: the mean cross-entropy of a token of the right ones.
+    """The answers and the metrics of the task's type, with `loss`: the mean cross-entropy of the right answers' tokens.
 
-    Without a resident the bare backbone answers. Examples with the same input are one question to a text2text task, and
-    their labels each other's references. Gates are the encoder's, and means over tokens of the decoder's.
+    Without a resident the bare backbone answers. In a text2text task, examples with the same input are one question
+    whose labels are its references. Gates are the encoder's, and means over tokens of the decoder's.
     """
     read = _read_texts if task.type == "text2text" else _read_closed
     return read(backbone, task, resident, examples, record_gates)
 
 
 def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[TextAnswer]:
-    """The text of each row, decoded as the task says."""
+    """The generated text of each row, decoded as the task specifies."""
     assert task.decoding is not None, "a T5 task says how it answers"
     decoding = Decoding(task.decoding.max_new_tokens, task.decoding.num_beams)
     drafts = [create_draft(backbone, row, decoding) for row in rows]
@@ -78,7 +78,7 @@ def _read_closed(
 
 
 def judge_targets(task: TaskSpec, found: Tensor, examples: Sequence[Example]) -> Evaluation:
-    """On targets [rows] chosen by their position, -1 for none of them; without a loss."""
+    """The evaluation of target positions [rows], -1 for a text that is no target; without a loss."""
     inputs = [example.input for example in examples]
     if task.type == "classification":
         gold = np.array(gold_targets(task, examples))
@@ -99,7 +99,7 @@ def _read_texts(
         questions.setdefault(example.input, []).append(text)
     trees = [_reference_tree(backbone, task, texts) for texts in questions.values()]
     encoded = [encode_input(backbone, task, question) for question in questions]
-    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    rows = [Row(question, resident, tree=tree) for question, tree in zip(encoded, trees, strict=True)]
     outputs = run_rows(backbone, rows, record_gates=record_gates)
     texts = [answer.text for answer in write(backbone, task, rows)]
     loss = _loss(trees, [output.logits for output in outputs], [range(tree.num_labels) for tree in trees])
@@ -108,7 +108,7 @@ def _read_texts(
 
 
 def _gates(backbone: Backbone, rows: Sequence[Row], outputs: Sequence[RowOutput]) -> Gates | None:
-    """Of both stacks; None where there are none or nobody asked."""
+    """The gates of both stacks; None if there are none or they were not recorded."""
     gates = mean_gates(outputs)
     return None if gates is None else {**gates, **decoder_gates(backbone, rows)}
 

@@ -1,4 +1,4 @@
-"""What the Hugging Face Trainer is told of every run."""
+"""The Trainer's arguments of every run."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ from transformers import TrainingArguments
 
 from peltier_training.config.run import Run
 
-_LOGGED_SHARE = 0.02  # of all steps, from one entry of the log to the next
+_LOG_INTERVAL = 0.02  # between entries of the log, as a fraction of all steps
 
 
 def create_arguments(run: Run, **own: Any) -> TrainingArguments:
-    """Those of a resolved run, and a trainer's `own`."""
+    """The arguments of a resolved run, with a trainer's `own`."""
     numbers = run.hyperparameters
     arguments = TrainingArguments(
         output_dir=str(run.directory),
@@ -22,7 +22,7 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
         seed=numbers.seed,
         eval_strategy="epoch",
         logging_strategy="steps",
-        logging_steps=_LOGGED_SHARE,
+        logging_steps=_LOG_INTERVAL,
         report_to=["tensorboard"],
         remove_unused_columns=False,
         label_names=["labels"],
@@ -30,6 +30,6 @@ def create_arguments(run: Run, **own: Any) -> TrainingArguments:
         use_cpu=run.device == "cpu",
         **own,
     )
-    # One process drives one device: DataParallel would cut the packed rows in pieces.
+    # One process uses one device, because DataParallel would split the packed rows.
     arguments._n_gpu = min(arguments.n_gpu, 1)
     return arguments

@@ -1,4 +1,4 @@
-"""The Hugging Face Trainer over a tuned backbone. It writes TensorBoard events; the best epoch stays in memory."""
+"""The Hugging Face Trainer for a tuned backbone. It keeps the best epoch in memory and writes no checkpoints."""
 
 from collections.abc import Mapping
 from typing import Any

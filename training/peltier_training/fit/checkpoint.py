@@ -1,4 +1,4 @@
-"""The checkpoints of one run's directory, as the Hugging Face Trainer writes them."""
+"""The Trainer's checkpoints in a run's directory."""
 
 import shutil
 from collections.abc import Sequence
@@ -11,19 +11,21 @@ from peltier_training.models.model import TrainableAdapter
 
 
 def find_checkpoint(directory: Path, model: TrainableAdapter) -> Path:
-    """The newest whole checkpoint in `directory`; a `TrainingError` if there is none or it is not one of `model`."""
-    # The state is written last: a checkpoint without it was cut short.
+    """The newest complete checkpoint. Raises a `TrainingError` if there is none or it does not fit `model`."""
+    # The Trainer writes the state last, so a checkpoint without it is incomplete.
     whole = [state.parent for state in directory.glob("checkpoint-*/trainer_state.json")]
     if not whole:
         raise TrainingError(f"there is no checkpoint to resume from in {directory}")
     last = max(whole, key=lambda path: int(path.name.removeprefix("checkpoint-")))
     if _shapes(last / "model.safetensors") != {name: tuple(value.shape) for name, value in model.state_dict().items()}:
-        raise TrainingError(f"{last} is of another adapter; resume with the preset, settings and labels it began with")
+        raise TrainingError(
+            f"{last} belongs to another adapter; resume with the preset, settings and labels of that run"
+        )
     return last
 
 
 def remove_checkpoints(directory: Path) -> None:
-    """Start anew: a later resume must not find an earlier run's checkpoints."""
+    """Remove all checkpoints, so that a later resume does not find those of an earlier run."""
     for old in directory.glob("checkpoint-*"):
         shutil.rmtree(old, ignore_errors=True)
 

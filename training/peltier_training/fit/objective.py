@@ -1,4 +1,4 @@
-"""What is minimised."""
+"""The training objective."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,25 +15,25 @@ class Objective(Protocol):
 
     @property
     def consistency(self) -> float:
-        """The weight of the second; 0 where two passes have nothing to agree on."""
+        """The weight of the consistency loss; 0 disables it."""
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean loss of one pass."""
 
     def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
-        """How far two passes over `num_rows` rows are apart."""
+        """The divergence of two passes over `num_rows` rows."""
 
 
 @dataclass(frozen=True)
 class HeadObjective:
-    """Of a head's logits [rows, outputs]."""
+    """The objective of a head's logits [rows, outputs]."""
 
     type: TaskType
     weight: float
 
     @property
     def consistency(self) -> float:
-        """A single number is no distribution: regression has no divergence (docs/methods.md#adamix)."""
+        """Regression has no divergence, because a single number is not a distribution (docs/methods.md#adamix)."""
         return 0.0 if self.type == "regression" else self.weight
 
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -52,10 +52,10 @@ class HeadObjective:
 
 @dataclass(frozen=True)
 class TextObjective:
-    """Of next-token logits [tokens, vocabulary] over the target texts, their ends among them.
+    """The objective of next-token logits [tokens, vocabulary] over the target texts with their end tokens.
 
-    The cross-entropy is a mean over tokens. The divergence of a text is the sum over its tokens, its mean over rows:
-    one prediction a row, as a head makes one. (AdaMix's code has the mean over tokens, times 100.)
+    The cross-entropy is a mean over tokens. A text's divergence is the sum over its tokens, and a batch's
+    the mean over rows, as with a head. (AdaMix's code has the mean over tokens, times 100.)
     """
 
     consistency: float

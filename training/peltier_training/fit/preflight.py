@@ -1,6 +1,6 @@
-"""What a method asks of a checkpoint's weights, told from their names before any of them is read.
+"""Checks a method against a checkpoint by the names of its weights, before any weight is read.
 
-torch and transformers are imported for a baseline that counts tensors, and only then."""
+torch and transformers are imported only for a baseline that counts tensors."""
 
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from peltier_training.errors import TrainingError
 
 
 def check_pooler(parts: Parts, backbone: str, checkpoint: Path) -> None:
-    """Refuse a part that reads a pooler where the checkpoint of `backbone` has none."""
+    """Raise a `TrainingError` for a part that needs a pooler if the checkpoint of `backbone` has none."""
     users = pooler_users(parts)
     if users and not _has_pooler(checkpoint):
         raise TrainingError(
@@ -25,7 +25,7 @@ def check_pooler(parts: Parts, backbone: str, checkpoint: Path) -> None:
 
 
 def check_baseline(baseline: Baseline, run: Run, config: BackboneConfig, checkpoint: Path) -> None:
-    """Refuse settings that cannot be: of the head, a pooler that is not there, too small an intrinsic dimension."""
+    """Raise an error for invalid settings of the head, a missing pooler, or a too small intrinsic dimension."""
     settings = baseline.settings(run.overrides, config)
     parts = () if config.generates else (baseline.head(settings, config, outputs=1),)
     check_pooler(parts, run.backbone, checkpoint)

@@ -1,4 +1,4 @@
-"""How a training goes, for people: a line an evaluation, and on a terminal a bar below them."""
+"""Progress of a training run: a line per evaluation, and a bar on a terminal."""
 
 import sys
 import time
@@ -11,13 +11,13 @@ from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerCall
 from transformers import TrainingArguments as Arguments
 
 from peltier_training.config.run import Run
-from peltier_training.fit.patience import Log, num_in_vain
+from peltier_training.fit.patience import Log, num_without_improvement
 
 _BAR = "{percentage:3.0f}% |{bar}| step {n_fmt}/{total_fmt}, {elapsed} gone, {remaining} to go"
 
 
 class Progress(TrainerCallback):
-    """Writes to standard error; of processes side by side the first one does."""
+    """Writes to stderr in the first of several processes."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -25,13 +25,13 @@ class Progress(TrainerCallback):
         self._since = time.perf_counter()
 
     def replace_prints(self, trainer: Trainer) -> None:
-        """Take the place of what the Trainer prints by itself."""
+        """Replace the Trainer's own progress callbacks."""
         for callback in (ProgressCallback, PrinterCallback):
             trainer.remove_callback(callback)
         trainer.add_callback(self)
 
     def on_train_begin(self, args: Arguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Say what is about to be done."""
+        """Print the run's settings and create the bar."""
         if not state.is_world_process_zero:
             return
         self._bar = tqdm(
@@ -53,24 +53,24 @@ class Progress(TrainerCallback):
         self._write(f"on {args.device.type} in {run.dtype}, CPU threads: {torch.get_num_threads()}")
 
     def on_step_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         control.should_log |= control.should_evaluate
         if self._bar is not None:
             self._bar.update(state.global_step - self._bar.n)
 
     def on_epoch_end(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Have the loss logged up to here, so that the line has all of it."""
+        """Have the loss logged up to this step, so that the next line includes it."""
         control.should_log |= control.should_evaluate
 
     def on_evaluate(self, args: Arguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """A line of what has been logged since the last evaluation."""
+        """Print a line with what has been logged since the last evaluation."""
         if self._bar is not None:
             now = time.perf_counter()
             self._write(f"{self._describe(state)}  {now - self._since:.1f} s{self._mark(state)}")
             self._since = now
 
     def close(self) -> None:
-        """Remove the bar; what is written later begins on a line of its own."""
+        """Remove the bar, so that later output begins on its own line."""
         if self._bar is not None:
             self._bar.close()
 
@@ -88,12 +88,12 @@ class Progress(TrainerCallback):
         return "  ".join(parts)
 
     def _mark(self, state: TrainerState) -> str:
-        return "  best" if num_in_vain(self._run, state.log_history) == 0 else ""
+        return "  best" if num_without_improvement(self._run, state.log_history) == 0 else ""
 
 
 def recent_loss(log: Log) -> float | None:
-    """The mean training loss of the steps between the last two evaluations of `log`, or None where it has none of
-    them. Each entry is the mean of the steps since the one before."""
+    """The mean training loss of the steps between the last two evaluations of `log`, None if no loss was logged. Each
+    entry is the mean over the steps since the previous one."""
     places = [place for place, entry in enumerate(log) if _is_evaluation(entry)]
     first = places[-2] if len(places) > 1 else -1
     step, weight, total = (log[first]["step"] if first >= 0 else 0.0), 0.0, 0.0

@@ -1,4 +1,4 @@
-"""The Hugging Face Trainer over packed rows."""
+"""The Hugging Face Trainer for packed rows."""
 
 import time
 from collections.abc import Callable
@@ -47,7 +47,7 @@ class JudgedTrainer(Trainer):
 
 
 class AdapterTrainer(Trainer):
-    """Trains a `TrainableAdapter`; checkpoints hold the adapter and its optimizer only."""
+    """Trains a `TrainableAdapter`; checkpoints hold only the adapter and its optimizer."""
 
     def __init__(self, *, objective: Objective, **options: Any) -> None:
         self._objective = objective
@@ -55,12 +55,12 @@ class AdapterTrainer(Trainer):
 
     @property
     def adapter(self) -> TrainableAdapter:
-        """The model, which torchrun may have wrapped elsewhere."""
+        """The model without torchrun's wrapper."""
         assert isinstance(self.model, TrainableAdapter)
         return self.model
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """Neither norms nor biases decay; the Trainer does not know our norms by their names."""
+        """Exclude norms, which the Trainer does not recognise by our names, as it excludes biases."""
         names: list[str] = super().get_decay_parameter_names(model)
         return [name for name in names if not name.split(".")[-1].startswith("norm/")]
 
@@ -76,7 +76,7 @@ class AdapterTrainer(Trainer):
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
-        """What the model is called with."""
+        """The arguments of the model."""
         return (self.adapter.backbone.pack(inputs["rows"]),)
 
 
@@ -89,7 +89,7 @@ class TextTrainer(JudgedTrainer, AdapterTrainer):
 
 
 def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRows) -> History:
-    """Train on `rows` and leave in `model` the epoch that was best on `validation`."""
+    """Train on `rows` and leave the best epoch on `validation` in `model`."""
     checkpoint = _find_start(run, model)
 
     def compute(prediction: EvalPrediction) -> dict[str, float]:
@@ -111,7 +111,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
 
 
 def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> History:
-    """Train on `rows` and leave in `model` the epoch that `judge` found best."""
+    """Train on `rows` and leave the best epoch, as measured by `judge`, in `model`."""
     checkpoint = _find_start(run, model)
     trainer = TextTrainer(
         objective=TextObjective(float(model.settings.get("consistency", 0.0))),
@@ -125,12 +125,12 @@ def fit_text(run: Run, model: TextAdapter, rows: TextRows, judge: Judge) -> Hist
 
 
 def diverged(run: Run) -> TrainingError:
-    """What is said of outputs that are not finite."""
+    """The error for outputs that are not finite."""
     return TrainingError(f"training diverged at learning rate {run.learning_rate:g}; try a lower one")
 
 
 def _find_start(run: Run, model: TrainableAdapter) -> str | None:
-    """The checkpoint to go on from; a run that begins anew leaves none for a later one."""
+    """The checkpoint to continue from. A new run removes earlier checkpoints."""
     if run.resume:
         return str(find_checkpoint(run.directory, model))
     remove_checkpoints(run.directory)
@@ -138,7 +138,7 @@ def _find_start(run: Run, model: TrainableAdapter) -> str | None:
 
 
 def conduct(run: Run, trainer: Trainer, checkpoint: str | None = None) -> History:
-    """Train to the end, on from `checkpoint` if there is one; progress goes to standard error."""
+    """Train to the end, from `checkpoint` if given, with progress on stderr."""
     for callback in (ValidationInterval(run), Patience(run)):
         trainer.add_callback(callback)
     progress = Progress(run)
@@ -177,7 +177,7 @@ def _arguments(run: Run, checkpoint: str | None) -> TrainingArguments:
 
 
 def _num_epochs(run: Run, checkpoint: str | None) -> int:
-    """The run's, or what it had at `checkpoint` if its patience has ended there."""
+    """The run's epochs, or those until `checkpoint` if the run stopped early there."""
     if checkpoint is not None:
         state = TrainerState.load_from_json(str(Path(checkpoint) / "trainer_state.json"))
         if is_over(run, state.log_history):

@@ -1,4 +1,4 @@
-"""A whole backbone on one task: the trained model, its batches and its metrics."""
+"""Tuning of a whole backbone on one task: the model, its batches and its metrics."""
 
 import shutil
 from collections.abc import Sequence
@@ -35,25 +35,25 @@ _MAX_ROWS = 64
 
 
 class Tuning(Protocol):
-    """What a trainer of a baseline needs."""
+    """What the trainer of a baseline needs."""
 
     model: nn.Module
     objective: Objective
     device: torch.device
 
     def rows(self, examples: Sequence[Example]) -> Dataset[Any]:
-        """Examples as `collate` takes them."""
+        """The dataset of `examples` for `collate`."""
 
     def collate(self, items: Sequence[Any]) -> dict[str, Any]:
         """The model's inputs, and `labels` for the objective."""
 
     def examine(self, examples: Sequence[Example]) -> Evaluation:
-        """What the model as it stands answers; a `TrainingError` where its outputs are not finite."""
+        """The evaluation of the current model. Raises a `TrainingError` if its outputs are not finite."""
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """What reads texts when the frozen weights, which nothing runs, are gone."""
+    """What reading texts needs, without the frozen weights, which nothing runs."""
 
     config: BackboneConfig
     tokenizer: Tokenizer
@@ -97,7 +97,7 @@ class HeadTuning:
 
 
 class TextTuning:
-    """A T5. It is measured as a backbone of the server's own, bare of adapters."""
+    """A T5, evaluated as a backbone of the server without adapters."""
 
     def __init__(self, run: Run, backbone: Backbone, task: TaskSpec) -> None:
         settings, numbers = BASELINES[run.preset].settings(run.overrides, backbone.config), run.hyperparameters

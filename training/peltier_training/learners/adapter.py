@@ -1,4 +1,4 @@
-"""Training of an adapter, which leaves an artifact."""
+"""Training of an adapter."""
 
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -34,7 +34,7 @@ from peltier_training.report.report import Subject
 class AdapterLearner:
     """A trainable adapter on a frozen backbone of the run's dtype.
 
-    It is measured, and its golden examples are made, as it will be served: from its artifact on a float32 backbone.
+    Evaluation and golden examples use its served form on a float32 backbone.
     """
 
     def __init__(self, run: Run, data: LabelledData) -> None:
@@ -72,12 +72,12 @@ class AdapterLearner:
         return Merging.create(self._exact, self._trained, self.model, validation, merged)
 
     def candidate(self) -> Candidate:
-        """The adapter as it stands, in the form that it is served in."""
+        """The current adapter in its served form."""
         return Candidate(self._run.task, self._run.preset, self.model.parts, self.model.merged(), self.task)
 
     @cached_property
     def _trained(self) -> Candidate:
-        """First asked for when training has ended."""
+        """The adapter after training; first used then."""
         return self.candidate()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Training without an adapter, to compare adapters with: full fine-tuning and intrinsic SAID."""
+"""Training without an adapter, for comparison: full fine-tuning and intrinsic SAID."""
 
 from collections.abc import Sequence
 
@@ -28,18 +28,18 @@ from peltier_training.report.report import Subject
 
 
 class BaselineLearner:
-    """A backbone that is tuned itself. No weights are written, so nothing can be resumed."""
+    """A tuned backbone. It writes no weights, so a run cannot be resumed."""
 
     def __init__(self, run: Run, data: LabelledData) -> None:
         if run.resume:
             raise TrainingError(f"preset {run.preset!r} leaves no checkpoints to resume from")
-        disable_progress_bar()  # type: ignore[no-untyped-call]  # of each checkpoint's files; `Progress` has the run's own
+        disable_progress_bar()  # type: ignore[no-untyped-call]  # of files; `Progress` shows the run's own
         checkpoint = find_checkpoint(run.backbone)
         config = load_config(checkpoint)
         check_baseline(BASELINES[run.preset], run, config, checkpoint)
         self._run, self._method, self._config = run, BASELINES[run.preset], config
         self.settings: Settings = self._method.settings(run.overrides, config)
-        # The frozen backbone tells the task, and is gone when this returns: its memory is not the baseline's.
+        # The frozen backbone is only needed to create the task. Its memory is freed when this returns.
         backbone = load_backbone(run.backbone, device=run.device)
         self.task = create_task(run, backbone, data.labels, data.train.examples)
         self._reference = create_reference(backbone)

@@ -1,4 +1,4 @@
-"""What a training run is made of, whether it trains an adapter or a baseline."""
+"""The common interface of adapters and baselines in a training run."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -16,23 +16,23 @@ from peltier_training.report.report import Subject
 
 
 class Learner(Protocol):
-    """A model of one resolved run on its task. `pooling` is that of an encoder's head."""
+    """The model of one resolved run. `pooling` is that of an encoder's head."""
 
     settings: Settings
     device: torch.device
     pooling: str | None
 
     def fit(self, examples: Sequence[Example], validation: Sequence[Example]) -> History:
-        """Train on `examples` and keep the epoch that was best on `validation`."""
+        """Train on `examples` and keep the best epoch on `validation`."""
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
-        """What the trained model answers; a `TrainingError` where its outputs are not finite."""
+        """The evaluation of the trained model. Raises a `TrainingError` if its outputs are not finite."""
 
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest | None]:
-        """Write the artifact, if the method has one. What the report is about, and the artifact's manifest."""
+        """Write the artifact, if the method has one. Returns the report's subject and the artifact's manifest."""
 
     def parameters(self) -> Parameters:
         """What the method adds to its backbone."""
 
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> Merging | None:
-        """The routes through experts beside what the merged adapter answers, where the run asks for that."""
+        """The comparison of routes through experts with the merged adapter, if the run asks for it."""

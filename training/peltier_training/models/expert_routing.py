@@ -1,4 +1,4 @@
-"""AdaMix unmerged: the adapters that single routes through its experts are."""
+"""Unmerged AdaMix: adapters of single routes through its experts."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ Tensors = dict[str, Tensor]
 
 @torch.no_grad()
 def fixed_routes(model: TrainableAdapter) -> list[Tensors]:
-    """Artifact tensors of each copy, taken in every projection and layer; the paper's fixed routing is the first."""
+    """Artifact tensors of each copy, used in every projection and layer; the paper's fixed routing is the first."""
     model.eval()
     return [
         _clone({name: tensor for source in model.sources for name, tensor in _fixed(source, copy).items()})

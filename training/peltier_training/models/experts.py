@@ -1,4 +1,4 @@
-"""AdaMix: several copies of a projection, one drawn at random in each training pass, merged into one for serving.
+"""AdaMix: several copies of a projection. Each training pass draws one at random; serving uses their mean.
 
 AdaMix section 2; docs/methods.md#adamix: routing is per batch (or per sample), per layer and per projection; evaluation
 and export use the mean of the copies.
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def named_parameters(tensors: Mapping[str, Tensor]) -> nn.ParameterDict:
-    """Parameters under their served names; a module attribute cannot contain the dot."""
+    """Parameters under their served names, with "/" for "." because module attributes cannot contain dots."""
     return nn.ParameterDict({name.replace(".", "/"): nn.Parameter(tensor) for name, tensor in tensors.items()})
 
 
@@ -35,7 +35,7 @@ class Experts(nn.Module):
         return {name: drawn[0] for name, drawn in self.draw(1).items()}
 
     def draw(self, num: int) -> dict[str, Tensor]:
-        """`num` draws, [num, S, L, …]: each a copy per site and layer, weight and bias from the same."""
+        """`num` draws, [num, S, L, …]: one copy per site and layer, the same for weight and bias."""
         tensors = by_name(self._copies)
         copies, sites, layers = next(iter(tensors.values())).shape[:3]
         route = torch.randint(copies, (num, sites, layers))
@@ -51,12 +51,12 @@ def consistency_loss(first: Tensor, second: Tensor, *, rows: int | None = None, 
     """Half the symmetric KL divergence of two passes' predictions, each against the other detached
     (docs/methods.md#eq-consistency).
 
-    Logits are [predictions, labels]; the sum is divided by `rows`, None if each row is one prediction. A text is one
-    row: its divergence is the sum over its tokens. Independent labels are as many two-way distributions.
+    Logits are [predictions, labels]. The sum is divided by `rows`, None if each row is one prediction. A text is one
+    row, and its divergence the sum over its tokens. Each independent label is a two-way distribution.
     """
-    one, other = (_log_probabilities(logits, multilabel) for logits in (first, second))
-    forward = F.kl_div(one, other.detach(), reduction="sum", log_target=True)
-    backward = F.kl_div(other, one.detach(), reduction="sum", log_target=True)
+    p, q = (_log_probabilities(logits, multilabel) for logits in (first, second))
+    forward = F.kl_div(p, q.detach(), reduction="sum", log_target=True)
+    backward = F.kl_div(q, p.detach(), reduction="sum", log_target=True)
     return 0.5 * (forward + backward) / (rows or len(first))
 
 

@@ -1,5 +1,5 @@
-"""The random projection of intrinsic SAID: from a small vector to a tensor's worth of numbers in n log n (Li et al.
-2018, Aghajanyan et al. 2020; docs/methods.md#intrinsic-said)."""
+"""The random projection of intrinsic SAID, from a small vector to a whole tensor in n log n (Li et al. 2018, Aghajanyan
+et al. 2020; docs/methods.md#intrinsic-said)."""
 
 import math
 from typing import Any
@@ -26,12 +26,12 @@ class _Hadamard(torch.autograd.Function):
         return _transform(gradients[0]) / math.sqrt(length)
 
 
-# Numbers of this many bits are transformed by one product: few passes over memory, on cores and GPUs alike.
-_BITS = 6
+_BITS = 6  # of the index that one matrix product transforms, for few passes over memory
 
 
 def _transform(x: Tensor) -> Tensor:
-    """H is the Kronecker product of small ones: each turn takes the leading digit of the index and puts it last."""
+    """H is a Kronecker product of small matrices. Each step transforms the leading digit of the index and rotates it to
+    the end."""
     bits = len(x).bit_length() - 1
     while bits > 0:
         digit = min(bits, _BITS)
@@ -54,8 +54,8 @@ def hadamard(x: Tensor) -> Tensor:
 
 
 class Fastfood(nn.Module):
-    """`size` numbers from any vector: H G P H B over the next power of two, scaled to keep the vector's length. What is
-    longer than that power is cut, so a small tensor sees the first coordinates alone."""
+    """`size` numbers from a vector: H G P H B over the next power of two, scaled to keep the vector's length. A longer
+    vector is truncated to that power, so a small tensor depends on the first coordinates only."""
 
     signs: Tensor
     order: Tensor

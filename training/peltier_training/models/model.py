@@ -53,7 +53,7 @@ class TrainableAdapter(nn.Module):
         return self.training and self.settings.get("routing") == "sample"
 
     def _drawn(self, num_samples: int) -> list[dict[str, Tensor]]:
-        """`served` for all samples, or for each its own draw."""
+        """`served` for all samples, or a separate draw for each."""
         if not self._routes_samples:
             return [self.served()]
         drawn = {name: own.unbind() for source in self.sources for name, own in _draw(source, num_samples).items()}
@@ -63,8 +63,8 @@ class TrainableAdapter(nn.Module):
         return [lower(self.parts, tensors, self.backbone) for tensors in drawn]
 
     def _adapt(self, programs: Sequence[Program], lengths: Sequence[int], samples: Sequence[int]) -> BatchAdaptation:
-        """The adaptation of a pass by the program of all samples, or by each one's own; `samples` says whose each row
-        is."""
+        """The adaptation of a pass, with one program for all samples or one for each; `samples` has the sample of each
+        row."""
         groups = [AdapterGroup(len(lengths), programs[0])]
         if len(programs) > 1:
             groups = [AdapterGroup(len(list(own)), programs[sample]) for sample, own in groupby(samples)]

@@ -1,4 +1,4 @@
-"""Where the served tensors of an adapter come from while it is trained."""
+"""The trainable sources of an adapter's served tensors."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from peltier_training.models.experts import Experts, by_name, named_parameters
 
 
 class Direct(nn.Module):
-    """Parameters that are served as they are."""
+    """Parameters that are served unchanged."""
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Direct(nn.Module):
 
 
 class PrefixGroup(nn.Module):
-    """The prefixes of `num_attentions` attentions, drawn through one embedding and one MLP (docs/methods.md#prefix)."""
+    """The prefixes of `num_attentions` attentions from one embedding and one MLP (docs/methods.md#prefix)."""
 
     def __init__(self, spec: PrefixSpec, config: BackboneConfig, num_attentions: int, width: int) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class PrefixGroup(nn.Module):
 
 
 class PrefixMlp(nn.Module):
-    """Prefixes drawn through MLPs while training; only their output is served. On T5 the encoder's, the decoder's and
-    the cross-attentions are groups of their own."""
+    """Prefixes from MLPs that exist only in training. On T5 the encoder, the decoder and the cross-attentions are
+    separate groups."""
 
     def __init__(self, spec: PrefixSpec, config: BackboneConfig, width: int) -> None:
         super().__init__()
@@ -60,14 +60,14 @@ class PrefixMlp(nn.Module):
 
 
 def _groups(config: BackboneConfig) -> list[int]:
-    """How many attentions each group has, in their order."""
+    """The number of attentions of each group, in order."""
     if isinstance(config, T5Config):
         return [config.num_layers, config.num_decoder_layers, config.num_decoder_layers]
     return [config.num_attentions]
 
 
 def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: int) -> nn.ModuleList:
-    """The sources of every tensor of `parts`; a `TrainingError` for a setting out of its bounds."""
+    """The sources of every tensor of `parts`. Raises a `TrainingError` for an invalid setting."""
     check_settings(settings, backbone.config)
     generator = torch.Generator().manual_seed(seed)
     tensors = init_tensors(parts, backbone, generator)
@@ -76,8 +76,7 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
     for side in routed_sides(settings):
         names = [name for name in tensors if f"{name}.".startswith(f"{kind}.{side}.")]
         others = range(int(settings["experts"]) - 1)
-        # docs/methods.md#initialisation: adapters are drawn one by one, LoRA's copies begin as one and part by their
-        # routes.
+        # docs/methods.md#initialisation: copies of an adapter are drawn separately; copies of LoRA begin equal.
         draws = [tensors, *(tensors if kind == "lora" else init_tensors(parts, backbone, generator) for _ in others)]
         sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in names}))
         tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
@@ -92,5 +91,5 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
 
 
 def _vocabulary(backbone: Backbone, length: int) -> Tensor:
-    """PROMPT-T as the paper means it: the first embeddings of the checkpoint (docs/methods.md#prompt)."""
+    """The first embeddings of the checkpoint, from which PROMPT-T starts (docs/methods.md#prompt)."""
     return backbone.t5.embedding[:length].float().clone()

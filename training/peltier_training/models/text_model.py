@@ -1,4 +1,4 @@
-"""The trainable form of a T5's adapter. As when it is served, each decoder token is a row of its own."""
+"""The trainable form of a T5's adapter. As in serving, each decoder token is a separate row."""
 
 from peltier_backbone.packing import Packed
 from peltier_backbone.targets import Targets
@@ -9,8 +9,8 @@ from peltier_training.models.model import TrainableAdapter
 
 
 class TextAdapter(TrainableAdapter):
-    """An adapter of a T5: packed rows (soft prompts' placeholders in front) and decoder inputs to next-token logits
-    [nodes, vocabulary]. Dropout stands where T5 has its last one, before the output layer."""
+    """An adapter of a T5: packed rows, with placeholders of soft prompts in front, and decoder inputs to next-token
+    logits [nodes, vocabulary]. Dropout is applied before the output layer, where T5 has its last one."""
 
     def forward(self, packed: Packed, targets: Targets) -> Tensor:
         samples, model = range(len(packed.lengths)), self.backbone.t5

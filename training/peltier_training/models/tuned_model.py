@@ -1,4 +1,4 @@
-"""The whole backbone as transformers has it, trained: each weight for itself, or all along a few directions."""
+"""Tuning of a whole transformers model: each weight separately, or all in a low-dimensional subspace."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -26,16 +26,16 @@ class FullTuning(nn.Module):
         self.model = model
 
     def forward(self, **inputs: Any) -> Any:
-        """What the model answers."""
+        """The outputs of the model."""
         return self.model(**inputs)
 
     def tuned(self) -> nn.Module:
-        """The model as it stands."""
+        """The current model."""
         return self.model
 
 
 def check_dimension(dimension: int, num_tensors: int) -> None:
-    """Refuse one that leaves no number to move the weights with."""
+    """Raise a `TrainingError` for a dimension that leaves no trainable number besides the scales."""
     if dimension <= num_tensors:
         raise TrainingError(f"setting 'dimension' is {dimension}; it must exceed the backbone's {num_tensors} tensors")
 
@@ -44,7 +44,7 @@ class Subspace(nn.Module):
     """Intrinsic SAID: theta_i = theta_i0 + lambda_i fastfood_i(theta) for each tensor i
     (docs/methods.md#intrinsic-said).
 
-    `dimension` numbers are trained: one lambda a tensor, the rest is theta. The projections are drawn from `seed`.
+    `dimension` numbers are trained: one lambda per tensor, the rest is theta. `seed` determines the projections.
     """
 
     def __init__(self, model: nn.Module, *, dimension: int, seed: int) -> None:
@@ -59,11 +59,11 @@ class Subspace(nn.Module):
         self.maps = nn.ModuleList(Fastfood(shape.numel(), generator) for shape in self._shapes.values())
 
     def forward(self, **inputs: Any) -> Any:
-        """What the moved model answers."""
+        """The outputs of the model with moved weights."""
         return functional_call(self.model, self._moved(), kwargs=inputs)
 
     def tuned(self) -> nn.Module:
-        """A copy of the model, moved."""
+        """A copy of the model with moved weights."""
         copy = deepcopy(self.model)
         with torch.no_grad():
             moved = self._moved()
@@ -74,11 +74,14 @@ class Subspace(nn.Module):
     def _moved(self) -> dict[str, Tensor]:
         frozen = dict(self.model.named_parameters())
         places = zip(self._shapes.items(), self.maps, self.scales, strict=True)
-        return {name: frozen[name] + scale * one(self.theta).view(shape) for (name, shape), one, scale in places}
+        return {
+            name: frozen[name] + scale * projection(self.theta).view(shape)
+            for (name, shape), projection, scale in places
+        }
 
 
 class TunedEncoder(nn.Module):
-    """An encoder under tuning with the head that an adapter would have; logits [rows, outputs]."""
+    """A tuned encoder with the head of an adapter; logits [rows, outputs]."""
 
     def __init__(self, body: FullTuning | Subspace, spec: HeadSpec, backbone: Backbone, dropout: float) -> None:
         super().__init__()
@@ -101,20 +104,20 @@ class TunedEncoder(nn.Module):
 
 
 class TunedT5(nn.Module):
-    """A T5 under tuning; next-token logits [tokens that count, vocabulary]."""
+    """A tuned T5; next-token logits [labelled tokens, vocabulary]."""
 
     def __init__(self, body: FullTuning | Subspace) -> None:
         super().__init__()
         self.body = body
 
     def forward(self, *, label_grid: Tensor, **inputs: Tensor) -> Tensor:
-        """`label_grid` [rows, tokens] marks by `IGNORED` what does not count."""
+        """`label_grid` [rows, tokens] is `IGNORED` where a token has no label."""
         logits: Tensor = self.body(**inputs).logits
         return logits[label_grid != IGNORED]
 
 
 def create_body(model: nn.Module, settings: Mapping[str, Any], seed: int) -> FullTuning | Subspace:
-    """How the preset's settings tune a model."""
+    """The tuning of `model` for the preset's settings."""
     if "dimension" not in settings:
         return FullTuning(model)
     return Subspace(model, dimension=int(settings["dimension"]), seed=seed)

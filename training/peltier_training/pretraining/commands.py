@@ -27,7 +27,7 @@ def pretrain(  # noqa: PLR0913 - one parameter a flag or group of flags
     threads: Threads = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Make a small T5 from plain text by span corruption."""
+    """Pretrain a small T5 on plain text by span corruption."""
     num_threads = choose_threads(threads)
     run = Pretraining(
         **files,

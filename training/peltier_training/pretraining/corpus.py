@@ -17,12 +17,11 @@ _OPENERS: dict[str, Callable[..., TextIO]] = {
 }
 _UNREADABLE = (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError, zlib.error)
 
-# Every 200th document is held out: half a percent, spread over all the files and their kinds of text.
-HELD_OUT_EVERY = 200
+HELD_OUT_EVERY = 200  # documents; half a percent is held out, spread over all files
 
 
 def check_files(files: Sequence[Path]) -> None:
-    """Raise a `TrainingError` for a file that is not there or whose name is not that of a text."""
+    """Raise a `TrainingError` for a missing file, or one whose name is not that of a text file."""
     for path in files:
         if _opener(path) is None:
             raise TrainingError(f"{path} is not a text file; its name must end in {', '.join(_OPENERS)}")
@@ -31,7 +30,7 @@ def check_files(files: Sequence[Path]) -> None:
 
 
 def documents(files: Sequence[Path]) -> Iterator[str]:
-    """The documents of UTF-8 `files` (.txt, .txt.gz, .txt.xz) in order: blank lines part them, none is empty.
+    """The non-empty documents of UTF-8 `files` (.txt, .txt.gz, .txt.xz) in order, separated by blank lines.
 
     Raises a `TrainingError` for a file that cannot be read."""
     for path in files:
@@ -42,7 +41,7 @@ def documents(files: Sequence[Path]) -> Iterator[str]:
 
 
 def is_held_out(number: int) -> bool:
-    """Whether the document of this number, from 0, is for evaluation and never trained on."""
+    """Whether the document with this number, from 0, is only for evaluation."""
     return number % HELD_OUT_EVERY == 0
 
 

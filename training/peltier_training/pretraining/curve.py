@@ -7,8 +7,8 @@ from typing import Any
 
 
 def curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """What the Trainer logged, as points: the step, with the training loss since the last point and the learning rate,
-    or with the held-out loss. Losses are nats a token."""
+    """The Trainer's log as points: the step with the training loss since the last point and the learning rate, or with
+    the held-out loss. Losses are in nats per token."""
     names = {"loss": "loss", "learning_rate": "learning_rate", "eval_loss": "held_out_loss"}
     points = []
     for entry in history:
@@ -19,5 +19,5 @@ def curve(history: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
 
 
 def write_curve(path: Path, points: Sequence[Mapping[str, float]]) -> None:
-    """One JSON line a point."""
+    """Write one JSON line per point."""
     path.write_text("".join(json.dumps(point) + "\n" for point in points))

@@ -17,12 +17,12 @@ _MAX_HELD_OUT = 512
 
 
 class TrainingText(Dataset[Example]):
-    """`size` examples from the blocks of `stream`. Example `i` depends on the seed and on `i` alone: each pass over the
-    stream has an offset where its first block begins, an order of its blocks and spans of its own."""
+    """`size` examples from the blocks of `stream`. Example `i` depends only on the seed and on `i`. Each pass over the
+    stream has its own offset of the first block, order of blocks, and spans."""
 
     def __init__(self, stream: Stream, corruption: SpanCorruption, *, size: int, seed: int) -> None:
         self._stream, self._corruption, self._size, self._seed = stream, corruption, size, seed
-        # One block less, in whose place the offset is.
+        # The offset takes the place of one block.
         self._num_blocks = _num_blocks(stream, corruption, "train on", 2) - 1
         self._pass, self._begins = -1, np.empty(0, np.int64)
 
@@ -37,14 +37,14 @@ class TrainingText(Dataset[Example]):
         return _corrupted(self._stream, int(self._begins[place]), self._corruption, rng)
 
     def _draw(self, number: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Where each block of a pass begins [blocks]."""
+        """The first token of each block of a pass [blocks]."""
         rng = np.random.default_rng([self._seed, number, 1])
         length = self._corruption.text_length
         return rng.permutation(self._num_blocks) * length + rng.integers(length)
 
 
 class HeldOutText(Dataset[Example]):
-    """At most 512 blocks of `stream`, evenly spaced, with the same spans at every look."""
+    """At most 512 evenly spaced blocks of `stream`, with the same spans in every evaluation."""
 
     def __init__(self, stream: Stream, corruption: SpanCorruption) -> None:
         self._stream, self._corruption = stream, corruption
@@ -61,7 +61,7 @@ class HeldOutText(Dataset[Example]):
 
 
 def collate(examples: Sequence[Example]) -> Example:
-    """All have the same lengths: input_ids [rows, input_length], labels [rows, target_length]."""
+    """A batch: input_ids [rows, input_length] and labels [rows, target_length]."""
     return {name: torch.stack([example[name] for example in examples]) for name in ("input_ids", "labels")}
 
 
@@ -69,7 +69,9 @@ def _num_blocks(stream: Stream, corruption: SpanCorruption, purpose: str, least:
     number = len(stream) // corruption.text_length
     if number < least:
         needed = least * corruption.text_length
-        raise TrainingError(f"the text is too small: {len(stream)} tokens to {purpose}, at least {needed} are needed")
+        raise TrainingError(
+            f"the text is too small: it has {len(stream)} tokens to {purpose} and needs at least {needed}"
+        )
     return number
 
 

@@ -1,4 +1,4 @@
-"""The Hugging Face checkpoint directory that a finished run leaves."""
+"""The Hugging Face checkpoint directory of a finished run."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ def export(
     points: Sequence[Mapping[str, Any]],
     output: Path,
 ) -> None:
-    """Write the bfloat16 checkpoint, its tokenizer, README.md and loss.jsonl to `output`, all of it or nothing."""
+    """Write the bfloat16 checkpoint, its tokenizer, README.md and loss.jsonl to `output` atomically."""
     partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
     try:
         partial.mkdir()
@@ -33,7 +33,7 @@ def export(
         write_tokenizer(tokenizer, partial, MAX_TOKENS)
         write_curve(partial / "loss.jsonl", points)
         (partial / "README.md").write_text(card)
-        os.replace(partial, output)  # an empty folder in its place is replaced
+        os.replace(partial, output)  # replaces an empty folder
     except OSError as error:
         raise TrainingError(f"output {output} cannot be written: {error.strerror}") from None
     finally:

@@ -9,7 +9,7 @@ from peltier_training.pretraining.run import MAX_TOKENS, Shape
 
 
 def create_model(shape: Shape, seed: int) -> T5ForConditionalGeneration:
-    """T5 with tied embeddings in the initialisation of the paper; `gated` has the feed-forward of T5 1.1."""
+    """A T5 with tied embeddings and the paper's initialisation."""
     torch.manual_seed(seed)
     settings: dict[str, Any] = {
         "vocab_size": shape.vocab_size,
@@ -26,7 +26,7 @@ def create_model(shape: Shape, seed: int) -> T5ForConditionalGeneration:
         "tie_word_embeddings": True,
     }
     config = T5Config(**settings)
-    # Eager: for short texts the bias of the positions makes the fused attention slower than the plain one.
+    # Eager attention, because position biases make fused attention slower for short texts.
     model = T5ForConditionalGeneration._from_config(config, attn_implementation="eager")  # type: ignore[no-untyped-call]
     assert isinstance(model, T5ForConditionalGeneration)
     return model

@@ -1,4 +1,4 @@
-"""When a run evaluates, saves and stops, and how its progress is shown."""
+"""Evaluation, saving, stopping and progress of a run by its budget."""
 
 import sys
 import time
@@ -14,8 +14,8 @@ _EVALUATIONS = 20
 
 
 class Pacing(TrainerCallback):
-    """Evaluates and saves at each twentieth of the budget, and stops at its end; `call_seconds` after it was made it
-    saves and stops too."""
+    """Evaluates and saves at each twentieth of the budget, and stops at its end. It also saves and stops `call_seconds`
+    after its creation."""
 
     def __init__(self, call_seconds: float | None) -> None:
         self._deadline = None if call_seconds is None else time.monotonic() + call_seconds
@@ -25,11 +25,11 @@ class Pacing(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Where an earlier call left off."""
+        """Continue with the part of the budget where the previous call stopped."""
         self._part = _part(kwargs["lr_scheduler"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Look at the budget."""
+        """Check the budget."""
         schedule = kwargs["lr_scheduler"]
         self.finished = schedule.fraction >= 1
         if (part := _part(schedule)) > self._part:
@@ -45,7 +45,7 @@ class Progress(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Begin where the budget is."""
+        """Create the bar at the spent part of the budget."""
         form = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}"
         begin = round(100 * kwargs["lr_scheduler"].fraction, 2)
         print(f"{args.device.type}, CPU threads: {torch.get_num_threads()}", file=sys.stderr)
@@ -64,7 +64,7 @@ class Progress(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Leave it as it is."""
+        """Close the bar."""
         self._bar.close()
 
 

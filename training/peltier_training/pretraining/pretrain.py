@@ -25,13 +25,13 @@ from peltier_training.pretraining.tokens import HELD_OUT, TRAIN, read_tokens, wr
 from peltier_training.pretraining.trainer import fit, num_examples
 from peltier_training.pretraining.word_vectors import begin_with_word_vectors
 
-_TOKENIZER_CHARACTERS = 16_000_000  # are enough for a vocabulary of thousands
+_MAX_TOKENIZER_CHARS = 16_000_000  # of text to train the tokenizer on; enough for thousands of pieces
 _TEXT, _RUN, _TOKENIZER = "text.json", "run.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call reached: `finished` is false where its own time ended first, and nothing was written."""
+    """The result of a call. `finished` is false if `call_minutes` ended it, and then nothing was written."""
 
     finished: bool
     steps: int
@@ -39,9 +39,9 @@ class Outcome:
 
 
 def pretrain(run: Pretraining) -> Outcome:
-    """Train a T5 from nothing on plain text, and write it to `run.output` when its budget is spent."""
+    """Pretrain a T5 on plain text, and write it to `run.output` at the end of its budget."""
     run.check()
-    disable_progress_bar()  # type: ignore[no-untyped-call]  # of each checkpoint's files; the run has its own
+    disable_progress_bar()  # type: ignore[no-untyped-call]  # of files; the run has its own
     pacing = Pacing(None if run.budget.call_minutes is None else 60 * run.budget.call_minutes)
     checkpoint = _resume(run) if run.resume else None
     if checkpoint is None:
@@ -66,7 +66,7 @@ def _last_held_out_loss(points: Sequence[Mapping[str, float]]) -> float | None:
 
 
 def _prepare(run: Pretraining) -> None:
-    """Tokenizer and tokens of a new run: those of an earlier run of the same text, or new ones."""
+    """Prepare the tokenizer and the tokens of a new run, or keep those of an earlier run on the same text."""
     run.directory.mkdir(parents=True, exist_ok=True)
     remove_checkpoints(run.directory)
     if _read(run.directory / _TEXT) != run.text_identity():
@@ -79,9 +79,9 @@ def _prepare(run: Pretraining) -> None:
 
 
 def _sample(run: Pretraining) -> list[str]:
-    """Documents from all over the texts, of about as many characters as the tokenizer needs."""
+    """Evenly spaced documents, with about as many characters as the tokenizer needs."""
     total = sum(len(document) for document in documents(run.texts))
-    every = max(total // _TOKENIZER_CHARACTERS, 1)
+    every = max(total // _MAX_TOKENIZER_CHARS, 1)
     sample = [document for number, document in enumerate(documents(run.texts)) if number % every == 0]
     if not sample:
         raise TrainingError("the text is empty")
@@ -89,13 +89,13 @@ def _sample(run: Pretraining) -> list[str]:
 
 
 def _resume(run: Pretraining) -> Path:
-    """The newest whole checkpoint of the same run."""
+    """The newest complete checkpoint of the same run."""
     began = _read(run.directory / _TEXT) | _read(run.directory / _RUN)
     if not began:
         raise TrainingError(f"there is no run to resume in {run.directory}")
     for name, value in (run.text_identity() | run.identity()).items():
         if began.get(name) != value:
-            raise TrainingError(f"the run in {run.directory} began with other {name}: {began.get(name)}, not {value}")
+            raise TrainingError(f"the run in {run.directory} has another {name}: {began.get(name)}, not {value}")
     whole = [state.parent for state in run.directory.glob("checkpoint-*/trainer_state.json")]
     if not whole:
         raise TrainingError(f"there is no checkpoint to resume from in {run.directory}")

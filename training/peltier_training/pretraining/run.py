@@ -1,4 +1,4 @@
-"""Everything that one pretraining run is told."""
+"""The settings of one pretraining run."""
 
 import hashlib
 import math
@@ -12,7 +12,7 @@ from peltier_training.errors import TrainingError
 from peltier_training.pretraining.corpus import check_files
 from peltier_training.pretraining.tokenizer import MAX_VOCAB, MIN_VOCAB
 
-MAX_TOKENS = 512  # of an input, as T5 was trained
+MAX_TOKENS = 512  # of an input, as in T5
 
 _AT_LEAST = {
     "d_model": 1, "layers": 1, "heads": 1, "d_ff": 1, "d_kv": 1, "batch_size": 1, "input_length": 8, "seed": 0,
@@ -64,7 +64,7 @@ class Budget:
     def check(self) -> None:
         """Raise a `TrainingError` unless there is exactly one budget above 0."""
         if (self.steps is None) == (self.minutes is None):
-            raise TrainingError("the budget is either steps or minutes: give one of them")
+            raise TrainingError("give either steps or minutes as the budget")
         for name, value in asdict(self).items():
             if value is not None and not 0 < value < math.inf:
                 raise TrainingError(f"{name} is {value}; it must be a number above 0")
@@ -90,7 +90,7 @@ class Pretraining:
     ] = False
 
     def check(self) -> None:
-        """Refuse before any text is read."""
+        """Raise a `TrainingError` for a mistake that shows without reading texts."""
         from peltier_backbone.load import resolve_device  # imports torch
 
         check_files(self.texts)
@@ -105,12 +105,12 @@ class Pretraining:
             raise TrainingError(f"dtype {self.dtype!r} is unknown; it is one of float32, bfloat16")
 
     def text_identity(self) -> dict[str, Any]:
-        """What the tokenizer and the tokens depend on."""
+        """The inputs of the tokenizer and the tokens."""
         texts = [{"name": path.name, "sha256": _digest(path)} for path in self.texts]
         return {"texts": texts, "vocab_size": self.shape.vocab_size}
 
     def identity(self) -> dict[str, Any]:
-        """What else must be the same when the run is resumed."""
+        """The other settings that a resumed run must keep."""
         return {
             "shape": asdict(self.shape),
             "optimization": asdict(self.optimization),
@@ -130,7 +130,7 @@ def _check_numbers(numbers: dict[str, Any]) -> None:
     if not 0 < numbers["learning_rate"] < math.inf:
         raise TrainingError(f"learning_rate is {numbers['learning_rate']}; it must be a number above 0")
     if numbers["warmup"] >= 1:
-        raise TrainingError(f"warmup is {numbers['warmup']}; it is a fraction below 1")
+        raise TrainingError(f"warmup is {numbers['warmup']}; it must be a fraction below 1")
     if not MIN_VOCAB <= numbers["vocab_size"] <= MAX_VOCAB:
         raise TrainingError(f"vocab_size is {numbers['vocab_size']}; it must be from {MIN_VOCAB} to {MAX_VOCAB}")
     if numbers["input_length"] > MAX_TOKENS:

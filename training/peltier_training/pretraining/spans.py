@@ -1,7 +1,7 @@
 """Span corruption, the pretraining objective of T5 (Raffel et al. 2020, sections 3.1.4 and 3.3.4).
 
-Random spans of a text are taken out. The input has one sentinel in the place of each, the target has each sentinel
-followed by what stood there; both end with </s>.
+Random spans of a text are removed. The input has a sentinel in place of each span. The target has each sentinel
+followed by its span. Both end with </s>.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ Tokens = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SpanCorruption:
-    """How texts of `text_length` tokens are corrupted: `num_noise` of them in `num_spans` spans, so that every input
-    has `input_length` tokens and every target `target_length`: nothing is padded.
+    """Removes `num_noise` of `text_length` tokens in `num_spans` spans. Every input has `input_length` tokens and every
+    target `target_length`, so nothing is padded.
 
     `first_sentinel` is the id of <extra_id_0>, the last of the vocabulary; the next sentinels count downwards."""
 
@@ -27,12 +27,12 @@ class SpanCorruption:
 
     @property
     def input_length(self) -> int:
-        """What is left, a sentinel a span, and </s>."""
+        """The remaining tokens, a sentinel per span, and </s>."""
         return self.text_length - self.num_noise + self.num_spans + 1
 
     @property
     def target_length(self) -> int:
-        """What was taken out, a sentinel a span, and </s>."""
+        """The removed tokens, a sentinel per span, and </s>."""
         return self.num_noise + self.num_spans + 1
 
     def corrupt(self, text: Tokens, rng: np.random.Generator) -> tuple[Tokens, Tokens]:
@@ -41,7 +41,7 @@ class SpanCorruption:
         return self._delimited(text, noise), self._delimited(text, ~noise)
 
     def _noise(self, rng: np.random.Generator) -> NDArray[np.bool_]:
-        """Which tokens are taken out [text_length]: kept and noise spans take turns, and a kept one is first."""
+        """Which tokens are removed [text_length]: kept and removed spans alternate, beginning with a kept one."""
         kept = _partition(self.text_length - self.num_noise, self.num_spans, rng)
         noise = _partition(self.num_noise, self.num_spans, rng)
         lengths = np.stack([kept, noise], axis=1).ravel()
@@ -55,7 +55,7 @@ class SpanCorruption:
 
 
 def fit_length(input_length: int, first_sentinel: int, density: float = 0.15, mean_span: float = 3.0) -> SpanCorruption:
-    """The corruption of the longest texts whose inputs are no longer than `input_length`."""
+    """The corruption for the longest texts whose inputs have at most `input_length` tokens."""
     lengths = range(2, 2 * input_length)
     fits = [_of_length(length, first_sentinel, density, mean_span) for length in lengths]
     return max((fit for fit in fits if fit.input_length <= input_length), key=lambda fit: fit.text_length)
@@ -68,6 +68,6 @@ def _of_length(text_length: int, first_sentinel: int, density: float, mean_span:
 
 
 def _partition(total: int, parts: int, rng: np.random.Generator) -> Tokens:
-    """Positive lengths [parts] with the sum `total`, all such partitions equally likely."""
+    """Positive lengths [parts] with the sum `total`, drawn uniformly from all such partitions."""
     cuts = np.sort(rng.choice(total - 1, parts - 1, replace=False)) + 1
     return np.diff(cuts, prepend=0, append=total)

@@ -1,4 +1,4 @@
-"""A tokenizer in the form of T5's, trained on plain text."""
+"""A tokenizer like T5's, trained on plain text."""
 
 import json
 from collections import Counter
@@ -14,18 +14,19 @@ from peltier_training.errors import TrainingError
 SPECIAL = ("<pad>", "</s>", "<unk>")  # ids 0, 1, 2
 NUM_SENTINELS = 100
 SENTINELS = tuple(f"<extra_id_{i}>" for i in range(NUM_SENTINELS))
-MAX_VOCAB = 2**16  # a token is kept as two bytes
+MAX_VOCAB = 2**16  # tokens are stored in two bytes
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _ALPHABET = ascii_letters + digits + punctuation
-_RARE = 20  # a character seen less often is left to the bytes
+_MIN_CHARACTER_COUNT = 20  # rarer characters are encoded as bytes
 MIN_VOCAB = len(SPECIAL) + len(_BYTES) + NUM_SENTINELS + 2 * len(_ALPHABET)
 
 
 def train_tokenizer(texts: Sequence[str], vocab_size: int) -> Tokenizer:
-    """A Unigram tokenizer of exactly `vocab_size` tokens: <pad> 0, </s> 1, <unk> 2, pieces, bytes for characters that
-    are no pieces, and the sentinels, <extra_id_0> last. Texts are NFKC, white space is one space, </s> is added.
+    """A Unigram tokenizer of exactly `vocab_size` tokens: <pad> 0, </s> 1, <unk> 2, pieces, bytes for characters
+    without a piece, and the sentinels, <extra_id_0> last. It normalises texts to NFKC and white space to one space, and
+    appends </s>.
 
-    Raises a `TrainingError` where `texts` are too small for that many pieces."""
+    Raises a `TrainingError` if `texts` are too small for that many pieces."""
     pieces = vocab_size - len(_BYTES) - NUM_SENTINELS
     draft = _with_rules(Tokenizer(Unigram()))
     trainer = trainers.UnigramTrainer(
@@ -38,7 +39,9 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int) -> Tokenizer:
     draft.train_from_iterator(_without_rare(texts), trainer)
     found = draft.get_vocab_size()
     if found < pieces:
-        raise TrainingError(f"the text has pieces for a vocabulary of {found + vocab_size - pieces}, not {vocab_size}")
+        raise TrainingError(
+            f"the text is enough for a vocabulary of {found + vocab_size - pieces} tokens, not {vocab_size}"
+        )
     vocab = [tuple(entry) for entry in json.loads(draft.to_str())["model"]["vocab"]]
     least = min(score for _, score in vocab)
     tokenizer = _with_rules(Tokenizer(Unigram([*vocab, *((b, least - 1) for b in _BYTES)], 2, byte_fallback=True)))
@@ -50,7 +53,7 @@ def train_tokenizer(texts: Sequence[str], vocab_size: int) -> Tokenizer:
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_tokens: int) -> None:
-    """tokenizer.json and tokenizer_config.json, for `tokenizers` and for transformers' `AutoTokenizer`."""
+    """Write tokenizer.json and tokenizer_config.json, for `tokenizers` and transformers' `AutoTokenizer`."""
     tokenizer.save(str(directory / "tokenizer.json"))
     pad, eos, unk = SPECIAL
     config = {
@@ -76,9 +79,9 @@ def _with_rules(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _without_rare(texts: Sequence[str]) -> Iterable[str]:
-    """Else each of them would be a piece of its own in the vocabulary."""
+    """`texts` with blanks for rare characters, which would otherwise each become a piece."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text)
-    blanks = {ord(character): " " for character, count in counts.items() if count < _RARE}
+    blanks = {ord(character): " " for character, count in counts.items() if count < _MIN_CHARACTER_COUNT}
     return (text.translate(blanks) for text in texts)

@@ -1,4 +1,4 @@
-"""Tokenised text as flat arrays on disk: what training and evaluation read."""
+"""Tokenised text as flat arrays on disk, for training and evaluation."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -14,11 +14,11 @@ from peltier_training.pretraining.corpus import is_held_out
 Stream = NDArray[np.uint16]
 
 TRAIN, HELD_OUT = "train.tokens", "held-out.tokens"
-_TOGETHER = 256  # documents that are tokenised in parallel
+_BATCH_DOCUMENTS = 256  # tokenised in parallel
 
 
 def write_tokens(documents: Iterable[str], tokenizer: Tokenizer, directory: Path) -> int:
-    """Write the tokens of all documents, back to back, to `directory`, those held out apart; returns their number."""
+    """Write the tokens of all documents to `directory`, those held out to a separate file. Returns their number."""
     number = 0
     with (directory / TRAIN).open("wb") as train, (directory / HELD_OUT).open("wb") as held_out:
         for encodings in _encoded(iter(documents), tokenizer):
@@ -30,7 +30,7 @@ def write_tokens(documents: Iterable[str], tokenizer: Tokenizer, directory: Path
 
 
 def read_tokens(path: Path) -> Stream:
-    """The tokens of a file that `write_tokens` wrote [tokens], mapped, not loaded."""
+    """The tokens of a file of `write_tokens` [tokens], memory-mapped."""
     try:
         return np.memmap(path, np.uint16, "r")
     except ValueError:  # an empty file cannot be mapped
@@ -38,5 +38,5 @@ def read_tokens(path: Path) -> Stream:
 
 
 def _encoded(documents: Iterator[str], tokenizer: Tokenizer) -> Iterator[list]:  # type: ignore[type-arg]
-    while chunk := list(islice(documents, _TOGETHER)):
+    while chunk := list(islice(documents, _BATCH_DOCUMENTS)):
         yield tokenizer.encode_batch_fast(chunk, add_special_tokens=False)

@@ -1,4 +1,4 @@
-"""The Hugging Face Trainer over corrupted texts, within a budget."""
+"""The Hugging Face Trainer for corrupted texts, within a budget."""
 
 import sys
 from collections.abc import Iterable
@@ -23,24 +23,24 @@ from peltier_training.pretraining.pacing import Pacing, Progress
 from peltier_training.pretraining.run import Pretraining
 from peltier_training.pretraining.schedule import BudgetSchedule
 
-_SMALLEST = 1e-3  # scale, of what begins at 0
-_ENDLESS = 2**31  # steps: a budget of time ends before
+_MIN_SCALE = 1e-3  # of parameters that are initialised with 0
+_MAX_STEPS = 2**31  # a budget of time ends earlier
 
 
 def num_examples(run: Pretraining) -> int:
-    """As many as the budget can take."""
-    return (run.budget.steps or _ENDLESS) * run.optimization.batch_size
+    """The maximum number of examples within the budget."""
+    return (run.budget.steps or _MAX_STEPS) * run.optimization.batch_size
 
 
 def scaled_groups(parameters: Iterable[Parameter], learning_rate: float) -> list[dict[str, Any]]:
-    """A group for each parameter, whose rate is `learning_rate` times the root mean square that it begins with.
+    """A group for each parameter, with `learning_rate` times the root mean square of its initial values as its rate.
 
-    T5's matrices begin at very different sizes: embeddings at 1, queries at 1 / sqrt(d_model d_kv). One rate for all is
-    too small for the former and drowns the latter. The paper's Adafactor (Raffel et al. 2020, section 3.1.2; Shazeer
-    and Stern 2018, section 8) scales its steps so too."""
+    T5's matrices have very different initial sizes: embeddings 1, queries 1 / sqrt(d_model d_kv). One rate for all is
+    too small for the former and too large for the latter. The paper's Adafactor (Raffel et al. 2020, section 3.1.2;
+    Shazeer and Stern 2018, section 8) scales its steps in the same way."""
     return [
-        {"params": [one], "lr": learning_rate * max(one.detach().square().mean().sqrt().item(), _SMALLEST)}
-        for one in parameters
+        {"params": [weights], "lr": learning_rate * max(weights.detach().square().mean().sqrt().item(), _MIN_SCALE)}
+        for weights in parameters
     ]
 
 
@@ -51,8 +51,9 @@ def fit(
     pacing: Pacing,
     checkpoint: Path | None,
 ) -> TrainerState:
-    """Train `model` on `data[0]` until the budget or this call ends, from `checkpoint` on, with the loss on `data[1]`
-    measured on the way; returns the Trainer's state, with all that was logged, in earlier calls too."""
+    """Train `model` on `data[0]` from `checkpoint` until the budget or this call ends, and evaluate on `data[1]`.
+
+    Returns the Trainer's state, with the log of all calls."""
     numbers = run.optimization
     optimizer = AdamW(
         scaled_groups(model.parameters(), numbers.learning_rate),
@@ -72,7 +73,7 @@ def fit(
     )
     for callback in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(callback)
-    with redirect_stdout(sys.stderr):  # the progress; standard output belongs to the result
+    with redirect_stdout(sys.stderr):  # progress goes to stderr, the result to stdout
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     return trainer.state
 
@@ -81,13 +82,13 @@ def _arguments(run: Pretraining) -> TrainingArguments:
     numbers = run.optimization
     arguments = TrainingArguments(
         output_dir=str(run.directory),
-        max_steps=run.budget.steps or _ENDLESS,
+        max_steps=run.budget.steps or _MAX_STEPS,
         per_device_train_batch_size=numbers.batch_size,
         per_device_eval_batch_size=numbers.batch_size,
-        train_sampling_strategy="sequential",  # `TrainingText` has drawn the order
+        train_sampling_strategy="sequential",  # `TrainingText` draws the order
         max_grad_norm=1.0,
         seed=numbers.seed,
-        eval_strategy="no",  # `Pacing` says when to evaluate and to save
+        eval_strategy="no",  # `Pacing` decides when to evaluate and save
         save_strategy="no",
         save_total_limit=2,
         logging_steps=50,
@@ -99,5 +100,5 @@ def _arguments(run: Pretraining) -> TrainingArguments:
         use_cpu=resolve_device(run.device).type == "cpu",
         bf16=run.dtype == "bfloat16",
     )
-    arguments._n_gpu = min(arguments.n_gpu, 1)  # one process drives one device
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # one process uses one device
     return arguments

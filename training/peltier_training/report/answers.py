@@ -1,4 +1,4 @@
-"""What an adapter answered on the validation set, next to what is right."""
+"""The answers on the validation set compared with the right ones."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
 class Confusion(Spec):
-    """`matrix[i][j]` rows are labelled i and answered j; `unknown[i]` were answered with a text that is no label."""
+    """`matrix[i][j]` counts rows with label i and answer j; `unknown[i]` those whose answer is no label."""
 
     labels: tuple[str, ...]
     matrix: tuple[tuple[int, ...], ...]
@@ -23,8 +23,8 @@ class Confusion(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "Confusion":
-        """Of a classification."""
-        # Position 0 stands for what is no label: it is never right, so its row is empty.
+        """The confusion of a classification."""
+        # Position 0 stands for texts that are no label; no row is labelled so.
         whole = confusion_matrix(
             np.array(evaluation.gold) + 1, np.array(evaluation.found) + 1, labels=range(len(labels) + 1)
         ).tolist()
@@ -36,7 +36,7 @@ class Confusion(Spec):
 
 
 class LabelCounts(Spec):
-    """One label of a multilabel task: how often it was `right`, answered but wrong (`extra`), or `missed`."""
+    """Counts of one label of a multilabel task: `right`, wrongly answered (`extra`), and `missed`."""
 
     label: str
     right: int
@@ -45,7 +45,7 @@ class LabelCounts(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, labels: Sequence[str]) -> "tuple[LabelCounts, ...]":
-        """Of all labels."""
+        """The counts of all labels."""
         gold, found = (np.array(answers, dtype=bool) for answers in (evaluation.gold, evaluation.found))
         return tuple(
             cls(
@@ -59,8 +59,8 @@ class LabelCounts(Spec):
 
 
 class Residuals(Spec):
-    """Answer minus label of a regression: mean, standard deviation and quantiles over all rows; `gold` and `found` are
-    at most 1,000 of them, evenly from the first to the last."""
+    """Answer minus label of a regression: mean, standard deviation and quantiles over all rows. `gold` and `found` are
+    those of at most 1,000 evenly spaced rows."""
 
     mean: float
     sd: float
@@ -71,7 +71,7 @@ class Residuals(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "Residuals":
-        """Of a regression."""
+        """The residuals of a regression."""
         gold, found = (np.array(answers, dtype=float) for answers in (evaluation.gold, evaluation.found))
         residuals = found - gold
         places = _spread(len(gold), _MAX_POINTS)
@@ -86,7 +86,7 @@ class Residuals(Spec):
 
 
 class Sample(Spec):
-    """A question to a text2text task, the right texts, and the one that was written."""
+    """An input of a text2text task, its references, and the generated text."""
 
     input: Input
     references: tuple[str, ...]
@@ -94,7 +94,7 @@ class Sample(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "tuple[Sample, ...]":
-        """A few of all questions, evenly from the first to the last."""
+        """A few evenly spaced inputs."""
         return tuple(
             cls(input=evaluation.inputs[place], references=tuple(evaluation.gold[place]), text=evaluation.found[place])
             for place in _spread(len(evaluation.inputs), _MAX_SAMPLES)

@@ -1,4 +1,4 @@
-"""What a person should know before relying on a training: one sentence for each doubt, with the next step to take."""
+"""Warnings about a training run, each a sentence with the next step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from peltier_training.evaluate.majority import Majority
 _PERFECT = {"bleu": 100.0}  # every other score that rises has 1.0
 _MAX_NAMES = 5
 _MAX_NAME_LEN = 40
-_ERRORS = 1.0  # standard errors of accuracy that count as chance
-_AS_CONSTANT = 0.95  # of the squared error of the mean: as good as constant
+_MAX_CHANCE_ERRORS = 1.0  # standard errors of accuracy that count as chance
+_MIN_CONSTANT_RATIO = 0.95  # of squared error to that of the mean: no better than constant
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is judged: the answers of `evaluation`, and the `history` of the metric that chooses the epoch, a value an
-    evaluation. `majority` is the constant answer that they are compared with."""
+    """The inputs of warnings: the final `evaluation`, the best constant answer `majority`, and the `history` of the
+    metric that chooses the epoch, one value per validation."""
 
     task_type: TaskType
     labels: Sequence[str]
@@ -31,15 +31,14 @@ class Evidence:
 
 
 def find_caveats(evidence: Evidence) -> tuple[str, ...]:
-    """All that apply, the gravest first."""
+    """All warnings that apply, the most serious first."""
     return tuple(
         caveat for caveat in (_constant(evidence), _unanswered(evidence), _unfinished(evidence)) if caveat is not None
     )
 
 
 def _unfinished(evidence: Evidence) -> str | None:
-    """The last evaluation is the best, so a later one might be better yet. A single one has none to be compared with;
-    only who asks for one epoch has it."""
+    """The last of several validations is the best, so training longer may improve the metric."""
     history, metric = evidence.history, evidence.metric
     falls = metric in metrics.LOWER_IS_BETTER
     if len(history) < 2 or (not falls and history[-1] >= _PERFECT.get(metric, 1.0)):
@@ -54,7 +53,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 
 
 def _unanswered(evidence: Evidence) -> str | None:
-    """Labels that validation rows have and no answer has."""
+    """Labels of validation rows that no answer has."""
     if evidence.task_type not in ("classification", "multilabel"):
         return None
     wanted, given = (
@@ -73,7 +72,7 @@ def _unanswered(evidence: Evidence) -> str | None:
 
 
 def _constant(evidence: Evidence) -> str | None:
-    """Answers are no better than the same answer to every row."""
+    """The answers are no better than the best constant answer."""
     majority = evidence.majority
     if majority is None or not _is_poor(evidence, majority):
         return None
@@ -92,16 +91,16 @@ def _constant(evidence: Evidence) -> str | None:
 
 
 def _is_poor(evidence: Evidence, majority: Majority) -> bool:
-    """Whether what was learned cannot be told from the constant answer on so many rows."""
+    """Whether the answers are within chance of the constant answer on this number of rows."""
     value, constant = evidence.evaluation.metrics[majority.metric], majority.metrics[majority.metric]
     if majority.metric == "mse":
-        return value >= _AS_CONSTANT * constant > 0
+        return value >= _MIN_CONSTANT_RATIO * constant > 0
     chance = (constant * (1 - constant) / len(evidence.evaluation.gold)) ** 0.5
-    return value <= constant + _ERRORS * chance and value < 1
+    return value <= constant + _MAX_CHANCE_ERRORS * chance and value < 1
 
 
 def _used(task_type: TaskType, answers: Sequence[object]) -> set[int]:
-    """Positions of the labels among answers."""
+    """The positions of the labels in `answers`."""
     values = np.array(answers)
     places = np.flatnonzero(values.any(0)) if task_type == "multilabel" else np.unique(values)
     return {int(place) for place in places if place >= 0}

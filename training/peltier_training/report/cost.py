@@ -1,4 +1,4 @@
-"""What a run took."""
+"""The cost of a run."""
 
 import resource
 import sys
@@ -13,10 +13,12 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, KiB elsew
 
 
 class Cost(Spec):
-    """`threads` are the CPU's. `seconds_per_epoch` is training alone, without validation (None if all epochs were there
-    already), and `total_seconds` the run from its start to its artifact, of a baseline to its metrics. Memory is the
-    process's peak of resident bytes until the end of training, loading and validation among it (a T5 baseline is
-    validated in a copy, which counts); on CUDA `device_memory_bytes` the peak of what tensors held on the device."""
+    """`threads` counts CPU threads. `seconds_per_epoch` covers training without validation, None if a resumed run had
+    no epoch left. `total_seconds` is the time from the start to the artifact, or to a baseline's metrics.
+
+    `memory_bytes` is the process's peak of resident memory until the end of training, with loading and validation (and
+    the copy in which a T5 baseline is validated). `device_memory_bytes` is the peak of tensors on a CUDA device.
+    """
 
     device: str
     dtype: str
@@ -29,7 +31,7 @@ class Cost(Spec):
 
 
 class Meter:
-    """Begins to measure when it is made."""
+    """Measures from its creation."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -38,12 +40,12 @@ class Meter:
             torch.cuda.reset_peak_memory_stats()
 
     def mark_trained(self) -> None:
-        """What comes later does not count as training's memory."""
+        """Record the peak of memory at the end of training."""
         self._memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT
         self._device_memory = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
 
     def read(self, history: History, device: torch.device, dtype: str) -> Cost:
-        """What there is to say at the end of a run."""
+        """The cost at the end of a run."""
         return Cost(
             device=_name(device),
             dtype=dtype,

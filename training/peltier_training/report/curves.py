@@ -1,4 +1,4 @@
-"""How the loss and the metrics went."""
+"""Curves of the loss and the metrics."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _NO_METRICS = ("runtime", "samples_per_second", "steps_per_second")
 
 
 class Point(Spec):
-    """A value after so many steps, and the epochs that they are."""
+    """A value after a number of steps, and that number in epochs."""
 
     step: int
     epoch: float
@@ -20,8 +20,8 @@ class Point(Spec):
 
 
 class Curves(Spec):
-    """`training` has the loss (a mean over the steps since its last point) and the learning rate; `validation` each
-    metric at each validation, as the run saw them: on its own dtype and on the rows that choose the epoch."""
+    """`training` has the loss, a mean over the steps since the previous point, and the learning rate. `validation` has
+    each metric at each validation, in the run's dtype and on the rows that choose the epoch."""
 
     training: dict[str, tuple[Point, ...]]
     validation: dict[str, tuple[Point, ...]]

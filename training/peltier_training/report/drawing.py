@@ -1,4 +1,4 @@
-"""matplotlib figures as inline SVG in the colours of the page around them, light or dark."""
+"""matplotlib figures as inline SVG in the colours of their page, light or dark."""
 
 import re
 
@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 
 from peltier_training.report.svg import STYLE, to_svg
 
-# matplotlib knows no CSS: a figure is drawn in stand-ins, which become the page's own colours.
+# matplotlib does not support CSS variables: figures use stand-in colours, which are then replaced by the page's.
 INK, FAINT, MAIN, SECOND = "#010203", "#010204", "#010205", "#010206"
 _PAGE_COLOURS = {INK: "currentColor", FAINT: "var(--line)", MAIN: "var(--main)", SECOND: "var(--second)"}
 _STYLE = {
     **STYLE,
-    "svg.fonttype": "none",  # texts stay texts, in the page's font
+    "svg.fonttype": "none",  # keep texts as text in the page's font
     "text.color": INK,
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -29,7 +29,7 @@ _STYLE = {
 
 
 class Drawing:
-    """One plot, `width` by `height` inches; its texts are ours alone, never a user's."""
+    """One plot of `width` by `height` inches. It must not contain texts of users, which are not escaped."""
 
     def __init__(self, width: float, height: float) -> None:
         with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
@@ -39,11 +39,11 @@ class Drawing:
         self.plot.set_facecolor("none")
 
     def svg(self, name: str, spoken: str) -> str:
-        """One `<svg>` element; `name` makes its ids its own on the page, `spoken` is what a screen reader says."""
+        """One `<svg>` element; `name` makes its ids unique on the page, `spoken` is for screen readers."""
         with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
             text = to_svg(self._figure)
         text = text[text.index("<svg") :]
-        text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)  # HTML knows these
+        text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)  # not needed in HTML
         prefix = re.sub(r"\W+", "-", name)
         text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
         for stand_in, colour in _PAGE_COLOURS.items():

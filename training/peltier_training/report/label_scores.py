@@ -1,4 +1,4 @@
-"""How well each label is found."""
+"""Precision, recall and F1 of each label."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from peltier_training.report.answers import Confusion, LabelCounts
 
 class LabelScores(Spec):
     """Precision, recall and F1 of one label, with its validation `rows`. Precision is None for a label that was never
-    predicted, recall for one without rows, F1 where both are."""
+    predicted, recall for one without rows, and F1 if both are None."""
 
     label: str
     rows: int
@@ -19,7 +19,7 @@ class LabelScores(Spec):
 
     @classmethod
     def of_confusion(cls, confusion: Confusion) -> "tuple[LabelScores, ...]":
-        """Of all labels of a classification."""
+        """The scores of all labels of a classification."""
         answered = [sum(column) for column in zip(*confusion.matrix, strict=True)]
         return tuple(
             cls.of_counts(label, row[place], answered[place], sum(row) + confusion.unknown[place])
@@ -28,14 +28,14 @@ class LabelScores(Spec):
 
     @classmethod
     def of_label_counts(cls, counts: Sequence[LabelCounts]) -> "tuple[LabelScores, ...]":
-        """Of all labels of a multilabel task."""
+        """The scores of all labels of a multilabel task."""
         return tuple(
-            cls.of_counts(one.label, one.right, one.right + one.extra, one.right + one.missed) for one in counts
+            cls.of_counts(own.label, own.right, own.right + own.extra, own.right + own.missed) for own in counts
         )
 
     @classmethod
     def of_counts(cls, label: str, right: int, answered: int, rows: int) -> "LabelScores":
-        """Of a label that `answered` rows were given, `right` of which are among its `rows`."""
+        """The scores of a label with `rows` rows, `answered` answers and `right` correct answers."""
         return cls(
             label=label,
             rows=rows,

@@ -1,4 +1,4 @@
-"""What AdaMix's merging is worth: the merged adapter beside the routes that it stands for (AdaMix section 3.3)."""
+"""The merged adapter of AdaMix compared with routes through its experts (AdaMix section 3.3)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ _SEED = 0
 
 
 class Spread(Spec):
-    """One metric of one or several adapters; `sd` is a sample's, None for one alone."""
+    """One metric of one or several adapters; `sd` is the sample standard deviation, None for a single value."""
 
     values: tuple[float, ...]
     mean: float
@@ -31,21 +31,21 @@ class Spread(Spec):
 
     @classmethod
     def create(cls, values: Sequence[float]) -> "Spread":
-        """Of these values."""
+        """The mean and standard deviation of `values`."""
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return cls(values=tuple(values), mean=float(np.mean(values)), sd=sd)
 
 
 class Way(Spec):
-    """One way to answer with the experts. Fixed routing has a value for each copy, random routing one for each draw of
-    a route, and an ensemble takes the mean of the scores of a few of these draws."""
+    """One way to answer with the experts. Fixed routing has a value for each copy, random routing for each drawn route,
+    and an ensemble uses the mean scores of several drawn routes."""
 
     name: Literal["merged", "random routing", "fixed routing", "ensemble"]
     metrics: dict[str, Spread]
 
 
 class Merging(Spec):
-    """All ways on all validation rows; there is no ensemble where texts are written, which have no mean."""
+    """All ways on all validation rows. Generated texts have no mean and thus no ensemble."""
 
     experts: int
     share: str
@@ -62,7 +62,7 @@ class Merging(Spec):
         examples: Sequence[Example],
         merged: Evaluation,
     ) -> "Merging":
-        """Measure the routes of `model`, of which `adapter` is the merged form and `merged` what it answers."""
+        """Measure the routes of `model`; `adapter` is its merged form, and `merged` the evaluation of that."""
         random, fixed = (
             [measure(backbone, replace(adapter, tensors=tensors), examples) for tensors in routes]
             for routes in (random_routes(model, NUM_ENSEMBLES * NUM_PASSES, _SEED), fixed_routes(model))

@@ -1,4 +1,4 @@
-"""Validation rows that were answered wrong."""
+"""Validation rows with wrong answers."""
 
 from collections.abc import Sequence
 
@@ -17,10 +17,10 @@ _NO_LABEL = "no label"
 
 
 class Mistake(Spec):
-    """One row: its text or texts, its label, and the answer. Texts and labels are cut at 300 and 120 characters.
+    """One row: its texts, its label and the answer. Texts and labels are truncated to 300 and 120 characters.
 
-    `score` is the probability that the answer was given: of the predicted label, or of a multilabel task of the label
-    that was judged most wrongly. It is None where a text was written, and for a number."""
+    `score` is the probability of the predicted label, or in a multilabel task the largest error of a label's
+    probability. It is None for generated texts and for numbers."""
 
     input: tuple[str, ...]
     label: str
@@ -29,8 +29,8 @@ class Mistake(Spec):
 
     @classmethod
     def create(cls, evaluation: Evaluation, task: TaskSpec) -> "tuple[Mistake, ...] | None":
-        """The surest of all mistakes, of a regression the answers furthest from their labels; None of written texts,
-        which have samples."""
+        """The mistakes with the highest scores, or in a regression with the largest errors; None for generated texts,
+        which have samples instead."""
         match task.type:
             case "classification":
                 return _of_classes(evaluation, task)
@@ -85,14 +85,17 @@ def _of_numbers(evaluation: Evaluation) -> tuple[Mistake, ...]:
 def _worst(
     wrong: "np.ndarray[tuple[int], np.dtype[np.bool_]]", by: "np.ndarray[tuple[int], np.dtype[np.floating]]"
 ) -> list[int]:
-    """Rows that are wrong, those with the largest `by` first, equal ones in their own order."""
+    """The wrong rows by descending `by`, equal ones in their order."""
     rows = np.flatnonzero(wrong)
     order = np.argsort(-by[rows], kind="stable")
     return [int(row) for row in rows[order][:MAX_MISTAKES]]
 
 
 def _names(labels: Sequence[str], chosen: Sequence[bool]) -> str:
-    return _cut(", ".join(label for label, one in zip(labels, chosen, strict=True) if one) or _NO_LABEL, MAX_LABEL_LEN)
+    return _cut(
+        ", ".join(label for label, is_chosen in zip(labels, chosen, strict=True) if is_chosen) or _NO_LABEL,
+        MAX_LABEL_LEN,
+    )
 
 
 def _texts(value: Input) -> tuple[str, ...]:

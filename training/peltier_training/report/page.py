@@ -1,4 +1,4 @@
-"""The report for people: one HTML file that loads nothing."""
+"""The report as one HTML file without external resources."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,16 +8,16 @@ from markupsafe import Markup
 
 from peltier_training.report import plots
 from peltier_training.report.answers import Confusion
-from peltier_training.report.curves import Curves, Point
+from peltier_training.report.curves import Curves
 from peltier_training.report.label_scores import LabelScores
 from peltier_training.report.mistakes import MAX_MISTAKES
 from peltier_training.report.report import Report
 
-_MAX_TABLE = 20  # labels of a confusion matrix that is a table
+_MAX_TABLE_LABELS = 20  # of a confusion matrix that is shown as a table
 _MAX_CONFUSIONS = 15
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
-# What a user has named or written is escaped; our own drawings are marked as safe.
+# Texts of users are escaped; our own drawings are marked as safe.
 _pages = jinja2.Environment(
     loader=jinja2.PackageLoader("peltier_training.report", "."),
     autoescape=True,
@@ -30,7 +30,7 @@ _pages = jinja2.Environment(
 def render(report: Report) -> str:
     """The whole page."""
     confusion, residuals, curves = report.confusion, report.residuals, report.curves
-    wide = confusion is not None and len(confusion.labels) > _MAX_TABLE
+    wide = confusion is not None and len(confusion.labels) > _MAX_TABLE_LABELS
     return _pages.get_template("page.html").render(
         report=report,
         curves=_pictures(curves),
@@ -61,19 +61,19 @@ def most_confused(confusion: Confusion) -> Sequence[tuple[str, str, int]]:
 
 
 def weakest_first(scores: Sequence[LabelScores]) -> list[LabelScores]:
-    """By F1; labels of which nothing is known come last."""
-    return sorted(scores, key=lambda one: (one.f1 is None, one.f1 or 0.0))
+    """`scores` by ascending F1, those without F1 last."""
+    return sorted(scores, key=lambda score: (score.f1 is None, score.f1 or 0.0))
 
 
 def _ran(report: Report) -> dict[str, Any]:
-    """What the settings became, without those that this run does not have."""
+    """The resolved settings, without those that this run does not have."""
     values = report.resolved.model_dump() if report.resolved else {}
     shown = {name.replace("_", " "): value for name, value in values.items() if value is not None}
     return {name: f"{value:g}" if isinstance(value, float) else value for name, value in shown.items()}
 
 
 def _settings(report: Report) -> dict[str, Any]:
-    """The preset's; a pooling that was left to the backbone with what it became."""
+    """The preset's settings; an automatic pooling is shown with its resolved value."""
     settings: dict[str, Any] = dict(report.training.hyperparameters.get("settings", {}))
     if report.resolved and settings.get("pooling") == "auto":
         settings["pooling"] = f"auto: {report.resolved.pooling}"
@@ -81,14 +81,11 @@ def _settings(report: Report) -> dict[str, Any]:
 
 
 def _pictures(curves: Curves) -> list[tuple[str, Markup]]:
-    """A plot of each value that was seen more than once; a single one is no curve."""
+    """A plot of each curve with more than one point."""
     training = [(f"training {name.replace('_', ' ')}", points, None) for name, points in curves.training.items()]
     validation = [(f"validation {name}", points, curves.best_step) for name, points in curves.validation.items()]
-    return [_picture(*one) for one in [*training, *validation] if len(one[1]) > 1]
-
-
-def _picture(name: str, points: Sequence[Point], best_step: int | None = None) -> tuple[str, Markup]:
-    return name, _own(plots.curve_svg(name, points, best_step))
+    curves_of = [*training, *validation]
+    return [(name, _own(plots.curve_svg(name, points, best))) for name, points, best in curves_of if len(points) > 1]
 
 
 def _own(svg: str) -> Markup:

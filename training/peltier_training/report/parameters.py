@@ -1,4 +1,4 @@
-"""What an adapter adds to its backbone, by part."""
+"""The parameters of an adapter, by part."""
 
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.parts import Parts, count_parameters
@@ -7,7 +7,7 @@ from torch import nn
 
 
 class PartParameters(Spec):
-    """The parameters that one part serves with, and what percentage of the backbone's they are."""
+    """The served parameters of one part, and their percentage of the backbone's."""
 
     part: str
     parameters: int
@@ -15,8 +15,8 @@ class PartParameters(Spec):
 
 
 class Parameters(Spec):
-    """`total` is without the head, as the papers count; `trained` is what the optimizer had, the head, all experts of
-    AdaMix and the MLP of a prefix included."""
+    """`total` excludes the head, as in the papers; `trained` counts the optimizer's parameters, including the head, all
+    experts of AdaMix and the MLP of a prefix."""
 
     backbone: int
     parts: tuple[PartParameters, ...]
@@ -25,20 +25,20 @@ class Parameters(Spec):
 
     @classmethod
     def create(cls, parts: Parts, config: BackboneConfig, model: nn.Module) -> "Parameters":
-        """The count of each of `parts`, and of the trainable `model` that they came from."""
+        """The counts of `parts` and of their trainable `model`."""
         rows = tuple(_row(part.kind, count_parameters((part,), config, head=True), config) for part in parts)
         return cls._of(rows, count_parameters(parts, config), config, model)
 
     @classmethod
     def create_tuned(cls, total: int, config: BackboneConfig, model: nn.Module) -> "Parameters":
-        """Of a baseline's tuned `model`, which has no parts; its method counts `total`."""
+        """The counts of a baseline's tuned `model`, which has no parts; its method gives `total`."""
         return cls._of((), total, config, model)
 
     @classmethod
     def _of(
         cls, parts: tuple[PartParameters, ...], total: int, config: BackboneConfig, model: nn.Module
     ) -> "Parameters":
-        trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+        trained = sum(weights.numel() for weights in model.parameters() if weights.requires_grad)
         return cls(
             backbone=config.num_parameters,
             parts=parts,

@@ -1,4 +1,4 @@
-"""The report's plots, each one SVG element that says aloud what it shows."""
+"""The report's plots, each an SVG element with a description for screen readers."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from peltier_training.report.drawing import MAIN, SECOND, Drawing
 from peltier_training.report.merging import Merging
 
 _SMALL = (3.6, 2.1)
-_FEW_POINTS = 25  # so many have room for a dot each
-# From the page's own ground to one hue, which shows on light and on dark; mistakes are few, so small shares are lifted.
+_MAX_MARKED_POINTS = 25  # fewer points than this are marked
+# From transparent to one hue, for light and dark pages. The norm emphasises small shares, because mistakes are few.
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#3f82dd00", "#3f82ddff"])
-_LIFTED = 0.5
+_HEAT_EXPONENT = 0.5
 
 
 def curve_svg(name: str, points: Sequence[Point], best_step: int | None) -> str:
@@ -24,7 +24,7 @@ def curve_svg(name: str, points: Sequence[Point], best_step: int | None) -> str:
     best = [point for point in points if point.step == best_step]
     drawing = Drawing(*_SMALL)
     plot = drawing.plot
-    plot.plot(epochs, values, color=MAIN, marker="o" if len(points) < _FEW_POINTS else "", markersize=3)
+    plot.plot(epochs, values, color=MAIN, marker="o" if len(points) < _MAX_MARKED_POINTS else "", markersize=3)
     plot.scatter([point.epoch for point in best], [point.value for point in best], s=60, color=SECOND, zorder=3)
     plot.set_xlabel("epoch")
     plot.set_xlim(left=0)
@@ -37,7 +37,7 @@ def curve_svg(name: str, points: Sequence[Point], best_step: int | None) -> str:
 
 
 def merging_svg(merging: Merging, metric: str) -> str:
-    """A line a way to answer: a dot for each of its adapters, and their mean with a standard deviation to each side."""
+    """A line for each way to answer: a dot for each of its adapters, and their mean with its standard deviation."""
     drawing = Drawing(4.2, 0.7 + 0.35 * len(merging.ways))
     plot = drawing.plot
     for line, way in enumerate(merging.ways):
@@ -53,12 +53,14 @@ def merging_svg(merging: Merging, metric: str) -> str:
 
 
 def confusion_svg(confusion: Confusion) -> str:
-    """The shares of each label's rows as a heat map, for so many labels that a table would be too wide."""
+    """The shares of each label's rows as a heat map, for too many labels for a table."""
     counts = np.array(confusion.matrix, dtype=float)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     drawing = Drawing(5.2, 4.9)
     plot = drawing.plot
-    plot.imshow(shares, cmap=_HEAT, norm=PowerNorm(_LIFTED, vmin=0, vmax=1), interpolation="none", aspect="equal")
+    plot.imshow(
+        shares, cmap=_HEAT, norm=PowerNorm(_HEAT_EXPONENT, vmin=0, vmax=1), interpolation="none", aspect="equal"
+    )
     plot.grid(visible=False)
     plot.set_xlabel("answer (position of the label)")
     plot.set_ylabel("label")
@@ -69,7 +71,7 @@ def confusion_svg(confusion: Confusion) -> str:
 
 
 def scatter_svg(residuals: Residuals) -> str:
-    """Answers against labels, with the line where both are the same."""
+    """Answers against labels, with the diagonal."""
     gold, found = np.array(residuals.gold), np.array(residuals.found)
     drawing = Drawing(*_SMALL)
     plot = drawing.plot
@@ -82,7 +84,7 @@ def scatter_svg(residuals: Residuals) -> str:
 
 
 def histogram_svg(residuals: Residuals) -> str:
-    """How many answers are how far off."""
+    """A histogram of answers minus labels."""
     apart = np.array(residuals.found) - np.array(residuals.gold)
     drawing = Drawing(*_SMALL)
     plot = drawing.plot

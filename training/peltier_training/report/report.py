@@ -1,4 +1,4 @@
-"""The report of one training run, as its JSON file holds it."""
+"""The report of one training run, as in its JSON file."""
 
 import hashlib
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from peltier_training.report.resolved import Resolved
 
 
 class ArtifactFile(Spec):
-    """Whose report this is."""
+    """The artifact of a report."""
 
     file: str
     digest: str
@@ -31,15 +31,15 @@ class ArtifactFile(Spec):
 
 
 class GateMap(Spec):
-    """UniPELT's gates as they are served: per part one mean over the validation set a layer, None for a layer
-    without that part. On T5 the decoder's self-attention and FFN, and cross-attention, are parts of their own."""
+    """UniPELT's gates in serving: for each part the mean over the validation set of each layer, None for a layer
+    without that part. On T5 the decoder and the cross-attention have separate entries."""
 
     rows: int
     means: dict[str, tuple[float | None, ...]]
 
     @classmethod
     def create(cls, evaluation: Evaluation) -> "GateMap | None":
-        """None where nothing is gated."""
+        """The gates of `evaluation`, None if it has none."""
         if evaluation.gates is None:
             return None
         means = {part: tuple(layers) for part, layers in evaluation.gates.items()}
@@ -47,10 +47,9 @@ class GateMap(Spec):
 
 
 class Report(Spec):
-    """Everything about one run. A baseline has no artifact but the `reason` why. Of the four kinds of answers the one
-    of the task's type is there; `gates` are UniPELT's alone, and `merging` is AdaMix's where it was not left
-    out. `warnings` are sentences about what a person should not overlook; `majority` is the constant answer to compare
-    `metrics` with. Reports of before have neither these nor `resolved`, `label_scores` and `mistakes`."""
+    """Everything about one run. A baseline has a `reason` instead of an artifact. Only the answers of the task's type
+    are present; only UniPELT has `gates`, and only AdaMix `merging`. `majority` is the best constant answer, to compare
+    `metrics` with. Older reports lack `warnings`, `majority`, `resolved`, `label_scores` and `mistakes`."""
 
     format_version: Literal[1] = 1
     name: str
@@ -80,7 +79,7 @@ class Report(Spec):
 
 @dataclass(frozen=True)
 class Subject:
-    """What was trained on what, and the artifact, or the `reason` why there is none."""
+    """The subject of a report: the task, preset, backbone and training, and the artifact or the `reason` for none."""
 
     name: str
     preset: str
@@ -92,14 +91,14 @@ class Subject:
 
     @classmethod
     def of_artifact(cls, path: Path, data: bytes, manifest: Manifest) -> "Subject":
-        """The artifact `data` at `path`."""
+        """The subject of the artifact `data` at `path`."""
         file = ArtifactFile(file=path.name, digest=f"sha256:{hashlib.sha256(data).hexdigest()}", bytes=len(data))
         return cls(manifest.name, manifest.preset, manifest.backbone, manifest.task, manifest.training, file)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What a run has found out that its artifact does not say; `pooling` is that of an encoder's head."""
+    """The results of a run that are not in its artifact; `pooling` is that of an encoder's head."""
 
     metric: str
     evaluation: Evaluation

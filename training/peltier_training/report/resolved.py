@@ -1,4 +1,4 @@
-"""What the settings of a run became."""
+"""The resolved settings of a run."""
 
 from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.spec.maps import Spec
@@ -8,8 +8,8 @@ from peltier_training.report.curves import Curves
 
 
 class Resolved(Spec):
-    """Every value that may have been left to a default or to "auto", as it was used. `steps` and `epochs` were trained,
-    `best_step` and `best_epoch` were kept; `pooling` is None on T5, which has no head."""
+    """The used values of settings with a default or "auto". `steps` and `epochs` were trained, `best_step` and
+    `best_epoch` were kept; `pooling` is None on T5, which has no head."""
 
     device: str
     dtype: str
@@ -26,7 +26,7 @@ class Resolved(Spec):
 
     @classmethod
     def create(cls, metric: str, pooling: str | None, record: TrainingRecord, curves: Curves, cost: Cost) -> "Resolved":
-        """From what a run recorded."""
+        """From the record of a run."""
         points = curves.validation.get(metric, ())
         best = next((point for point in points if point.step == curves.best_step), None)
         numbers = record.hyperparameters

@@ -1,4 +1,4 @@
-"""What all plots have in common: matplotlib's style of axes and grid, and SVG that is the same bytes each time."""
+"""The common style of plots, and their SVG with reproducible bytes."""
 
 import io
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 STYLE: Mapping[str, Any] = {
-    "svg.hashsalt": "peltier",  # the same figure is the same bytes
+    "svg.hashsalt": "peltier",  # makes the bytes reproducible
     "font.size": 9,
     "text.parse_math": False,
     "axes.spines.top": False,
@@ -20,7 +20,7 @@ _NO_METADATA = {"Creator": None, "Date": None, "Format": None, "Type": None}
 
 
 def to_svg(figure: Figure) -> str:
-    """An SVG document without dates or names; the style that it was drawn in must still be set."""
+    """An SVG document without metadata. Call it in the `rc_context` in which the figure was drawn."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata=_NO_METADATA)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""What a sweep is told, as its TOML file says it."""
+"""The description of a sweep, as in its TOML file."""
 
 import tomllib
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ def _listed(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-# One value, or a list of them, which is an axis of the grid.
+# One value, or a list of values as an axis of the grid.
 Axis = Annotated[tuple[Value, ...], BeforeValidator(_listed), Field(min_length=1)]
 
 
 class Layer(Spec):
-    """Hyper-parameters and settings of a preset; what is None is left to other layers, and in the end to the run."""
+    """Hyper-parameters and settings of a preset. Other layers, and finally the run's defaults, fill in what is None."""
 
     epochs: Axis[int] | None = None
     learning_rate: Axis[float] | None = None
@@ -43,13 +43,13 @@ class Layer(Spec):
     settings: dict[str, Axis[Setting]] = Field(default_factory=dict)
 
     def numbers(self) -> dict[str, tuple[Any, ...]]:
-        """The values of each hyper-parameter that is given."""
+        """The values of each given hyper-parameter."""
         given = {name: getattr(self, name) for name in Layer.model_fields if name != "settings"}
         return {name: _listed(value) for name, value in given.items() if value is not None}
 
 
 class Task(Layer):
-    """Labelled data. `metric` chooses the epoch and is what the table shows; `text` is for a T5."""
+    """Labelled data. `metric` chooses the epoch and is shown in the table; `text` is for a T5."""
 
     train: Path
     validation: Path
@@ -72,18 +72,21 @@ class Task(Layer):
 
 
 class Method(Layer):
-    """A preset with settings of its own; `preset` None is the method's name. `merge_report` measures routes through
-    AdaMix's experts beside the merged adapter: they are further metrics in the ledger, and a plot in the report."""
+    """A preset with settings; if `preset` is None, the method's name is the preset. `merge_report` also measures routes
+    through AdaMix's experts: the ledger has their metrics, and the report a plot."""
 
     preset: str | None = None
     merge_report: bool = False
 
 
 class Description(Spec):
-    """The whole grid: tasks x methods x sizes x seeds x every axis. A size is a number of training rows, drawn anew for
-    each seed, or "all". With `dev_rows` that many other training rows choose the epoch, and the validation file only
-    measures (UniPELT section 4.1); without it the validation file does both. Of layers that name the same thing the
-    last wins: `common`, the task's, the size's, the method's."""
+    """The whole grid: tasks x methods x sizes x seeds x every axis. A size is a number of training rows, drawn for each
+    seed, or "all".
+
+    With `dev_rows`, that many other training rows choose the epoch, and the validation file only measures (UniPELT
+    section 4.1); without it the validation file does both. Later layers win: `common`, the task's, the size's, the
+    method's.
+    """
 
     backbone: str = "minilm"
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -98,19 +101,19 @@ class Description(Spec):
     @model_validator(mode="after")
     def _check_reports(self) -> Self:
         if self.dev_rows is not None and any(method.merge_report for method in self.methods.values()):
-            raise ValueError("a merge report compares routes on the rows that choose the epoch: leave out dev_rows")
+            raise ValueError("a merge report compares routes on the rows that choose the epoch; remove dev_rows")
         return self
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:
         for name in self.sizes:
             if name != ALL and not (name.isascii() and name.isdigit() and int(name) > 0):
-                raise ValueError(f"size {name!r} is neither a number of rows above 0 nor {ALL!r}")
+                raise ValueError(f"size {name!r} must be a number of rows above 0, or {ALL!r}")
         return self
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file, not yet checked."""
+    """The unchecked tables of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -120,8 +123,8 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def create_description(tables: Mapping[str, Any]) -> Description:
-    """Checked; a `TrainingError` says every mistake at once."""
+    """The checked description. Raises a `TrainingError` with every mistake."""
     try:
         return Description.model_validate(tables)
     except ValidationError as error:
-        raise TrainingError(f"the sweep cannot be made: {'; '.join(sentences(error))}") from None
+        raise TrainingError(f"the sweep is invalid: {'; '.join(sentences(error))}") from None

@@ -1,4 +1,4 @@
-"""What runs a sweep's trials."""
+"""Executors of trials: local processes or Ray."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -12,25 +12,24 @@ from peltier_training.sweep.trial import Outcome, Trial
 
 EXECUTORS = ("processes", "ray")
 _RAY = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-# Whatever its name says: Ray then knows this machine as 127.0.0.1 alone, and listens nowhere else.
-_RAY_ALONE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# Despite its name, it makes Ray listen on 127.0.0.1 only.
+_LOCAL_RAY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class Executor(Protocol):
-    """Runs trials side by side, `width` at a time."""
+    """Runs trials in parallel, `width` at a time."""
 
     @property
     def width(self) -> int: ...
 
     def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
-        """Each trial as it ends, with what it leaves in `folder`/KEY. Whoever stops asking ends those that are
-        running."""
+        """Each trial when it ends, with its files in `folder`/KEY. Closing the iterator ends the running trials."""
         ...
 
 
 @contextmanager
 def open_executor(name: str, device: str, workers: int | None) -> Iterator[Executor]:
-    """The executor of that name for trials on `device`, `workers` at a time or as many as there is room for."""
+    """The executor called `name` for trials on `device`, `workers` at a time or as many as the machine has room for."""
     if workers is not None and workers < 1:
         raise TrainingError(f"workers is {workers}; it must be a number of at least 1")
     if name not in EXECUTORS:
@@ -38,8 +37,8 @@ def open_executor(name: str, device: str, workers: int | None) -> Iterator[Execu
     if name == "processes":
         yield Runner(Places.find(device, workers))
         return
-    for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _RAY_ALONE)).items():
-        os.environ.setdefault(variable, value)  # Ray reads them when it is imported
+    for variable, value in (_RAY | ({} if "RAY_ADDRESS" in os.environ else _LOCAL_RAY)).items():
+        os.environ.setdefault(variable, value)  # Ray reads them at its import
     try:
         from peltier_training.sweep.ray_runner import open_cluster
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""From a description to its trials, each checked before any of them starts."""
+"""From a description to its trials. All are checked before the first one starts."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from peltier_training.config.templates import find_template
 from peltier_training.config.training_settings import check_settings
 from peltier_training.errors import TrainingError
 from peltier_training.fit.preflight import check_baseline, check_pooler
-from peltier_training.sweep.description import ALL, Description, Layer, Method
+from peltier_training.sweep.description import ALL, Description, Layer
 from peltier_training.sweep.source import Source, digest
 from peltier_training.sweep.trial import Trial
 
@@ -26,7 +26,7 @@ Point = Mapping[str, Any]
 
 
 class Grid:
-    """The trials of a description whose paths begin at `root`, for a sweep into the folder `output`."""
+    """The trials of a description with paths relative to `root`, for a sweep into the folder `output`."""
 
     def __init__(self, description: Description, root: Path, output: Path) -> None:
         self._description, self._writable = description, _nearest(output)
@@ -37,11 +37,11 @@ class Grid:
 
     @property
     def skipped(self) -> list[str]:
-        """What people are told of rows that were left out, once for each file."""
+        """Messages about skipped rows, once for each file."""
         return list(dict.fromkeys(line for source in self._sources.values() for line in source.skipped))
 
     def trials(self) -> list[Trial]:
-        """All of them, one seed after another; a `TrainingError` or an `AdapterError` for the first that cannot be."""
+        """All trials, ordered by seed. Raises a `TrainingError` or an `AdapterError` for the first invalid one."""
         given = self._description
         trials = [
             trial
@@ -66,10 +66,10 @@ class Grid:
         run = Run(
             task=task,
             task_type=described.task_type,
-            preset=_preset(method, given.methods[method]),
+            preset=given.methods[method].preset or method,
             backbone=given.backbone,
             data=source.data,
-            output=self._writable / f"{task}.safetensors",  # a trial's own folder takes its place
+            output=self._writable / f"{task}.safetensors",  # replaced by a path in the trial's own folder
             directory=self._writable,
             hyperparameters=Hyperparameters(**numbers),
             text=described.text,
@@ -89,8 +89,8 @@ class Grid:
         source, dev_rows = self._sources[run.task], self._description.dev_rows or 0
         if (size or 1) + dev_rows > source.num_rows:
             raise TrainingError(
-                f"task {run.task!r} has {source.num_rows} training rows, from which {size or 1} to train on and "
-                f"{dev_rows} to choose the epoch cannot be drawn"
+                f"task {run.task!r} has {source.num_rows} training rows, too few for {size or 1} to train on and "
+                f"{dev_rows} to choose the epoch"
             )
         run = fill_in(run, self._config, source.num_rows - dev_rows if size is None else size)
         settings, parameters = self._count(run, source)
@@ -98,7 +98,7 @@ class Grid:
         return Trial(run, method, size, dev_rows, axes, evidence, parameters)
 
     def _count(self, run: Run, source: Source) -> tuple[dict[str, Setting], int]:
-        """All settings of the run's method, and the parameters it trains."""
+        """All settings of the run's method, and the number of parameters that it trains."""
         method = find_method(run.preset)
         settings = method.settings(run.overrides, self._config)
         if isinstance(method, Baseline):
@@ -111,7 +111,7 @@ class Grid:
 
 
 def _check_distinct(trials: Iterable[Trial]) -> None:
-    """A result that counts twice makes a mean look surer than it is; another method may be the same by intent."""
+    """Refuse equal trials of one method, which would understate the standard deviation. Two methods may be equal."""
     seen: set[tuple[str, str]] = set()
     for trial in trials:
         if (trial.method, trial.key) in seen:
@@ -120,20 +120,16 @@ def _check_distinct(trials: Iterable[Trial]) -> None:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or of those above it the nearest that exists; a `TrainingError` if `folder` cannot be made there."""
+    """`folder` or its nearest existing parent. Raises a `TrainingError` if `folder` cannot be created there."""
     whole = folder.absolute()
     existing = next(path for path in (whole, *whole.parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise TrainingError(f"output {folder} cannot be written: {existing} is no folder, or it is read-only")
+        raise TrainingError(f"output {folder} cannot be written: {existing} is not a folder, or it is read-only")
     return existing
 
 
-def _preset(name: str, method: Method) -> str:
-    return method.preset or name
-
-
 def _points(layers: tuple[Layer, ...]) -> Iterator[tuple[Point, dict[str, str], dict[str, str]]]:
-    """Hyper-parameters, settings and, of both, those that vary."""
+    """For each point the hyper-parameters, the settings, and those of both that vary."""
     numbers: dict[str, tuple[Any, ...]] = {}
     settings: dict[str, tuple[Any, ...]] = {}
     for layer in layers:

@@ -1,4 +1,4 @@
-"""The results of a sweep: one line a trial, appended when it ends, whole or not at all."""
+"""The results of a sweep: one line per trial, appended atomically when it ends."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ from peltier_training.sweep.trial import TrialResult
 
 
 class Ledger:
-    """The last result of each trial by its key. One sweep at a time writes to a file."""
+    """The last result of each trial by its key. A lock admits one sweep at a time."""
 
     def __init__(self, path: Path, file: int) -> None:
         self._file = file
@@ -25,7 +25,7 @@ class Ledger:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator["Ledger"]:
-        """The ledger at `path`, made if it is not there; a `TrainingError` while another sweep has it open."""
+        """The ledger at `path`, created if missing. Raises a `TrainingError` while another sweep has it open."""
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             try:
@@ -37,14 +37,14 @@ class Ledger:
             os.close(file)
 
     def append(self, result: TrialResult) -> None:
-        """Durable when it returns."""
+        """Append a result; it is durable when this returns."""
         os.write(self._file, result.model_dump_json().encode() + b"\n")
         os.fsync(self._file)
         self.results[result.key] = result
 
 
 def _whole_lines(file: int) -> list[bytes]:
-    """All lines; one that a crash has cut off is removed from the file."""
+    """The complete lines; an incomplete last line is removed from the file."""
     with os.fdopen(os.dup(file), "rb") as reader:
         reader.seek(0)
         data = reader.read()

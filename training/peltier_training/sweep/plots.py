@@ -1,4 +1,4 @@
-"""A sweep's plots: each metric against the number of training rows, and against the parameters."""
+"""Plots of a sweep: each metric by the number of training rows, and by the number of parameters."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -13,7 +13,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 from peltier_training.report.svg import STYLE, to_svg
 from peltier_training.sweep.table import MEAN, PARAMETERS, ROWS, Entry, Row, create_table, default_grouping, rows_of
 
-# Okabe and Ito's colours, which the colour-blind tell apart; no two of the first 35 methods share marker and colour.
+# Okabe and Ito's colours, for colour-blind readers. The first 35 methods have distinct pairs of marker and colour.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v")
 _COLUMNS = 3
@@ -28,12 +28,12 @@ _STYLE = {
     "errorbar.capsize": 2,
 }
 _AXES = {ROWS: "training rows", PARAMETERS: "parameters"}
-_WIDE = 30  # times the least: powers of ten are marks enough
+_WIDE_RANGE = 30  # above this ratio of largest to smallest, ticks at powers of ten are enough
 Lines = Mapping[str, Sequence[Row]]
 
 
 def size_svg(entries: Sequence[Entry]) -> str | None:
-    """Mean and standard deviation of each metric by training rows; None where there are fewer than two sizes."""
+    """Mean and standard deviation of each metric by training rows; None for fewer than two sizes."""
     done = [entry for entry in entries if entry[1].failure is None]
     if len({trial.size for trial, _ in done}) < 2:
         return None
@@ -41,7 +41,7 @@ def size_svg(entries: Sequence[Entry]) -> str | None:
 
 
 def parameters_svg(entries: Sequence[Entry]) -> str | None:
-    """Each metric by parameters, at the largest size; None where there are fewer than two numbers of parameters."""
+    """Each metric by parameters, at the largest size; None for fewer than two numbers of parameters."""
     done = [entry for entry in entries if entry[1].failure is None]
     largest = max((trial.size or float("inf") for trial, _ in done), default=0.0)
     done = [entry for entry in done if (entry[0].size or float("inf")) == largest]
@@ -68,7 +68,7 @@ def _draw(entries: Sequence[Entry], x: str) -> str:
 
 
 def _lines(entries: Sequence[Entry]) -> tuple[Lines, Sequence[str]]:
-    """The rows of each method, one a size, and the columns that are metrics."""
+    """The rows of each method, one per size, and the columns that are metrics."""
     names = [name for name in default_grouping(trial for trial, _ in entries) if name != "size"]
     table = create_table(entries, [*names, "size"])
     lines: dict[str, list[Row]] = {}
@@ -80,7 +80,7 @@ def _lines(entries: Sequence[Entry]) -> tuple[Lines, Sequence[str]]:
 
 
 def _plot(plot: Axes, lines: Lines, column: str, x: str) -> None:
-    """All methods on one metric; each keeps its colour and marker from plot to plot."""
+    """All methods on one metric; a method has the same colour and marker in every plot."""
     places: set[float] = set()
     cell = rows_of(column) if x == ROWS else x
     for (label, rows), colour, marker in zip(lines.items(), cycle(_COLOURS), cycle(_MARKERS), strict=False):
@@ -93,10 +93,10 @@ def _plot(plot: Axes, lines: Lines, column: str, x: str) -> None:
         places |= set(at)
     plot.set_xscale("log")
     plot.xaxis.set_minor_locator(NullLocator())
-    if x == ROWS:  # the sizes themselves say more than powers of ten
+    if x == ROWS:  # ticks at the sizes rather than at powers of ten
         plot.set_xticks(sorted(places), [f"{place:,.0f}" for place in sorted(places)])
     else:
-        wide = max(places, default=1) > _WIDE * min(places, default=1)
+        wide = max(places, default=1) > _WIDE_RANGE * min(places, default=1)
         plot.xaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
         plot.xaxis.set_major_formatter(EngFormatter(sep=""))
     plot.set_xlabel(_AXES[x])

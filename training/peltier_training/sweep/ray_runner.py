@@ -1,4 +1,4 @@
-"""Trials as tasks of Ray, on a cluster that is there or on one that ends with the sweep."""
+"""Trials as tasks of Ray, on an existing cluster or on a local one that ends with the sweep."""
 
 import logging
 import os
@@ -16,16 +16,16 @@ from peltier_training.errors import TrainingError
 from peltier_training.sweep.trial import Outcome, Trial
 from peltier_training.sweep.worker import run_alone
 
-_STORE_BYTES = 100 * 2**20  # trials hand over paths and a few numbers
+_STORE_BYTES = 100 * 2**20  # enough, because trials exchange only paths and a few numbers
 
 
 @contextmanager
 def open_cluster(device: str, workers: int | None) -> Iterator["RayRunner"]:
-    """The cluster that RAY_ADDRESS names, else one on this machine, which nobody else can reach."""
+    """The cluster at RAY_ADDRESS, or a new one that only this machine can reach."""
     own: dict[str, Any] = {}
     if "RAY_ADDRESS" not in os.environ:
         num_cpus = workers or usable_cores()
-        # Without "local" Ray would join whatever cluster was last started on this machine, by whomever.
+        # Without "local", Ray would join the cluster that was last started on this machine.
         own = {
             "address": "local",
             "num_cpus": num_cpus,
@@ -43,20 +43,20 @@ def open_cluster(device: str, workers: int | None) -> Iterator["RayRunner"]:
 
 
 class RayRunner:
-    """Runs trials on the cluster that is open, each in a process of its own with a core, or a GPU as well."""
+    """Runs trials on the open cluster, each in a separate process with one core and, if there are any, one GPU."""
 
     def __init__(self, device: str, workers: int | None) -> None:
         found: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         num_gpus = 0 if device == "cpu" else int(found.get("GPU", 0))
         if device == "cuda" and not num_gpus:
-            raise TrainingError("device 'cuda' was asked for, but Ray's cluster has no GPU")
+            raise TrainingError("device is 'cuda', but Ray's cluster has no GPU")
         room = num_gpus or int(found["CPU"])
         self.width = min(workers or room, room)
-        # A process that served one trial ends, so that each has a peak of memory of its own.
+        # Each process runs one trial, so that its peak of memory is the trial's.
         self._task: Any = ray.remote(num_cpus=1, num_gpus=min(num_gpus, 1), max_calls=1, max_retries=0)(_work)
 
     def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
-        """Each trial as it ends. Whoever stops asking ends those that are running."""
+        """Each trial when it ends. Closing the iterator ends the running trials."""
         waiting, running = deque(trials), dict[Any, Trial]()
         try:
             while waiting or running:
@@ -71,13 +71,13 @@ class RayRunner:
 
 
 def _work(trial: Trial, directory: Path, place: Path) -> Outcome:
-    """Begins in `place`, for paths may be relative to where the sweep is."""
+    """Run a trial in the working directory `place`, because paths may be relative to the sweep's."""
     os.chdir(place)
     return run_alone(trial, directory)
 
 
 def _outcome(reference: Any) -> Outcome:
-    """Of a task that has ended."""
+    """The outcome of a finished task."""
     try:
         found = ray.get(reference)
     except RayError as error:

@@ -1,4 +1,4 @@
-"""A sweep's table for the terminal, for Markdown, for spreadsheets and for machines."""
+"""A sweep's table for terminals, as Markdown, CSV and JSON."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def to_rich(table: Table) -> RichTable:
 
 
 def to_markdown(table: Table) -> str:
-    """As GitHub reads it."""
+    """For GitHub."""
     header = _header(table)
     rule = ["---"] * len(table.by) + ["--:"] * (len(header) - len(table.by))
     lines = [header, rule, *(_cells(table, row) for row in table.rows)]
@@ -35,7 +35,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Every number in a column of its own, unrounded."""
+    """Every number in a separate column, not rounded."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     parts = [f"{name} {part}" for name in table.columns for part in ("mean", "sd", "count")]
@@ -48,7 +48,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> list[dict[str, Any]]:
-    """One object a row."""
+    """One object per row."""
     return [
         {
             "group": dict(zip(table.by, row.labels, strict=True)),
@@ -72,6 +72,6 @@ def _shown(name: str, stat: Stat | None) -> str:
     if stat is None:
         return ""
     mean = f"{stat.mean:,.{_DIGITS.get(name, _METRIC_DIGITS)}f}"
-    if name in _DIGITS or stat.sd is None:  # of costs the mean is enough
+    if name in _DIGITS or stat.sd is None:  # costs show only the mean
         return mean
     return f"{mean} ± {stat.sd:.{_METRIC_DIGITS}f}"

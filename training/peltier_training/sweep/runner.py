@@ -1,4 +1,4 @@
-"""Trials side by side, each in a process forked from one that has torch loaded already."""
+"""Parallel trials, each in a process that is forked from one with torch loaded."""
 
 import os
 from collections import deque
@@ -21,16 +21,16 @@ _GRACE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Places:
-    """Where trials run at the same time: for each worker the CUDA device it sees, or None."""
+    """The places for parallel trials: for each worker its CUDA device, or None."""
 
     devices: tuple[str | None, ...]
 
     @classmethod
     def find(cls, device: str, workers: int | None) -> "Places":
-        """`workers` of them; by default one a GPU, or one a core where there are none or the CPU is asked for."""
+        """`workers` places; by default one per GPU, or one per core without GPUs or on the CPU."""
         gpus = [] if device == "cpu" else _gpus()
         if device == "cuda" and not gpus:
-            raise TrainingError("device 'cuda' was asked for, but torch sees no CUDA device")
+            raise TrainingError("device is 'cuda', but torch sees no CUDA device")
         if not gpus:
             return cls((None,) * (workers or usable_cores()))
         return cls(tuple(gpus[number % len(gpus)] for number in range(workers or len(gpus))))
@@ -51,7 +51,7 @@ class _Job:
     channel: Connection
 
     def outcome(self) -> Outcome:
-        """Of a process that has said it or has ended; it is read first, for the process waits until it is."""
+        """The outcome of a process that has sent it or ended. It is read first, because the process waits for that."""
         try:
             found = self.channel.recv() if self.channel.poll() else None
         except EOFError:
@@ -71,7 +71,7 @@ class Runner:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._context = get_context("forkserver")
-        # Importing torch takes longer than many a trial; a forked process has it.
+        # Importing torch takes longer than a small trial; forked processes have it loaded.
         self._context.set_forkserver_preload(["__main__", "peltier_training.sweep.worker"])
 
     @property
@@ -80,7 +80,7 @@ class Runner:
         return len(self._places.devices)
 
     def run(self, trials: Sequence[Trial], folder: Path) -> Iterator[tuple[Trial, Outcome]]:
-        """Each trial as it ends. Whoever stops asking ends those that are running."""
+        """Each trial when it ends. Closing the iterator ends the running trials."""
         waiting, free = deque(trials), deque(self._places.devices)
         running: list[_Job] = []
         try:

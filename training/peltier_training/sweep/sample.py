@@ -11,9 +11,9 @@ from peltier_training.data.examples import Example
 def draw(
     examples: Sequence[Example], size: int | None, dev_rows: int, seed: int
 ) -> tuple[list[Example], list[Example]]:
-    """The first `size` examples of a shuffle, or all that are left, and the next `dev_rows` (UniPELT section 4.1).
+    """The first `size` examples of a shuffle, or all but `dev_rows`, and the next `dev_rows` (UniPELT section 4.1).
 
-    A smaller draw of the same seed is the beginning of a larger one.
+    A smaller draw with the same seed is a prefix of a larger one.
     """
     order = list(examples)
     random.Random(seed).shuffle(order)
@@ -22,7 +22,7 @@ def draw(
 
 
 def write_examples(path: Path, examples: Sequence[Example], text_columns: Sequence[str], label_column: str) -> None:
-    """As JSONL that `read_examples` reads."""
+    """Write JSONL for `read_examples`."""
     with path.open("w", encoding="utf-8") as file:
         for example in examples:
             texts = (example.input,) if isinstance(example.input, str) else example.input

@@ -1,4 +1,4 @@
-"""A task's data, read and checked once for all its trials."""
+"""The data of a task, read and checked once for all its trials."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,7 @@ from peltier_training.sweep.description import Task
 
 @dataclass(frozen=True)
 class Source:
-    """Where the data are, their labels, how many rows there are to train on, and digests of the files; `skipped` is
-    what people are told of rows that were left out."""
+    """The files of a task with their labels, number of training rows and digests, and messages about skipped rows."""
 
     data: Data
     labels: Labels
@@ -24,7 +23,7 @@ class Source:
 
     @classmethod
     def read(cls, task: Task, root: Path) -> "Source":
-        """The data of a task whose paths begin at `root`; a `TrainingError` says what is wrong in which line."""
+        """The data of a task with paths relative to `root`. Raises a `TrainingError` with the line of a mistake."""
         data = Data(
             root / task.train,
             root / task.validation,
@@ -37,7 +36,7 @@ class Source:
         data.check(task.task_type)
         found = read_labelled(data, task.task_type)
         labels = found.labels
-        # A small draw may miss a label, which the validation set has.
+        # A small draw may miss a label of the validation set.
         named = labels.names if task.task_type in ("classification", "multilabel") else None
         digests = {"train": digest(data.train), "validation": digest(data.validation)}
         drawn = replace(data, labels=named, labels_found=data.labels is None)
@@ -46,7 +45,7 @@ class Source:
 
 
 def digest(*paths: Path) -> str:
-    """Of what the files hold, one after another, whatever their names."""
+    """The digest of the files' contents in order, independent of their names."""
     found = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""A whole sweep: what is not done yet is run, and the folder says what came of it.
+"""A whole sweep: runs the trials that have no result yet, and writes their results to a folder.
 
 The folder holds `results.jsonl`, `table.md`, `table.csv`, the plots `sizes.svg` and `parameters.svg`, and in
 `trials/KEY` each trial's artifact, report and log.
@@ -20,7 +20,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sweep:
-    """Trials to run with `executor`, their results to keep in `folder`; `by` groups the table, None by what varies."""
+    """Runs trials with `executor` and keeps their results in `folder`. `by` groups the table, by default by what
+    varies."""
 
     trials: Sequence[Trial]
     folder: Path
@@ -28,10 +29,10 @@ class Sweep:
     by: Sequence[str] | None = None
 
     def run(self, tell: Tell, *, retry: bool = False) -> Table:
-        """Run every trial that has no result yet, and with `retry` those that failed; `tell` hears of each.
+        """Run every trial that has no result yet and, with `retry`, those that failed. `tell` gets a line for each.
 
-        However it ends, the results so far are in the folder's table and plots. A `by` that no trial has is refused by
-        a `TrainingError` before anything is run.
+        However the run ends, the folder's table and plots have the results so far. Raises a `TrainingError` for a `by`
+        that no trial has, before anything is run.
         """
         check_grouping(self.trials, self.by or ())
         self.folder.mkdir(parents=True, exist_ok=True)

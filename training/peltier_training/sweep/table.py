@@ -19,7 +19,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Stat:
-    """The mean of `count` values and their sample standard deviation, None of a single one."""
+    """The mean of `count` values and their sample standard deviation, None for a single value."""
 
     mean: float
     sd: float | None
@@ -27,7 +27,7 @@ class Stat:
 
     @classmethod
     def create(cls, values: Sequence[float]) -> "Stat | None":
-        """None of no values."""
+        """The statistic of `values`, None for none."""
         if not values:
             return None
         sd = statistics.stdev(values) if len(values) > 1 else None
@@ -36,9 +36,9 @@ class Stat:
 
 @dataclass(frozen=True)
 class Row:
-    """One group of trials: its coordinates, a statistic a column where there are values, and how many trials failed.
+    """One group of trials: its coordinates, a statistic for each column with values, and the number of failed trials.
 
-    `cells` has the training rows of each metric too, which are no column."""
+    `cells` also has the training rows of each metric, which are not a column."""
 
     labels: tuple[str, ...]
     cells: Mapping[str, Stat]
@@ -47,8 +47,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by the coordinates `by`; the columns are tasks, their mean where there are several, what merge reports found
-    of unmerged `routes`, and costs."""
+    """Rows by the coordinates `by`. The columns are tasks, the mean of several tasks, unmerged `routes` of merge
+    reports, and costs."""
 
     by: tuple[str, ...]
     tasks: tuple[str, ...]
@@ -57,7 +57,7 @@ class Table:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those that any row has a value of."""
+        """The columns for which any row has a value."""
         names = (*self.tasks, MEAN, *self.routes, *_COSTS)
         return tuple(name for name in names if any(name in row.cells for row in self.rows))
 
@@ -68,19 +68,19 @@ class Table:
 
 
 def rows_of(column: str) -> str:
-    """The cell that has the training rows behind a column of metrics."""
+    """The cell with the training rows of a metric's column."""
     return f"{column} {ROWS}"
 
 
 def coordinates(trial: Trial) -> dict[str, str]:
-    """What a table may be grouped by."""
+    """The coordinates that may group a table."""
     size = ALL if trial.size is None else str(trial.size)
     places = {"task": trial.run.task, "method": trial.method, "preset": trial.run.preset, "size": size}
     return {**places, "seed": str(trial.seed), **trial.axes}
 
 
 def default_grouping(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """Method and axes, and before them the size where there are several."""
+    """Method and axes, after the size if there are several."""
     trials = list(trials)
     axes = dict.fromkeys(name for trial in trials for name in trial.axes)
     several = len({trial.size for trial in trials}) > 1
@@ -92,11 +92,11 @@ def check_grouping(trials: Iterable[Trial], by: Sequence[str]) -> None:
     known = dict.fromkeys(name for trial in trials for name in coordinates(trial))
     for name in by:
         if name not in known:
-            raise TrainingError(f"the table cannot be made by {name!r}; the trials have {', '.join(known)}")
+            raise TrainingError(f"the table cannot be grouped by {name!r}; the trials have {', '.join(known)}")
 
 
 def create_table(entries: Sequence[Entry], by: Sequence[str]) -> Table:
-    """The table of all `entries`; a cell is empty where a trial lacks the coordinate."""
+    """The table of all `entries`; a label is empty if a trial lacks the coordinate."""
     groups: dict[tuple[str, ...], list[Entry]] = {}
     for trial, result in entries:
         places = coordinates(trial)
@@ -112,13 +112,13 @@ def _title(trial: Trial) -> str:
 
 
 def _routes(trial: Trial, result: TrialResult) -> dict[str, float]:
-    """The trial's metric by each way to answer with unmerged experts; a failed trial has none."""
+    """The trial's metric for each way to answer with unmerged experts; none for a failed trial."""
     own = f"{trial.run.metric} "
     return {f"{trial.run.task} {name}": value for name, value in result.metrics.items() if name.startswith(own)}
 
 
 def _sorted(rows: Sequence[Row]) -> list[Row]:
-    """By the first coordinate, then by the second; of each in the order in which the grid has its values."""
+    """Sorted by the first coordinate, then the next, each in the order of the grid's values."""
     places = [{label: number for number, label in enumerate(dict.fromkeys(column))} for column in _columns(rows)]
     return sorted(rows, key=lambda row: [place[label] for place, label in zip(places, row.labels, strict=True)])
 
@@ -147,12 +147,12 @@ def _row(labels: tuple[str, ...], entries: Sequence[Entry], titles: Sequence[str
 
 
 def _memory(result: TrialResult) -> int:
-    """The device's where there is one."""
+    """The device's memory if there is a device, else the process's."""
     return result.device_memory_bytes or result.memory_bytes or 0
 
 
 def _means(entries: Sequence[Entry], num_tasks: int) -> list[float]:
-    """Over tasks, one for each other point of the grid that has them all; none where a smaller number is better."""
+    """Means over tasks, one for each point of the grid that has all tasks; none if a lower metric is better."""
     if num_tasks < 2 or any(trial.run.metric in metrics.LOWER_IS_BETTER for trial, _ in entries):
         return []
     points: dict[tuple[tuple[str, str], ...], list[float]] = {}

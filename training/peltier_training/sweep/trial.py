@@ -1,4 +1,4 @@
-"""One run of a sweep, and what came of it."""
+"""One run of a sweep and its outcome."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ _KEY_LEN = 16
 
 @dataclass(frozen=True)
 class Trial:
-    """A point of the grid. `run` names the task's whole files; `size` of the training rows, None for all, are drawn
-    from them with the run's seed, and `dev_rows` others. `axes` are the values that the grid varies, `evidence` digests
-    of the files and the settings in full, and `parameters` what the method adds, without the head."""
+    """A point of the grid. `run` has the task's whole files; the run's seed draws `size` of their training rows (None
+    for all) and `dev_rows` others. `axes` are the values that the grid varies, `evidence` has digests of the files and
+    all settings, and `parameters` counts what the method adds, without the head."""
 
     run: Run
     method: str
@@ -31,9 +31,9 @@ class Trial:
 
     @cached_property
     def key(self) -> str:
-        """A digest of all inputs that decide the outcome, and of nothing else; the code's versions are not among them.
+        """A digest of exactly the inputs that determine the outcome, without the versions of the code.
 
-        An option that is left to its default None does not count, so that a new one leaves earlier trials as they are.
+        Options that are None are excluded, so that new options do not change the keys of earlier trials.
         """
         run = self.run
         decided = {
@@ -43,7 +43,7 @@ class Trial:
             "columns": [*run.data.text_columns, run.data.label_column],
             "labels": run.data.labels,
             **_given({"label_separator": run.data.label_separator, "skip_bad_rows": run.data.skip_bad_rows or None}),
-            # Decides which rows are bad; they are left out, or there are none.
+            # It determines which rows are skipped.
             **_given({"labels_found": (run.data.skip_bad_rows and run.data.labels_found) or None}),
             "hyperparameters": _given(asdict(run.hyperparameters)),
             "text": _given(asdict(run.text)),
@@ -58,12 +58,12 @@ class Trial:
 
     @property
     def seed(self) -> int:
-        """Of the draw, and of the run."""
+        """The seed of the draw and of the run."""
         return self.run.hyperparameters.seed
 
     @property
     def name(self) -> str:
-        """For people."""
+        """A description of the trial for people."""
         size = "" if self.size is None else f", {self.size} rows"
         axes = "".join(f", {name} {value}" for name, value in self.axes.items())
         return f"{self.run.task}, {self.method}{axes}{size}, seed {self.seed}"
@@ -74,10 +74,10 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Outcome(Spec):
-    """What a trial found: either metrics and costs, or in one sentence why there are none.
+    """The result of a trial: metrics and costs, or the failure in one sentence.
 
-    `seconds` are the whole trial's; `seconds_per_epoch` and `memory_bytes`, the peak of the trial's own process, are of
-    training alone, `device_memory_bytes` is CUDA's."""
+    `seconds` is the time of the whole trial. `seconds_per_epoch`, `memory_bytes` (the peak of the trial's process) and
+    `device_memory_bytes` (of CUDA) cover training only."""
 
     metrics: dict[str, FiniteFloat] = Field(default_factory=dict)
     rows: int | None = None
@@ -89,7 +89,7 @@ class Outcome(Spec):
 
 
 class TrialResult(Outcome):
-    """One line of the ledger: the trial as it was run, and its outcome."""
+    """One line of the ledger: the trial and its outcome."""
 
     key: str
     task: str
@@ -104,7 +104,7 @@ class TrialResult(Outcome):
 
     @classmethod
     def create(cls, trial: Trial, outcome: Outcome) -> "TrialResult":
-        """The line of a trial that has ended."""
+        """The line of a finished trial."""
         return cls(
             **outcome.model_dump(),
             key=trial.key,

@@ -1,4 +1,4 @@
-"""One trial in a process of its own, so that its memory is its own and its end is nobody else's."""
+"""One trial in a separate process, so that its memory is measurable and a crash does not affect others."""
 
 import math
 import os
@@ -29,9 +29,9 @@ LOG = "log.txt"
 
 
 def work(trial: Trial, directory: Path, device: str | None, channel: Connection) -> None:
-    """Run `trial` in `directory` on the CUDA `device` of that name, and send its outcome; the process is this trial's.
+    """Run `trial` in `directory` on the CUDA `device` in a process of its own, and send its outcome.
 
-    Ctrl-C is the parent's to answer, and no trial outlives its parent.
+    The parent handles Ctrl-C, and the process ends with its parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
@@ -41,12 +41,12 @@ def work(trial: Trial, directory: Path, device: str | None, channel: Connection)
 
 
 def run_alone(trial: Trial, directory: Path) -> Outcome:
-    """Run `trial` in `directory`, emptied first, with one thread and its output in a log there; the process is this
-    trial's. Whatever goes wrong is an outcome."""
+    """Empty `directory` and run `trial` there with one thread and its output in a log, in a process of its own. Every
+    error becomes an outcome."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     _write_output_to(directory / LOG)
-    torch.set_num_threads(1)  # sums of floats depend on their number, and one trial a core is the fastest
+    torch.set_num_threads(1)  # results depend on the number, and one trial per core is fastest
     try:
         return run_trial(trial, directory)
     except Exception as error:
@@ -55,7 +55,7 @@ def run_alone(trial: Trial, directory: Path) -> Outcome:
 
 
 def run_trial(trial: Trial, directory: Path) -> Outcome:
-    """Draw the rows, train and measure. The artifact and its report stay in `directory`, checkpoints do not."""
+    """Draw the rows, train and measure. The artifact and its report are kept in `directory`, checkpoints are not."""
     start = time.perf_counter()
     scratch = directory / "run"
     scratch.mkdir()
@@ -86,7 +86,7 @@ def _check_finite(metrics: Mapping[str, float]) -> None:
 
 
 def _routes(report: Report) -> dict[str, float]:
-    """What a merge report found beside the merged adapter, as in "accuracy random routing"."""
+    """The metrics of unmerged routes in a merge report, such as "accuracy random routing"."""
     ways = report.merging.ways if report.merging else ()
     return {
         f"{metric} {way.name}": spread.mean
@@ -97,7 +97,7 @@ def _routes(report: Report) -> dict[str, float]:
 
 
 def _draw(trial: Trial, directory: Path) -> tuple[Data, int]:
-    """The files of the drawn rows, and how many there are to train on."""
+    """The files of the drawn rows, and the number of training rows."""
     data = trial.run.data
     train, dev = draw(_read(trial.run, data.train), trial.size, trial.dev_rows, trial.seed)
     drawn = replace(data, train=directory / "train.jsonl")
@@ -113,7 +113,7 @@ def _read(run: Run, path: Path) -> list[Example]:
 
 
 def _write_output_to(path: Path) -> None:
-    """What this process and its libraries say, a progress bar included."""
+    """Redirect the output of this process and its libraries, including progress bars."""
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     for stream in (1, 2):
         os.dup2(file, stream)
@@ -128,6 +128,6 @@ def _die_with_parent() -> None:
 
 
 def _sentence(error: Exception) -> str:
-    """The sentence of a user's error; of any other its name, for it is a mistake whose traceback the log has."""
+    """The message of a user error. For any other error, which is a bug, also its name; the log has the traceback."""
     text = " ".join(str(error).split())
     return text if getattr(error, "is_user_error", False) else f"{type(error).__name__}: {text} (see its {LOG})"
