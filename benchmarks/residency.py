@@ -33,8 +33,9 @@ from typing import NamedTuple
 import torch
 from common.adapters import make_bytes
 from common.stock import variant
-from peltier_adapters.artifact.artifact import Artifact, digest_of
+from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.manifest import read_header
+from peltier_adapters.digest import digest_of
 from peltier_adapters.residency.bank import Resident
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import Backbone, load_backbone

@@ -1,4 +1,4 @@
-"""Directories and files that are still there after a power loss."""
+"""Writes of files and directories that survive a power loss."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ Identity = tuple[int, int]
 
 
 def identity_of(path: Path) -> Identity | None:
-    """What tells the file or directory at `path` from any other one: its device and inode. None where there is none."""
+    """The device and inode of the file or directory at `path`; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -27,12 +27,12 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Puts the bytes there in one step: whoever reads, a crash and a power loss find what was there before, or all of
-    them, and once it returns they find all of them.
+    """Writes the file atomically. Also after a crash or a power loss, readers find either the old or the new bytes, and
+    the new ones once this returns.
 
-    Raises OSError, and then leaves nothing half-written.
+    Raises OSError, and then leaves no partial file.
     """
-    # A name of its own, so that two who write the same file at once do not write into each other's.
+    # A unique name, because two processes may write the same file at the same time.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with partial.open("xb") as file:
@@ -47,9 +47,9 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Makes the directory and its missing ancestors durably; one that exists is left alone. Raises OSError."""
+    """Creates the directory and its missing ancestors durably. Raises OSError."""
     missing = [directory for directory in (path, *path.parents) if not directory.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    # A directory's name is an entry of its parent, so each parent of a new directory is what must reach the disk.
+    # A directory's name is an entry of its parent, so the parents of new directories must be synced.
     for directory in missing:
         sync(directory.parent)

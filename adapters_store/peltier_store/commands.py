@@ -1,4 +1,4 @@
-"""`peltier store`: the care of what a server has stored, while servers use it or not."""
+"""`peltier store`: back up, restore, check and clean a store, also while servers use it."""
 
 import asyncio
 import json
@@ -19,19 +19,19 @@ from peltier_store.garbage import Collected, Collector
 from peltier_store.location import StoreLocation
 from peltier_store.ownership import require_not_foreign, require_own
 from peltier_store.registry import Registry
-from peltier_store.verification import Verdict, verify_store
+from peltier_store.verification import VerificationReport, verify_store
 
 _ACTOR = "peltier store"
 _MAX_SHOWN_ORPHANS = 20
 _MAX_GRACE_SECONDS = 10 * 366 * 24 * 3600
 
 Store = Annotated[
-    str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as of peltier serve.")
+    str, typer.Option(envvar="PELTIER_STORE", help="Directory, or s3://, gs:// or az:// URL, as for peltier serve.")
 ]
 RegistryUrl = Annotated[
     str, typer.Option(envvar="PELTIER_REGISTRY", help="sqlite+aiosqlite:///PATH or postgresql+asyncpg://…")
 ]
-# Without a default: one that is shorter than the server's would break the server's promise.
+# No default: with a shorter grace period than the server's, it would purge what the server can still undelete.
 Grace = Annotated[
     float | None,
     typer.Option(
@@ -43,7 +43,9 @@ Grace = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Back up, restore, check and tidy what is stored.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Back up, restore, check and clean a server's store."
+)
 
 
 @app.command("export")
@@ -66,20 +68,20 @@ def import_(
     registry: RegistryUrl = "",
     json_output: Json = False,
 ) -> None:
-    """Fill an empty registry and blob store with a backup, all or nothing."""
+    """Restore a backup into an empty registry and blob store. If it fails, the registry stays empty."""
     summary = asyncio.run(_import(StoreLocation.of(store, registry), backup))
     _print_summary(f"imported from {backup}", summary, json_output)
 
 
 @app.command("verify")
 def verify(store: Store = ".peltier", registry: RegistryUrl = "", json_output: Json = False) -> None:
-    """Read the bytes of every version and say what is wrong; exit status 1 if anything is."""
-    verdict = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
+    """Check the bytes of every version. Exit status 1 if something is wrong."""
+    report = asyncio.run(_verify(StoreLocation.of(store, registry).existing()))
     if json_output:
-        print(json.dumps(asdict(verdict), default=str))
+        print(json.dumps(asdict(report), default=str))
     else:
-        _print_verdict(verdict)
-    if verdict.problems:
+        _print_report(report)
+    if report.problems:
         raise typer.Exit(1)
 
 
@@ -90,17 +92,17 @@ def gc(
     undelete_seconds: Grace = None,
     json_output: Json = False,
 ) -> None:
-    """Delete the bytes that nothing needs; with --undelete-seconds, first forget versions deleted longer ago."""
+    """Delete blobs that no version needs. With --undelete-seconds, first purge versions deleted longer ago."""
     grace = None if undelete_seconds is None else timedelta(seconds=undelete_seconds)
     collected = asyncio.run(_collect(StoreLocation.of(store, registry).existing(), grace))
     if json_output:
         print(json.dumps(asdict(collected)))
         return
     print(f"deleted {collected.num_deleted} blobs ({collected.deleted_bytes:,} bytes); {collected.num_kept} are kept")
-    if collected.num_remains:
-        print(f"removed {collected.num_remains} files that broken-off uploads had left")
+    if collected.num_partial_files:
+        print(f"removed {collected.num_partial_files} partial files of interrupted uploads")
     if collected.num_failed:
-        print(f"{collected.num_failed} blobs could not be deleted: for an hour, nobody can upload the same bytes")
+        print(f"{collected.num_failed} blobs could not be deleted; uploads of the same bytes are refused for an hour")
 
 
 @asynccontextmanager
@@ -125,7 +127,7 @@ async def _import(location: StoreLocation, backup: Path) -> Summary:
         return await import_store(registry, blobs, backup)
 
 
-async def _verify(location: StoreLocation) -> Verdict:
+async def _verify(location: StoreLocation) -> VerificationReport:
     async with _opened(location, read_only=True) as (registry, blobs):
         return await verify_store(registry, blobs)
 
@@ -146,15 +148,15 @@ def _print_summary(done: str, summary: Summary, json_output: bool) -> None:
     print(f"{done}: {rows}; {summary.num_blobs} blobs of {summary.blob_bytes:,} bytes")
 
 
-def _print_verdict(verdict: Verdict) -> None:
-    for problem in verdict.problems:
+def _print_report(report: VerificationReport) -> None:
+    for problem in report.problems:
         print(problem)
-    for orphan in verdict.orphans[:_MAX_SHOWN_ORPHANS]:
+    for orphan in report.orphans[:_MAX_SHOWN_ORPHANS]:
         print(f"no version needs {orphan.digest} ({orphan.size_bytes:,} bytes, {orphan.modified_at:%Y-%m-%d})")
-    if verdict.orphans:
-        total = sum(orphan.size_bytes for orphan in verdict.orphans)
-        print(f"{len(verdict.orphans)} orphans of {total:,} bytes, which `peltier store gc` deletes")
+    if report.orphans:
+        total = sum(orphan.size_bytes for orphan in report.orphans)
+        print(f"{len(report.orphans)} orphans of {total:,} bytes, which `peltier store gc` deletes")
     print(
-        f"{verdict.num_versions} versions, {verdict.num_blobs} blobs of {verdict.blob_bytes:,} bytes: "
-        f"{f'{len(verdict.problems)} problems' if verdict.problems else 'all as recorded'}"
+        f"{report.num_versions} versions, {report.num_blobs} blobs of {report.blob_bytes:,} bytes: "
+        f"{f'{len(report.problems)} problems' if report.problems else 'all as recorded'}"
     )

@@ -1,4 +1,4 @@
-"""Deleting the blobs that nothing needs, and never one that something does: `registry.claims` says why."""
+"""Deletes blobs that no version needs. `registry.claims` says why it never deletes a blob that is needed."""
 
 import asyncio
 import time
@@ -14,25 +14,25 @@ from peltier_store.registry.claims import MAX_COLLECTING
 
 _BATCH = 500
 _MAX_DELETIONS = 16
-# How long deletions that have begun may take once a collection is cancelled; a store that is silent takes longer.
+# How long a cancelled collection waits for deletions in progress; a store that does not answer takes longer.
 _MAX_STOPPING_SECONDS = 5.0
-# An upload that takes longer than this has lost its reservation, so its half-written file is of no use to it. Whole
-# blobs are left alone as long: what a mistake of an operator has made garbage of, someone may just be storing.
+# An upload that takes longer has lost its reservation, so its partial file is useless. Whole blobs are kept as long,
+# because an upload may be storing the same bytes under a registry that an operator has set up wrongly.
 _MIN_AGE = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection has found and done. Blobs are kept that are needed or young.
+    """The result of a collection. Blobs that are needed or young are kept.
 
-    `num_failed` blobs may or may not be there; the next collection sees to them.
+    It is unknown whether the `num_failed` blobs were deleted; the next collection tries again.
     """
 
     num_kept: int = 0
     num_deleted: int = 0
     deleted_bytes: int = 0
     num_failed: int = 0
-    num_remains: int = 0
+    num_partial_files: int = 0
 
     def __add__(self, other: "Collected") -> "Collected":
         return Collected(
@@ -40,12 +40,12 @@ class Collected:
             self.num_deleted + other.num_deleted,
             self.deleted_bytes + other.deleted_bytes,
             self.num_failed + other.num_failed,
-            self.num_remains + other.num_remains,
+            self.num_partial_files + other.num_partial_files,
         )
 
 
 class Collector:
-    """Goes through every blob of a store once. Several may run at a time, beside any number of uploads."""
+    """Goes through every blob of a store once. Several collectors and any number of uploads may run at a time."""
 
     def __init__(self, registry: Registry, blobs: Blobs) -> None:
         self._registry = registry
@@ -54,14 +54,14 @@ class Collector:
         self._is_stopping = False
 
     async def run(self) -> Collected:
-        """Deletes what neither a version nor an upload on its way needs, and files of uploads that broke off.
+        """Deletes blobs that neither a version nor a running upload needs, and partial files of interrupted uploads.
 
-        Raises RegistryError, or BlobError where the store cannot be listed; what was deleted by then stays deleted.
-        Also BlobError where the store is another registry's, and then nothing is deleted. Cancelled, it first finishes
-        the deletions that it has begun.
+        Raises RegistryError, or BlobError if the store cannot be listed; blobs deleted before that stay deleted. Raises
+        BlobError if another registry owns the store, and then deletes nothing. If it is cancelled, it first finishes
+        the deletions in progress.
         """
         await require_own(self._registry, self._blobs)
-        done = Collected(num_remains=await self._blobs.sweep(_MIN_AGE))
+        done = Collected(num_partial_files=await self._blobs.sweep(_MIN_AGE))
         batch: list[StoredBlob] = []
         async for entry in self._blobs.entries():
             batch.append(entry)
@@ -71,7 +71,7 @@ class Collector:
         return done + await self._finish(self._collect(batch))
 
     async def _finish(self, work: Coroutine[Any, Any, Collected]) -> Collected:
-        # A caller may be cancelled, a batch may not: until it gives its claims back, nobody can store the same bytes.
+        # Not cancelled with its caller: until the batch releases its claims, nobody can store the same bytes.
         task = asyncio.create_task(work)
         try:
             return await asyncio.shield(task)
@@ -83,14 +83,14 @@ class Collector:
             raise
 
     async def _collect(self, batch: Sequence[StoredBlob]) -> Collected:
-        # The watch begins before the registry is asked, so that it never runs behind the registry's.
+        # Started before the request, so that this deadline is never later than the registry's.
         deadline = time.monotonic() + MAX_COLLECTING.total_seconds()
         before = datetime.now(UTC) - _MIN_AGE
         free = await self._registry.begin_collection([entry.digest for entry in batch if entry.modified_at <= before])
         chosen = [entry for entry in batch if entry.digest in free]
         outcomes = await asyncio.gather(*(self._delete(entry, deadline) for entry in chosen))
-        # A deletion that failed may still happen, when a store that was silent wakes up. Until the registry forgets
-        # those claims by itself, nobody can store the same bytes and lose them.
+        # A store that answers again may still carry out a failed deletion. The claims on these blobs stay until they
+        # expire, so that nobody stores the same bytes and loses them.
         failed = {entry.digest for entry, outcome in zip(chosen, outcomes, strict=True) if outcome is None}
         if free - failed:
             await self._registry.end_collection(free - failed)
@@ -98,7 +98,7 @@ class Collector:
         return Collected(len(batch) - len(deleted) - len(failed), len(deleted), sum(deleted), len(failed))
 
     async def _delete(self, entry: StoredBlob, deadline: float) -> bool | None:
-        """Whether the blob is deleted; None where nobody knows."""
+        """Whether the blob is deleted; None if that is unknown."""
         async with self._deletions:
             if self._is_stopping or time.monotonic() > deadline:
                 return False

@@ -1,4 +1,4 @@
-"""What `--store` and `--registry` name together: where the bytes are, and where the record of them is."""
+"""Where the blobs and the registry of a store are."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,9 @@ class StoreLocation:
 
     @classmethod
     def of(cls, store: Path | str, registry: str = "") -> Self:
-        """A local store holds both, unless a registry is given; one at a URL holds the bytes alone.
+        """A directory holds both unless a registry is given; a bucket holds only blobs.
 
-        Raises BlobError if neither can hold the registry.
+        Raises BlobError for a bucket without a registry.
         """
         if not is_remote(store):
             directory = local_path(store)
@@ -27,13 +27,13 @@ class StoreLocation:
         if not registry:
             shown = str(store).partition("?")[0]
             raise BlobError(
-                f"the store {shown!r} has no place for a registry: name one beside it, "
+                f"the store {shown!r} cannot hold a registry: also give the registry's URL, "
                 "postgresql+asyncpg://USER@HOST/DATABASE or sqlite+aiosqlite:///PATH"
             )
         return cls(str(store), registry)
 
     def existing(self) -> Self:
-        """This location; raises BlobError where its registry is to be in a file that there is not yet."""
+        """This location; raises BlobError if its registry is a file that does not exist."""
         file = database_url(self.registry)
         if file.get_backend_name() == "sqlite" and not Path(file.database or "").is_file():
             raise BlobError(f"there is no store: the registry {file.database!r} does not exist")

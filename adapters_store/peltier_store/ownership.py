@@ -1,4 +1,4 @@
-"""Which registry a blob store belongs to: only that one can tell which of its blobs nobody needs."""
+"""Checks that a blob store belongs to a registry, because only its own registry knows which blobs are needed."""
 
 import asyncio
 from pathlib import Path
@@ -9,17 +9,17 @@ from peltier_store.registry.database import database_url
 
 
 async def require_own(registry: Registry, blobs: Blobs) -> None:
-    """Makes a blob store without an owner this registry's own; raises BlobError where it is another's."""
+    """Claims a blob store without an owner for this registry; raises BlobError if another registry owns it."""
     identity = await registry.identity()
-    _check(identity, await blobs.claim(identity), blobs)
+    _check(identity, await blobs.owner.claim(identity), blobs)
 
 
 async def require_registry_of(blobs: Blobs, url: str) -> None:
-    """Raises RegistryError where the blobs belong to a registry and the file that is to be it is missing or empty."""
+    """Raises RegistryError if the blobs have an owner but the registry's file is missing or empty."""
     database = database_url(url)
     if database.get_backend_name() != "sqlite":
         return
-    path, owner = Path(database.database or ""), await blobs.owner()
+    path, owner = Path(database.database or ""), await blobs.owner.read()
     if owner is None:
         return
     found = await asyncio.to_thread(lambda: path.stat().st_size if path.exists() else None)
@@ -27,19 +27,19 @@ async def require_registry_of(blobs: Blobs, url: str) -> None:
         what = "is missing" if found is None else "is empty"
         raise RegistryError(
             f"the registry {str(path)!r} {what}, and the blob store {blobs.name!r} belongs to the registry {owner}: "
-            "bring it back from a backup; if it is gone for good, delete the file 'owner' in the store"
+            "restore it from a backup; if it is lost, delete the file 'owner' in the store"
         )
 
 
 async def require_not_foreign(registry: Registry, blobs: Blobs) -> None:
-    """Raises BlobError where the blob store is another registry's; changes nothing."""
+    """Raises BlobError if another registry owns the blob store; changes nothing."""
     identity = await registry.identity()
-    _check(identity, await blobs.owner() or identity, blobs)
+    _check(identity, await blobs.owner.read() or identity, blobs)
 
 
 def _check(identity: str, owner: str, blobs: Blobs) -> None:
     if owner != identity:
         raise BlobError(
             f"the blob store {blobs.name!r} belongs to the registry {owner}, not to this one, which is {identity}; "
-            "if that registry is gone for good, delete the file 'owner' in the store"
+            "if that registry is lost, delete the file 'owner' in the store"
         )

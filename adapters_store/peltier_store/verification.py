@@ -1,4 +1,4 @@
-"""Whether a store holds what its registry says."""
+"""Checks that a blob store holds the bytes that its registry records."""
 
 import asyncio
 import json
@@ -12,13 +12,13 @@ from peltier_adapters.errors import ArtifactError
 from peltier_store.blobs.blobs import BlobError, BlobNotFound, Blobs, StoredBlob
 from peltier_store.registry import Registry, Version
 
-# As many blobs are in memory at a time.
+# The number of blobs in memory at a time.
 _BATCH = 8
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What was looked at, and a sentence for each thing that is wrong. An orphan is a blob that no version needs."""
+class VerificationReport:
+    """What was checked, and a sentence for each problem. An orphan is a blob that no version needs."""
 
     num_versions: int
     num_blobs: int
@@ -27,13 +27,13 @@ class Verdict:
     orphans: Sequence[StoredBlob]
 
 
-async def verify_store(registry: Registry, blobs: Blobs) -> Verdict:
-    """Reads every blob that a version needs, live or deleted. Servers may go on using the store meanwhile.
+async def verify_store(registry: Registry, blobs: Blobs) -> VerificationReport:
+    """Reads every blob that a version needs, live or deleted. Servers may use the store meanwhile.
 
-    Raises RegistryError where the registry cannot be read, and BlobError where the blob store cannot be listed.
+    Raises RegistryError if the registry cannot be read, and BlobError if the blob store cannot be listed.
     """
     entries = [entry async for entry in blobs.entries()]
-    # After the list, so that what was published meanwhile is no orphan.
+    # After the list, so that blobs published meanwhile are not counted as orphans.
     users: dict[str, list[Version]] = defaultdict(list)
     for version in await registry.versions(deleted=True):
         users[version.digest].append(version)
@@ -43,7 +43,7 @@ async def verify_store(registry: Registry, blobs: Blobs) -> Verdict:
         batch = digests[start : start + _BATCH]
         for found in await asyncio.gather(*(_problems(registry, blobs, users[digest]) for digest in batch)):
             problems += found
-    return Verdict(
+    return VerificationReport(
         num_versions=sum(map(len, users.values())),
         num_blobs=len(users),
         blob_bytes=sum(versions[0].size_bytes for versions in users.values()),
@@ -58,7 +58,7 @@ async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[Version
     try:
         data = await blobs.get(digest)
     except BlobError as error:
-        # It may just have been purged and collected.
+        # It may have been purged and collected meanwhile.
         if isinstance(error, BlobNotFound) and digest not in await registry.digests():
             return []
         return [f"{_name(version)} has lost its bytes: {error}" for version in versions]
@@ -67,17 +67,19 @@ async def _problems(registry: Registry, blobs: Blobs, versions: Sequence[Version
 
 def _differences(version: Version, data: bytes) -> list[str]:
     if len(data) != version.size_bytes:
-        return [f"{_name(version)} has {len(data)} bytes, and its record says {version.size_bytes}"]
+        return [f"{_name(version)} has {len(data)} bytes, but its record says {version.size_bytes}"]
     try:
         manifest, _ = read_header(data)
         recorded = parse_manifest(version.manifest)
     except ArtifactError as error:
-        return [f"{_name(version)} is no artifact that can be read: {error}"]
-    return [] if _text(recorded) == _text(manifest) else [f"{_name(version)} has another manifest than its record"]
+        return [f"{_name(version)} is not a readable artifact: {error}"]
+    return (
+        [] if _text(recorded) == _text(manifest) else [f"{_name(version)} has a manifest that differs from its record"]
+    )
 
 
 def _text(manifest: Manifest) -> str:
-    # As text, because a metric that is NaN is not equal to itself.
+    # As text, because a NaN metric does not equal itself.
     return json.dumps(manifest.model_dump(mode="json"), sort_keys=True)
 
 

@@ -68,7 +68,7 @@ def test_a_remote_store_needs_a_registry_beside_it() -> None:
     url, registry = "s3://bucket/a?region=eu-west-3", "sqlite+aiosqlite:///registry.db"
     settings = load_settings({"store": url, "registry": registry})
     assert (settings.store, settings.blobs, settings.registry) == (url, url, registry)
-    with pytest.raises(BlobError, match=r"^the store 's3://bucket/a' has no place for a registry: name one beside it"):
+    with pytest.raises(BlobError, match=r"^the store 's3://bucket/a' cannot hold a registry: also give"):
         load_settings({"store": url})
 
 

@@ -1,6 +1,5 @@
-"""One adapter version as a safetensors file: written once, read strictly."""
+"""Reads and writes artifacts: safetensors files with one adapter version each."""
 
-import hashlib
 import json
 import math
 import reprlib
@@ -20,6 +19,7 @@ from torch import Tensor
 from peltier_adapters.artifact.label_tree import target_problems
 from peltier_adapters.artifact.manifest import Manifest, backbone_mismatches, read_header
 from peltier_adapters.artifact.weights import Weights, layout_of
+from peltier_adapters.digest import digest_of
 from peltier_adapters.durable import write_file
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_adapters.spec.maps import Shapes
@@ -30,7 +30,7 @@ _ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """A validated artifact: exactly the tensors its parts name, in float32, all finite."""
+    """A valid artifact, with exactly the tensors of its parts, in float32 and finite."""
 
     manifest: Manifest
     tensors: Mapping[str, Tensor]
@@ -38,26 +38,21 @@ class Artifact:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the tensors take."""
+        """Bytes of memory of the tensors."""
         if isinstance(self.tensors, Weights):
             return self.tensors.nbytes
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
 
-def digest_of(data: bytes) -> str:
-    """The identity of an artifact's bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) -> Artifact:
-    """Parse and check an artifact for `backbone`; an `ArtifactError` carries every reason at once.
+    """Parses and checks an artifact for `backbone`; an `ArtifactError` has every reason at once.
 
-    Shapes are checked in the header before any weight is touched. Nothing is ever unpickled. `digest` is that of `data`
-    where the caller knows it already, because they have been read before.
+    Checks all shapes in the header before it reads a weight. Nothing is unpickled. `digest` is that of `data`, if the
+    caller knows it because the artifact was checked before.
     """
     manifest, table = read_header(data)
     reasons = backbone_mismatches(manifest, backbone.config, backbone.fingerprint)
-    if manifest.backbone.family == backbone.config.family:  # of another family every tensor would be a reason
+    if manifest.backbone.family == backbone.config.family:  # otherwise every tensor would be a reason
         shapes = tensor_shapes(manifest.parts, backbone.config)
         reasons += _needs_pooler(manifest, backbone) + _table_reasons(table, shapes)
         reasons += target_problems(manifest.task, backbone)
@@ -67,7 +62,7 @@ def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) ->
     if digest is None:
         _require_readable(data)
     weights = Weights(layout_of(manifest.parts, backbone.config), pieces)
-    # A sum is finite only if all of its terms are; it is twenty times as fast as asking each.
+    # The sum is finite only if all values are. This is twenty times as fast as checking each value.
     infinite = [] if math.isfinite(float(weights.flat.sum())) else _infinite(weights)
     if infinite:
         raise ArtifactError([f"tensor {name!r} has values that are NaN or infinite" for name in infinite])
@@ -75,7 +70,7 @@ def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) ->
 
 
 def load_artifact(path: Path, backbone: Backbone) -> Artifact:
-    """`read_artifact` on a file."""
+    """Calls `read_artifact` with the bytes of a file."""
     try:
         return read_artifact(path.read_bytes(), backbone)
     except OSError as error:
@@ -102,7 +97,7 @@ def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
         entry = table[name]
         if entry["shape"] != list(shapes[name]):
             found = reprlib.repr(entry["shape"])
-            reasons.append(f"tensor {name!r} has shape {found}; its part says {list(shapes[name])}")
+            reasons.append(f"tensor {name!r} has shape {found}; its part requires {list(shapes[name])}")
         elif not _spans(entry.get("data_offsets"), 4 * prod(shapes[name])):
             found = reprlib.repr(entry.get("data_offsets"))
             reasons.append(f"tensor {name!r} has data_offsets {found}; its shape takes {4 * prod(shapes[name])} bytes")
@@ -119,7 +114,7 @@ def _spans(offsets: object, num_bytes: int) -> bool:
 
 
 def _pieces(data: bytes, table: dict[str, Any]) -> dict[str, memoryview]:
-    """The bytes of each tensor, which must lie back to back and fill the file."""
+    """The bytes of each tensor, which must be contiguous and fill the file."""
     body = memoryview(data)[8 + struct.unpack_from("<Q", data)[0] :]
     pieces, after = {}, 0
     for name, entry in sorted(table.items(), key=lambda item: item[1]["data_offsets"][0]):
@@ -128,12 +123,12 @@ def _pieces(data: bytes, table: dict[str, Any]) -> dict[str, memoryview]:
             raise ArtifactError([f"tensor {name!r} begins at byte {begin}; the tensors before it end at byte {after}"])
         pieces[name], after = body[begin:end], end
     if after != len(body):
-        raise ArtifactError([f"the header tells of {after} bytes of tensors; the file has {len(body)}"])
+        raise ArtifactError([f"the header describes {after} bytes of tensors; the file has {len(body)}"])
     return pieces
 
 
 def _require_readable(data: bytes) -> None:
-    """What others are to read must please their reader too."""
+    """Refuses files that the safetensors library cannot read."""
     try:
         safetensors.torch.load(data)
     except safetensors.SafetensorError as error:
@@ -149,14 +144,14 @@ def _shown(dtype: object) -> str:
 
 
 def to_bytes(manifest: Manifest, tensors: Mapping[str, Tensor]) -> bytes:
-    """The file of an adapter; the same manifest and tensors give the same bytes."""
+    """The bytes of an artifact. The same manifest and tensors give the same bytes."""
     metadata = {"format": "peltier", "manifest": json.dumps(manifest.model_dump(mode="json"), sort_keys=True)}
     ready = {name: tensor.detach().float().cpu().contiguous() for name, tensor in sorted(tensors.items())}
     return _ordered(bytes(safetensors.torch.save(ready, metadata=metadata)))
 
 
 def _ordered(data: bytes) -> bytes:
-    """The same file with its header's keys sorted: safetensors itself writes the metadata in random order."""
+    """The same file with sorted keys in its header, because safetensors writes the metadata in random order."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
@@ -164,7 +159,7 @@ def _ordered(data: bytes) -> bytes:
 
 
 def write_artifact(path: Path, manifest: Manifest, tensors: Mapping[str, Tensor]) -> None:
-    """Write the file in one step: a reader sees the old file or the whole new one."""
+    """Writes the file atomically: a reader sees the old file or the complete new one."""
     try:
         write_file(path, to_bytes(manifest, tensors))
     except OSError as error:

@@ -1,1 +1,1 @@
-"""A whole store as files, and back."""
+"""Export of a whole store to a file, and import."""

@@ -1,8 +1,8 @@
-"""A backup: one tar of everything that a registry and its blob store hold.
+"""A backup: one tar file of everything that a registry and its blob store hold.
 
-`blobs/sha256/…` are the blobs, `registry.jsonl` has one row of the registry a line, and `backup.json`, the last member,
-says that the backup is whole. A blob is named by the digest of its bytes and `backup.json` has that of the rows, so
-that nothing can change unnoticed.
+`blobs/sha256/…` are the blobs, and `registry.jsonl` has one row of the registry per line. `backup.json` is the last
+member, so it is present only in a complete backup. Digests cover all contents: a blob is named by the digest of its
+bytes, and `backup.json` has the digest of the rows.
 """
 
 from datetime import datetime
@@ -15,11 +15,11 @@ BLOBS, ROWS, SUMMARY = "blobs/", "registry.jsonl", "backup.json"
 
 
 class BackupError(AdapterError):
-    """A backup cannot be written, or is not one that can be read."""
+    """A backup cannot be written or read."""
 
 
 class Summary(BaseModel):
-    """What a backup holds. `num_rows` is by table."""
+    """The contents of a backup. `num_rows` counts by table."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Everything that a store holds, into a backup, while servers go on using it."""
+"""Exports a store to a backup, while servers may use it."""
 
 import asyncio
 from collections.abc import Set as AbstractSet
@@ -9,17 +9,17 @@ from peltier_store.backup.writer import BackupWriter, write_backup
 from peltier_store.blobs.blobs import BlobNotFound, Blobs
 from peltier_store.registry import Registry
 
-# As many blobs are in memory at a time.
+# The number of blobs in memory at a time.
 _BATCH = 8
 
 
 async def export_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
-    """Writes a new backup of one moment: each version in it has its bytes in it.
+    """Writes a new backup of one state of the registry, with the bytes of each of its versions.
 
-    Raises BackupError, RegistryError, or BlobError where a blob is missing or damaged; then there is no backup.
+    Raises BackupError, RegistryError, or BlobError if a blob is missing or damaged; then it leaves no file.
     """
     with write_backup(path) as backup:
-        # What is published while blobs are copied is found in the rows, and copied in the next turn.
+        # Versions published while blobs are copied appear in the rows; their blobs are copied in the next round.
         while True:
             await _add_blobs(backup, registry, blobs, await registry.digests() - backup.digests)
             with backup.row_file() as rows:
@@ -38,7 +38,7 @@ async def _add_blobs(backup: BackupWriter, registry: Registry, blobs: Blobs, dig
 
 
 async def _fetch(registry: Registry, blobs: Blobs, digest: str) -> bytes | None:
-    """The blob; None where it has just been purged and collected."""
+    """The blob; None if it was purged and collected meanwhile."""
     try:
         return await blobs.get(digest)
     except BlobNotFound:

@@ -1,4 +1,4 @@
-"""Reading a backup: nothing is believed that its digests do not cover."""
+"""Reads a backup and checks all contents against its digests."""
 
 import hashlib
 import json
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from peltier_adapters.digest import digest_of
 from pydantic import ValidationError
 
 from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, Summary
-from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.dump import Line, schema_revision
 
 _CHUNK_BYTES = 2**20
@@ -18,7 +18,7 @@ _MAX_SUMMARY_BYTES = 2**20
 
 
 class BackupReader:
-    """A backup that has all of its members; `check` says whether they are what they should be."""
+    """A backup with all of its members; `check` verifies their contents."""
 
     def __init__(self, name: str, tar: tarfile.TarFile) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class BackupReader:
         self.summary = self._summary()
 
     def blob(self, digest: str) -> bytes:
-        """The bytes that have this digest; raises BackupError where they are damaged."""
+        """The bytes that have this digest; raises BackupError if they are damaged."""
         data = b"".join(self._chunks(f"{BLOBS}{digest.replace(':', '/')}"))
         if digest_of(data) != digest:
             raise BackupError(f"the backup {self._name!r} is damaged: the blob {digest} has other bytes")
@@ -43,7 +43,7 @@ class BackupReader:
                 yield self._line(text)
 
     def check(self) -> None:
-        """Reads everything once; raises BackupError for the first thing that is damaged or missing."""
+        """Reads everything once; raises BackupError for the first damaged or missing member."""
         sha256 = hashlib.sha256()
         for chunk in self._chunks(ROWS):
             sha256.update(chunk)
@@ -64,19 +64,19 @@ class BackupReader:
             line = json.loads(text)
             return Line(str(line["table"]), dict(line["row"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise BackupError(f"the backup {self._name!r} is damaged: its registry has a line that is none") from error
+            raise BackupError(f"the backup {self._name!r} is damaged: its registry has a malformed line") from error
 
     def _summary(self) -> Summary:
         if not self._members.keys() >= {ROWS, SUMMARY} or self._members[SUMMARY].size > _MAX_SUMMARY_BYTES:
-            raise BackupError(f"{self._name!r} is not a whole backup: it has no {SUMMARY!r} at its end")
+            raise BackupError(f"{self._name!r} is not a complete backup: it does not end with {SUMMARY!r}")
         try:
             summary = Summary.model_validate_json(b"".join(self._chunks(SUMMARY)))
         except ValidationError as error:
-            raise BackupError(f"{self._name!r} is not a backup that this Peltier reads") from error
+            raise BackupError(f"{self._name!r} is not a backup that this version of Peltier can read") from error
         if summary.schema_revision != schema_revision():
             raise BackupError(
-                f"the backup {self._name!r} has the schema {summary.schema_revision!r} and this Peltier "
-                f"{schema_revision()!r}: import it with the Peltier that wrote it, whose registry this one can upgrade"
+                f"the backup {self._name!r} has schema {summary.schema_revision!r}, but this Peltier has "
+                f"{schema_revision()!r}: import it with the version that wrote it, then upgrade that registry"
             )
         return summary
 
@@ -93,7 +93,7 @@ class BackupReader:
 
 @contextmanager
 def read_backup(path: Path) -> Iterator[BackupReader]:
-    """The backup at `path`; raises BackupError where that is none, or it breaks off."""
+    """The backup at `path`; raises BackupError if the file is not a backup or is cut short."""
     try:
         with tarfile.open(path, "r:") as tar:
             yield BackupReader(str(path), tar)

@@ -1,4 +1,4 @@
-"""A backup, into a new registry and a new blob store."""
+"""Imports a backup into a new registry and a new blob store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,23 +11,23 @@ from peltier_store.backup.reader import BackupReader, read_backup
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.registry import Registry
 
-# As many blobs are in memory at a time.
+# The number of blobs in memory at a time.
 _BATCH = 8
 
 
 async def import_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
-    """Fills an empty registry and blob store with a backup, all or nothing: the registry's commit is the last step.
+    """Restores a backup into an empty registry and blob store; the registry's commit is the last step.
 
-    A blob store may hold blobs of this backup, so that an import which broke off can be repeated; it may be that of the
-    registry which was exported, and belongs to the new one from then on. Raises BackupError
-    for a backup that is not whole, before anything is stored; RegistryConflict or BackupError where something else is
-    there; BlobError or RegistryError where the store fails: the registry stays empty, and blobs are for the collector.
+    The blob store may already hold blobs of this backup, so that an interrupted import can be repeated. It may also be
+    the store of the exported registry; from then on it belongs to the new one. Raises BackupError for an incomplete
+    backup, before anything is stored; RegistryConflict or BackupError if the store holds something else; BlobError or
+    RegistryError if the store fails. Then the registry stays empty, and the collector deletes the blobs.
     """
     with read_backup(path) as backup:
         await registry.require_empty()
-        strangers = await _stored(blobs) - backup.digests
-        if strangers:
-            raise BackupError(f"the blob store is not empty: it holds {len(strangers)} blobs that the backup does not")
+        foreign = await _stored(blobs) - backup.digests
+        if foreign:
+            raise BackupError(f"the blob store is not empty: it holds {len(foreign)} blobs that the backup does not")
         await asyncio.to_thread(backup.check)
 
         async def ready() -> None:
@@ -35,23 +35,23 @@ async def import_store(registry: Registry, blobs: Blobs, path: Path) -> Summary:
             if missing:
                 raise BackupError(f"{len(missing)} blobs were deleted while they were imported, such as {min(missing)}")
 
-        async with _taken_over(registry, blobs):
+        async with _take_over(registry, blobs):
             await _put_blobs(backup, blobs)
             await registry.restore(backup.lines(), ready)
         return backup.summary
 
 
 @asynccontextmanager
-async def _taken_over(registry: Registry, blobs: Blobs) -> AsyncIterator[None]:
-    """The blob store belongs to this registry, and to its former owner again if the import fails."""
-    # From the first moment, because to the former owner's collector all that it does not know is garbage.
-    former = await blobs.owner()
-    await blobs.hand_over(await registry.identity())
+async def _take_over(registry: Registry, blobs: Blobs) -> AsyncIterator[None]:
+    """The blob store belongs to this registry; if the import fails, it belongs to its former owner again."""
+    # Before any blob is stored, because the former owner's collector deletes all blobs that its registry lacks.
+    former = await blobs.owner.read()
+    await blobs.owner.hand_over(await registry.identity())
     try:
         yield
     except BaseException:
         if former is not None:
-            await blobs.hand_over(former)
+            await blobs.owner.hand_over(former)
         raise
 
 

@@ -1,4 +1,4 @@
-"""The rows of a registry on their way into a backup: on the disk, since an audit log may be long."""
+"""The rows of a registry for a backup, in a temporary file, because an audit log may be long."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from peltier_store.registry.dump import Line
 
 
 class RowFile:
-    """Rows as lines of JSON, how many there are by table, and which blobs they need."""
+    """Rows as lines of JSON, their number by table, and the blobs that they need."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file

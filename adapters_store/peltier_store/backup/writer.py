@@ -1,4 +1,4 @@
-"""Writing a backup: blobs first, the rows that need them last."""
+"""Writes a backup: first the blobs, then the rows that need them."""
 
 import io
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import IO
 
+from peltier_adapters.digest import digest_of
 from peltier_adapters.durable import sync
 
 from peltier_store.backup.backup import BLOBS, ROWS, SUMMARY, BackupError, Summary
 from peltier_store.backup.row_file import RowFile
-from peltier_store.blobs.blobs import digest_of
 from peltier_store.registry.dump import schema_revision
 
 
 class BackupWriter:
-    """A backup on its way into a tar."""
+    """Writes the members of a backup into a tar file."""
 
     def __init__(self, tar: tarfile.TarFile, directory: Path) -> None:
         self._tar = tar
@@ -28,7 +28,7 @@ class BackupWriter:
         self.digests: set[str] = set()
 
     def add_blob(self, data: bytes) -> None:
-        """Adds a blob, once."""
+        """Adds a blob. Call it once for each blob."""
         digest = digest_of(data)
         self._add(f"{BLOBS}{digest.replace(':', '/')}", io.BytesIO(data), len(data))
         self.digests.add(digest)
@@ -36,12 +36,12 @@ class BackupWriter:
 
     @contextmanager
     def row_file(self) -> Iterator[RowFile]:
-        """A place for rows until it is clear that all of their blobs are in."""
+        """A temporary file for rows, until all of their blobs are in the backup."""
         with TemporaryFile(dir=self._directory) as file:
             yield RowFile(file)
 
     def finish(self, rows: RowFile) -> Summary:
-        """Adds the rows, and the summary that makes the backup a whole one."""
+        """Adds the rows, and the summary that completes the backup."""
         length = rows.file.tell()
         rows.file.seek(0)
         self._add(ROWS, rows.file, length)
@@ -65,15 +65,15 @@ class BackupWriter:
 
 @contextmanager
 def write_backup(path: Path) -> Iterator[BackupWriter]:
-    """A new backup, which has its name once it is whole and on the disk, and leaves nothing if it fails.
+    """A new backup. The file gets its name when it is complete and durable; a failure leaves no file.
 
-    Raises BackupError where there is a file of this name, or no room.
+    Raises BackupError if a file of this name exists or the disk is full.
     """
     partial = None
     try:
         if path.exists():
             raise BackupError(f"the backup {str(path)!r} exists already; a backup is never overwritten")
-        # Readable for nobody else, which is how such files begin.
+        # Temporary files are readable only by their owner, and so is the backup.
         with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".partial", delete=False) as file:
             partial = Path(file.name)
             with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:

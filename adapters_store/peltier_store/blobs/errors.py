@@ -1,4 +1,4 @@
-"""How a blob store fails: each a BlobError of one sentence."""
+"""Errors of the blob store."""
 
 import errno
 import re
@@ -9,9 +9,9 @@ from obstore.exceptions import BaseError
 
 from peltier_store.blobs.location import BlobError
 
-# No space left on the device; the user's quota of it is used up.
+# The disk is full, or the user's quota of it is used up.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# How S3, Google and Azure name what is wrong, in their XML.
+# The error code in the XML of S3, Google Cloud Storage and Azure.
 _CODE = re.compile(r"<Code>([^<]+)</Code>")
 
 
@@ -20,20 +20,20 @@ class BlobNotFound(BlobError):
 
 
 class BlobDamaged(BlobError):
-    """What is stored under the digest are other bytes."""
+    """The stored bytes do not have the digest that names them."""
 
 
 class BlobStoreGone(BlobError):
-    """The store is missing, or another one is in its place."""
+    """The store is missing or was replaced by another one."""
 
 
 class BlobStoreFull(BlobError):
-    """The store has no room for more bytes."""
+    """The store's disk is full."""
 
 
 @contextmanager
 def as_blob_errors(failure: str) -> Iterator[None]:
-    """Whatever the store raises in the block, as a BlobError that begins with `failure`."""
+    """Raises errors of the store in the block as a BlobError that begins with `failure`."""
     try:
         yield
     except (BaseError, OSError, ValueError) as error:
@@ -44,12 +44,12 @@ def as_blob_errors(failure: str) -> Iterator[None]:
 def _is_full(error: Exception) -> bool:
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
-    # obstore tells the system's number in words alone.
+    # obstore gives the system's error number only in its message.
     return any(f"(os error {number})" in str(error) for number in _FULL)
 
 
 def _reason(error: Exception) -> str:
-    """What the store says of it, without its XML and without obstore's own internals, which follow the first line."""
+    """The store's message, without its XML and without obstore's internals, which follow the first line."""
     line = str(error).partition("\n")[0].partition("<?xml")[0].rstrip(" :")
     code = _CODE.search(str(error))
     return f"{line} ({code[1]})" if code and code[1] not in line else line

@@ -1,4 +1,4 @@
-"""Where blobs may be kept: a local directory, or a bucket of S3, Google Cloud Storage or Azure."""
+"""Locations of blob stores: a local directory, or a bucket of S3, Google Cloud Storage or Azure."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,12 +19,12 @@ _MAX_RETRIES = 4
 
 
 class BlobError(AdapterError):
-    """The blob store could not do what was asked of it."""
+    """An operation of the blob store failed."""
 
 
 @dataclass(frozen=True)
 class BlobLocation:
-    """One place for blobs: its name in messages, obstore's way to it, and its directory where it is a local one."""
+    """A location: its name in messages, its store in obstore, and its directory if it is local."""
 
     name: str
     store: ObjectStore
@@ -44,9 +44,9 @@ _SERVICES = {
     "gs": _Service(GCSStore, ("endpoint",)),
     "az": _Service(AzureStore, ("endpoint", "account_name")),
 }
-# What obstore calls an option where it is not what this page calls it.
-_CALLED = {("gs", "endpoint"): "base_url"}
-# What the value of an option must match, and how to say so.
+# obstore's names of options, where they differ.
+_OBSTORE_NAMES = {("gs", "endpoint"): "base_url"}
+# The pattern of an option's value, and its description in messages.
 _RULES = {
     "account_name": (re.compile(".+"), "given"),
     "allow_http": (re.compile("true|false"), "true or false"),
@@ -58,15 +58,15 @@ _RULES = {
 
 
 def is_remote(location: str | Path) -> bool:
-    """Whether the location names a bucket rather than a directory of this machine; it need not be a valid one."""
+    """Whether the location names a bucket, not a directory; the URL need not be valid."""
     return "://" in str(location) and not str(location).startswith("file://")
 
 
 def locate(location: str | Path, *, make: bool = True) -> BlobLocation:
-    """Reads a path, file:///DIRECTORY, or {s3,gs,az}://BUCKET[/PREFIX][?OPTION=VALUE&…]; touches no network.
+    """Reads a path, file:///DIRECTORY, or {s3,gs,az}://BUCKET[/PREFIX][?OPTION=VALUE&…], without network requests.
 
-    A directory is made where it is missing, if `make` says so. Options are `endpoint`, `allow_http` (true or false) and
-    `timeout` (seconds of one request; with its retries it takes at most three times that), on S3 `region` and
+    With `make`, creates a missing directory. Options are `endpoint`, `allow_http` (true or false) and
+    `timeout` (seconds per request; with retries at most three times that), on S3 `region` and
     `virtual_hosted_style_request`, on Azure `account_name`. Credentials, and options that are not given, come from the
     AWS_*, GOOGLE_* and AZURE_* variables. Raises BlobError of one sentence.
     """
@@ -89,7 +89,7 @@ def _directory(location: str | Path, make: bool) -> BlobLocation:
         if make:
             make_directory(path)
         elif not path.is_dir():
-            raise FileNotFoundError("there is no such directory")
+            raise FileNotFoundError("the directory does not exist")
         return BlobLocation(str(path), LocalStore(path), path)
     except (BaseError, OSError, ValueError) as error:
         raise BlobError(f"the blob store {str(path)!r} cannot be opened: {error}") from error
@@ -100,10 +100,10 @@ def _bucket(text: str) -> BlobLocation:
     service = _SERVICES[url.scheme]
     name = f"{url.scheme}://{url.netloc}{url.path}".rstrip("/")
     options = _options(name, url)
-    given = {_CALLED.get((url.scheme, key), key): options[key] for key in service.options if key in options}
+    given = {_OBSTORE_NAMES.get((url.scheme, key), key): options[key] for key in service.options if key in options}
     prefix = unquote(url.path).strip("/")
     try:
-        store = service.create(url.netloc, prefix=prefix or None, **given, **_patience(options))
+        store = service.create(url.netloc, prefix=prefix or None, **given, **_timeouts(options))
     except (BaseError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise BlobError(f"the blob store {name!r} cannot be opened: {reason}") from error
@@ -112,9 +112,9 @@ def _bucket(text: str) -> BlobLocation:
 
 def _split(text: str) -> SplitResult:
     scheme, shown = text.partition("://")[0], text.partition("?")[0]
-    # Not shown where there is an @, because before it there may be a password.
+    # Not shown if it contains an @, because a password may precede it.
     if "@" in shown:
-        raise BlobError(f"the blob store's {scheme}:// URL holds credentials; they belong in the environment")
+        raise BlobError(f"the blob store's {scheme}:// URL contains credentials; put them into the environment")
     if scheme not in _SERVICES:
         kinds = ", ".join(f"{known}://BUCKET/PREFIX" for known in _SERVICES)
         raise BlobError(f"the blob store {shown!r} is neither a directory nor one of {kinds}")
@@ -129,26 +129,26 @@ def _split(text: str) -> SplitResult:
 
 
 def _options(name: str, url: SplitResult) -> dict[str, str]:
-    """The options of a URL, each of a known name and a valid value."""
+    """The options of a URL; raises BlobError for an unknown name or an invalid value."""
     known = {*_SERVICES[url.scheme].options, "allow_http", "timeout"}
     options: dict[str, str] = {}
     for key, value in parse_qsl(url.query, keep_blank_values=True):
-        # The value of an unknown one is not shown, because it may be a secret.
+        # The value of an unknown option is not shown, because it may be a secret.
         if key not in known:
-            raise BlobError(f"the blob store {name!r} has no option {key!r}; there are {', '.join(sorted(known))}")
+            raise BlobError(f"the blob store {name!r} has no option {key!r}; known options: {', '.join(sorted(known))}")
         if key in options:
-            raise BlobError(f"the blob store {name!r} is given the option {key!r} twice")
+            raise BlobError(f"the blob store {name!r} has the option {key!r} twice")
         pattern, rule = _RULES[key]
         if not pattern.fullmatch(value):
             raise BlobError(f"the blob store {name!r} has the option {key}={value!r}, which must be {rule}")
         options[key] = value
     if options.get("endpoint", "").startswith("http://") and options.get("allow_http") != "true":
-        raise BlobError(f"the blob store {name!r} has an unencrypted endpoint; allow_http=true would allow it")
+        raise BlobError(f"the blob store {name!r} has an unencrypted endpoint; allow_http=true allows it")
     return options
 
 
-def _patience(options: Mapping[str, str]) -> dict[str, Any]:
-    """How long a store that is down or silent is waited for."""
+def _timeouts(options: Mapping[str, str]) -> dict[str, Any]:
+    """Time-outs and retries for a store that does not answer."""
     seconds = int(options.get("timeout", _DEFAULT_TIMEOUT_SECONDS))
     client: dict[str, Any] = {
         "timeout": timedelta(seconds=seconds),

@@ -1,4 +1,4 @@
-"""Who owns which adapter versions: tenants, keys, adapters, aliases and the record of who did what."""
+"""The registry: tenants, keys, adapters, versions, aliases and the audit log."""
 
 from peltier_store.registry.errors import (
     AdapterUnknown,

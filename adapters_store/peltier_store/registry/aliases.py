@@ -1,8 +1,8 @@
-"""Aliases: names for versions, moved in one step, with a history to go back in.
+"""Aliases: names for versions, changed atomically, with a history for rollbacks.
 
-Each change is a row that stays. The last one is the alias as it is now, and each knows where a rollback from it goes:
-to the split that was in force before it was set. So rolling back twice goes two steps back, and rolling back a deletion
-brings the alias back. A split names live versions only, since deleting one that is named is refused.
+Each change is a row, and rows are never removed. The newest row is the current state. Each row refers to the row of the
+split that was in force before, which is where a rollback goes. So two rollbacks go two steps back, and rolling back a
+deletion restores the alias. A split names only live versions, because a version that an alias names cannot be deleted.
 """
 
 import math
@@ -23,12 +23,12 @@ Split: TypeAlias = Mapping[int, float]
 
 _TOLERANCE = 1e-6
 _MAX_HISTORY = 1000
-# An adapter is shown with all of them.
+# Per adapter, because every response about an adapter lists all of them.
 MAX_ALIASES = 100
 
 
 async def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: Split) -> Alias:
-    """Makes the alias name these versions in these shares."""
+    """Points the alias to these versions, with these shares."""
     check_alias(alias)
     check_split(alias, split)
     adapter_id = await require_adapter(writing.connection, tenant, name)
@@ -42,20 +42,20 @@ async def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: st
 
 
 async def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> Alias:
-    """Goes back to the split before; raises RegistryConflict where there is none or its versions are gone."""
+    """Restores the previous split; raises RegistryConflict if there is none or its versions are deleted."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     current = await _current(writing.connection, adapter_id, alias)
     if current is None:
         raise _unknown(name, alias)
     if current.previous_id is None:
-        raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no earlier split to go back to")
+        raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no earlier split")
     target = (await writing.connection.execute(select_changes().where(AliasRow.id == current.previous_id))).one()
     split = split_of(target.split)
     try:
         await require_live(writing.connection, adapter_id, name, *split)
     except VersionUnknown as error:
         raise RegistryConflict(
-            f"alias {alias!r} cannot go back to {_shown(split)}: {error}; undelete it or set the alias anew"
+            f"alias {alias!r} cannot go back to {_shown(split)}: {error}; undelete it or set the alias again"
         ) from error
     await _require_room(writing.connection, adapter_id, name, alias)
     changed = await _change(writing, adapter_id, alias, split, target.previous_id)
@@ -64,7 +64,7 @@ async def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alia
 
 
 async def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> None:
-    """Makes the alias name nothing."""
+    """Deletes the alias; its history stays."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     current = await _current(writing.connection, adapter_id, alias)
     if current is None or current.split is None:
@@ -74,12 +74,12 @@ async def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias:
 
 
 async def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
-    """Makes every alias of the adapter name nothing."""
+    """Deletes every alias of the adapter."""
     for current in await _all_current(writing.connection, adapter_id):
         await _change(writing, adapter_id, current.alias, None, current.id)
 
 
-async def naming(connection: AsyncConnection, adapter_id: int, number: int) -> list[str]:
+async def aliases_of_version(connection: AsyncConnection, adapter_id: int, number: int) -> list[str]:
     """The aliases that name this version, in order."""
     current = await _all_current(connection, adapter_id)
     return sorted(row.alias for row in current if str(number) in row.split)
@@ -99,12 +99,12 @@ async def read_history(connection: AsyncConnection, tenant: str, name: str, alia
 
 
 def select_aliases() -> Select[*tuple[object, ...]]:
-    """Every alias that names something: what `alias_of` reads."""
+    """Selects every alias that is not deleted, for `alias_of`."""
     return select_changes().where(AliasRow.is_current, AliasRow.split.is_not(None))
 
 
 def select_changes() -> Select[*tuple[object, ...]]:
-    """Every state that any alias was ever in."""
+    """Selects every change of every alias."""
     return select(AliasRow.__table__)
 
 
@@ -114,15 +114,15 @@ def alias_of(row: Row[*tuple[object, ...]]) -> Alias:
 
 
 def split_of(stored: Mapping[str, float]) -> dict[int, float]:
-    """A split as it is, from how JSON keeps it."""
+    """A split from its JSON form."""
     return {int(number): share for number, share in stored.items()}
 
 
 def check_alias(alias: str) -> None:
-    """Raises InvalidRecord for a name that an alias cannot have."""
+    """Raises InvalidRecord for an invalid alias."""
     check_name("alias", alias)
     if alias.isdecimal():
-        raise InvalidRecord(f"the alias {alias!r} would read as a version's number")
+        raise InvalidRecord(f"the alias {alias!r} looks like a version number")
 
 
 def check_split(alias: str, split: Split) -> None:
@@ -148,7 +148,7 @@ async def _require_room(connection: AsyncConnection, adapter_id: int, name: str,
     others = [row for row in await _all_current(connection, adapter_id) if row.alias != alias]
     if len(others) >= MAX_ALIASES:
         raise RegistryConflict(
-            f"adapter {name!r} has {len(others)} aliases, and may have {MAX_ALIASES}: delete one first"
+            f"adapter {name!r} has {len(others)} aliases, and the maximum is {MAX_ALIASES}: delete one first"
         )
 
 

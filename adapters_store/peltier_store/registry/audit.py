@@ -1,4 +1,4 @@
-"""The audit log: who did what, page by page."""
+"""The audit log, read in pages."""
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection

@@ -1,21 +1,20 @@
-"""Why collecting garbage never deletes bytes that someone is just publishing.
+"""Claims on blobs, so that garbage collection never deletes bytes that an upload is publishing.
 
-A digest is in one of three states. Each change of state is one writing transaction, and these follow each other:
+A digest is in one of three states. Each change of state is one writing transaction, and these are serialised:
 
-- *reserved*: rows in `reservations`, one an upload. `reserve` makes one before the bytes are stored, and refuses while
-  the digest is being collected. `publish` turns its own one into a version, and refuses where it is gone.
-- *recorded*: a row in `versions`, live or deleted. Only `purge` removes it, once the grace period is over.
-- *being collected*: a row in `collections`. `begin_collection` makes it only for a digest that is neither reserved nor
-  recorded; the collector then deletes the bytes, and `end_collection` removes the row.
+- *reserved*: rows in `reservations`, one per upload. `reserve` inserts one before the bytes are stored, and refuses
+  while the digest is being collected. `publish` turns the reservation into a version, and refuses if it is gone.
+- *recorded*: a row in `versions`, live or deleted. Only `purge` removes it, after the grace period.
+- *being collected*: a row in `collections`. `begin_collection` inserts it only for a digest that is neither reserved
+  nor recorded. The collector then deletes the bytes, and `end_collection` removes the row.
 
-So from the moment `reserve` returns until the version is purged, no collector may touch the bytes; and whoever finds
-its reservation gone must store them anew, which is why a reservation need not survive a power loss. No clock decides
-that, only whether the row is still there: `begin_collection` removes reservations that have expired, and only then are
-their bytes free.
+So from the return of `reserve` until the purge of the version, no collector may delete the bytes. An upload that has
+lost its reservation must store the bytes again, so a reservation need not survive a power loss. Only the row decides
+this, not a clock: `begin_collection` removes expired reservations, and only then are their bytes free.
 
-Clocks decide one thing: a collector that died leaves its rows behind, so after an hour others ignore them. A collector
-must therefore have deleted everything `MAX_COLLECTING` after it asked, by its own watch; the rest of the hour is for
-clocks that differ and for a deletion that hangs.
+A clock decides one thing: a collector that died leaves its rows, so others ignore them after an hour. A collector must
+therefore delete everything within `MAX_COLLECTING` of `begin_collection`, by its own clock. The rest of the hour is a
+margin for differing clocks and for a deletion that hangs.
 """
 
 import secrets
@@ -34,12 +33,12 @@ from peltier_store.registry.transactions import WriteTransaction
 MAX_COLLECTING = timedelta(minutes=10)
 _RESERVED = timedelta(hours=1)
 _COLLECTING = timedelta(hours=1)
-# Well below what either database takes in one statement.
+# Well below the maximum number of parameters of a statement, on both databases.
 _CHUNK = 500
 
 
 async def reserve(writing: WriteTransaction, digest: str) -> Reservation:
-    """Keeps collectors from the bytes until they are published, released or an hour is over."""
+    """Protects the bytes from collectors until they are published or released, for at most an hour."""
     reservation = Reservation(secrets.token_hex(16), digest, writing.at + _RESERVED)
     collecting = select(CollectionRow.digest).where(
         CollectionRow.digest == digest, CollectionRow.expires_at > writing.at
@@ -49,24 +48,24 @@ async def reserve(writing: WriteTransaction, digest: str) -> Reservation:
     ).where(~collecting.exists())
     made = insert(ReservationRow).inline().from_select(["token", "digest", "expires_at"], row)
     if (await writing.connection.execute(made)).rowcount != 1:
-        raise BlobBusy(f"the blob {digest} is just being deleted; it can be stored again in a moment")
+        raise BlobBusy(f"the blob {digest} is being deleted; it can be stored again in a moment")
     return reservation
 
 
 async def consume(connection: AsyncConnection, reservation: Reservation) -> None:
-    """Gives the reservation up for a version; raises BlobBusy where it has been lost."""
+    """Ends the reservation, because it becomes a version; raises BlobBusy if it was lost."""
     taken = await connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
     if taken.rowcount != 1:
         raise BlobBusy(f"the upload of {reservation.digest} took too long and its bytes may be gone; upload it again")
 
 
 async def release(writing: WriteTransaction, reservation: Reservation) -> None:
-    """Gives the reservation up; one that is gone is no error."""
+    """Ends the reservation, if it still exists."""
     await writing.connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
 
 
 async def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[str]:
-    """Those of `digests` that nothing needs, marked as being collected."""
+    """Those of `digests` that nothing needs; they are marked as being collected."""
     connection = writing.connection
     await connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
     await connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
@@ -82,7 +81,7 @@ async def begin_collection(writing: WriteTransaction, digests: Iterable[str]) ->
 
 
 async def end_collection(writing: WriteTransaction, digests: Iterable[str]) -> None:
-    """The bytes are gone, or were left alone after all: they can be stored again."""
+    """The bytes are deleted, or the collector gave up: they can be stored again."""
     for chunk in _chunks(digests):
         await writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
 

@@ -1,4 +1,4 @@
-"""Whether the file of a SQLite registry is still the one that connections have open."""
+"""Checks that the file of a SQLite registry is still the file that connections have open."""
 
 import sqlite3
 from contextlib import closing
@@ -12,16 +12,14 @@ from sqlalchemy.exc import DisconnectionError
 from peltier_store.registry.errors import RegistryError, RegistryGone
 
 _OPENED = "opened file"
-
-
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 
 
 def require_whole(path: Path) -> None:
-    """Raises RegistryError where the file was cut short; SQLite would read zeros there, or begin a new database.
+    """Raises RegistryError if the file was cut short; SQLite would read zeros, or create a new database.
 
-    One that is missing or empty is new. While there is a write-ahead log it may have what the file lacks.
+    A missing or empty file is a new database. A write-ahead log may contain the missing part of a file.
     """
     size_bytes = _size_of(path)
     if size_bytes == 0:
@@ -32,8 +30,8 @@ def require_whole(path: Path) -> None:
     needed_bytes = _size_in(header)
     if size_bytes < needed_bytes and not has_log:
         raise RegistryError(
-            f"the registry {str(path)!r} was cut short: it has {size_bytes} bytes of at least {needed_bytes}; "
-            "bring it back from a backup"
+            f"the registry {str(path)!r} was cut short: it has {size_bytes} bytes instead of at least {needed_bytes}; "
+            "restore it from a backup"
         )
 
 
@@ -45,7 +43,7 @@ def _size_of(path: Path) -> int:
 
 
 def _size_in(header: bytes) -> int:
-    """How long the header says that its file is; of no use where it is not one, which SQLite itself will say."""
+    """The size of the file according to its header; 0 for another format, which SQLite itself reports."""
     if len(header) < _HEADER_BYTES:
         return _HEADER_BYTES
     if not header.startswith(_MAGIC):
@@ -55,9 +53,9 @@ def _size_in(header: bytes) -> int:
 
 
 class DatabaseFile:
-    """The file at `path`, for engines that never make it and that use a connection only while `path` names its file.
+    """The file at `path`. Its engines never create it, and use a connection only while `path` names its file.
 
-    SQLite itself makes what is missing, goes on writing to a file that was deleted or moved away, and acknowledges it.
+    SQLite itself would create a missing file, and would acknowledge writes to a file that was deleted or moved away.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,13 +64,13 @@ class DatabaseFile:
         self._size_bytes = 0
 
     def follow(self, engine: Engine) -> None:
-        """From now on every connection of the engine is looked at when it is made and before it is used."""
+        """Checks every connection of the engine when it is opened and before it is used."""
         event.listen(engine, "do_connect", self._open)
         event.listen(engine, "connect", self._note)
         event.listen(engine, "checkout", self._require)
 
     def pin(self, registry_id: str) -> None:
-        """The file there now holds this registry; one in its place is touched only if it holds the same."""
+        """Declares that the current file holds this registry; another file is used only if it holds the same one."""
         self._known = identity_of(self.path), registry_id
 
     def is_open_in(self, info: dict[Any, Any]) -> bool:
@@ -89,7 +87,7 @@ class DatabaseFile:
 
     def _require(self, connection: Any, entry: Any, _proxy: object) -> None:
         if not self.is_open_in(entry.info):
-            raise DisconnectionError("the file of the database is another one by now")
+            raise DisconnectionError("the database's file was replaced")
         size_bytes = _size_of(self.path)
         if size_bytes < self._size_bytes:
             self._require_undamaged(connection)
@@ -112,13 +110,15 @@ class DatabaseFile:
     def _require_same(self) -> None:
         if self._known is None or self._known[0] == identity_of(self.path):
             return
-        # Without a trace: an ordinary connection would make files beside another's database, or beside one that is
-        # just being copied here.
+        # Immutable, because an ordinary connection would create files beside a foreign database, or beside one that is
+        # being copied to this place.
         try:
             with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
                 found = connection.execute("SELECT registry_id FROM revision").fetchone()
         except sqlite3.Error as error:
             raise RegistryGone(f"the registry {str(self.path)!r} is missing or damaged: {error}") from error
         if found is None or found[0] != self._known[1]:
-            raise RegistryGone(f"the registry {str(self.path)!r} is another one, not {self._known[1]}")
+            raise RegistryGone(
+                f"the registry {str(self.path)!r} was replaced by another one: it is not {self._known[1]}"
+            )
         self._known = identity_of(self.path), self._known[1]

@@ -1,4 +1,4 @@
-"""Deletion: versions are marked at once, can be undeleted for a while, and are purged at last."""
+"""Deletion: marks versions as deleted, undeletes them, and purges them after the grace period."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -28,7 +28,7 @@ async def delete_version(writing: WriteTransaction, tenant: str, name: str, numb
     """Marks one live version as deleted."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     await require_live(writing.connection, adapter_id, name, number)
-    users = await aliases.naming(writing.connection, adapter_id, number)
+    users = await aliases.aliases_of_version(writing.connection, adapter_id, number)
     if users:
         raise RegistryConflict(
             f"version {number} of adapter {name!r} is in use by its alias {users[0]!r}; move or delete the alias first"
@@ -53,7 +53,7 @@ async def undelete(writing: WriteTransaction, tenant: str, name: str, number: in
     version = await find_version(writing.connection, tenant, name, number)
     if version is None:
         raise VersionUnknown(
-            f"adapter {name!r} has no version {number} to bring back: it never was, or its grace period is over"
+            f"adapter {name!r} has no version {number} to undelete: it never existed, or its grace period is over"
         )
     if version.deleted_at is None:
         return version
@@ -68,7 +68,7 @@ async def undelete(writing: WriteTransaction, tenant: str, name: str, number: in
 
 
 async def purge(writing: WriteTransaction, before: datetime) -> set[str]:
-    """Removes versions deleted before then; returns the digests that no version has any more."""
+    """Removes versions deleted before then; returns the digests that no remaining version has."""
     condition = VersionRow.deleted_at < before
     found = (
         select(VersionRow.adapter_id, AdapterRow.tenant, AdapterRow.name, VersionRow.number, VersionRow.digest)
@@ -90,7 +90,7 @@ async def _mark_deleted(writing: WriteTransaction, adapter_id: int, condition: C
     chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, LIVE, condition)
     await writing.connection.execute(chosen.values(deleted_at=writing.at))
     await writing.stamp_adapter(adapter_id)
-    # Whoever takes the name up again later has not said that others may use it.
+    # A later upload under this name must not be public because an earlier adapter was.
     live = select(VersionRow.number).where(VersionRow.adapter_id == adapter_id, LIVE).exists()
     closed = update(AdapterRow).where(AdapterRow.id == adapter_id, ~live).values(is_public=False)
     await writing.connection.execute(closed)

@@ -1,4 +1,4 @@
-"""The whole registry as rows of plain JSON, out of one database and into another of either kind."""
+"""The whole registry as rows of plain JSON, read from one database and written to another of either kind."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConfl
 from peltier_store.registry.tables import Base, CollectionRow, ReservationRow, RevisionRow, TenantRow, UtcDateTime
 from peltier_store.registry.transactions import WriteTransaction
 
-# What belongs to one database alone: its count of changes, and who is just storing or deleting bytes.
-_OWN = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow)}
-# Each after those that it refers to.
-_TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _OWN}
+# Not dumped, because they belong to one database: its revision, and claims of uploads and collectors.
+_LOCAL = {row.__tablename__ for row in (RevisionRow, ReservationRow, CollectionRow)}
+# Each table after those that it refers to.
+_TABLES: dict[str, Table] = {table.name: table for table in Base.metadata.sorted_tables if table.name not in _LOCAL}
 _CHUNK = 500
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of one table; its values are what JSON has."""
+    """One row of one table, with JSON values."""
 
     table: str
     row: Mapping[str, Any]
 
 
 async def read_lines(connection: AsyncConnection) -> AsyncIterator[Line]:
-    """Every row that another database needs, in an order in which it can take them."""
+    """Every row that another database needs, in an order in which it can insert them."""
     for table in _TABLES.values():
         async with connection.stream(select(table).order_by(*table.primary_key)) as rows:
             async for row in rows:
@@ -39,7 +39,7 @@ async def read_lines(connection: AsyncConnection) -> AsyncIterator[Line]:
 
 
 async def require_empty(connection: AsyncConnection) -> None:
-    """Raises RegistryConflict where the registry holds anything but the tenant that every one begins with."""
+    """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
     for table in _TABLES.values():
         count = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
         if count > (1 if table.name == TenantRow.__tablename__ else 0):
@@ -47,14 +47,14 @@ async def require_empty(connection: AsyncConnection) -> None:
 
 
 async def require_no_collectors(writing: WriteTransaction) -> None:
-    """Raises BlobBusy where somebody is deleting blobs."""
+    """Raises BlobBusy while a collector is deleting blobs."""
     deleting = select(CollectionRow.digest).where(CollectionRow.expires_at > writing.at).limit(1)
     if (await writing.connection.execute(deleting)).first() is not None:
-        raise BlobBusy("blobs of this registry are just being deleted; try again when that has ended, within an hour")
+        raise BlobBusy("blobs of this registry are being deleted; try again later, at most an hour from now")
 
 
 async def write_lines(writing: WriteTransaction, lines: Iterable[Line]) -> None:
-    """Fills an empty registry with the rows of another; whoever follows this one sees all of them as changed."""
+    """Fills an empty registry with the rows of another; replicas see all of them as changed."""
     await writing.connection.execute(delete(TenantRow))
     for name, group in groupby(lines, key=lambda line: line.table):
         table = _TABLES.get(name)
@@ -64,8 +64,8 @@ async def write_lines(writing: WriteTransaction, lines: Iterable[Line]) -> None:
         while chunk := list(islice(rows, _CHUNK)):
             await writing.connection.execute(insert(table), chunk)
     if writing.connection.dialect.name == "postgresql":
-        for table, column in _numbered():
-            await _count_on(writing.connection, table, column)
+        for table, column in _generated_keys():
+            await _advance_sequence(writing.connection, table, column)
 
 
 def _to_json(value: Any) -> Any:
@@ -75,7 +75,7 @@ def _to_json(value: Any) -> Any:
 def _from_json(table: Table, row: Mapping[str, Any], revision: int) -> dict[str, Any]:
     wrong = row.keys() ^ table.columns.keys()
     if wrong:
-        raise InvalidRecord(f"a row of table {table.name!r} has no column {min(wrong)!r}, or one too many")
+        raise InvalidRecord(f"a row of table {table.name!r} has a missing or unknown column {min(wrong)!r}")
     values = {column.name: _value(column, row[column.name]) for column in table.columns}
     return values | {"revision": revision} if "revision" in values else values
 
@@ -86,23 +86,25 @@ def _value(column: Column[Any], value: Any) -> Any:
     try:
         return datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
-        raise InvalidRecord(f"column {column.name!r} of table {column.table.name!r} is no time: {value!r}") from error
+        raise InvalidRecord(
+            f"column {column.name!r} of table {column.table.name!r} is not a time: {value!r}"
+        ) from error
 
 
-def _numbered() -> Iterator[tuple[Table, Column[Any]]]:
-    """The keys that PostgreSQL hands out by itself."""
+def _generated_keys() -> Iterator[tuple[Table, Column[Any]]]:
+    """The keys that PostgreSQL generates."""
     for table in _TABLES.values():
         if table.autoincrement_column is not None:
             yield table, table.autoincrement_column
 
 
-async def _count_on(connection: AsyncConnection, table: Table, column: Column[Any]) -> None:
-    # PostgreSQL takes no notice of numbers that were given, and would hand out the first of them again.
+async def _advance_sequence(connection: AsyncConnection, table: Table, column: Column[Any]) -> None:
+    # PostgreSQL's sequences ignore keys that were inserted explicitly, and would generate them again.
     sequence = func.pg_get_serial_sequence(table.name, column.name)
     highest = func.max(column)
     await connection.execute(select(func.setval(sequence, func.coalesce(highest, 1), highest.is_not(None))))
 
 
 def schema_revision() -> str:
-    """The schema that these rows have: the newest that this code knows."""
+    """The schema revision of dumped rows: the newest that this code knows."""
     return str(ScriptDirectory(str(MIGRATIONS)).get_current_head())

@@ -1,28 +1,28 @@
-"""What the registry can refuse.
+"""Errors of the registry.
 
 RegistryError           the database itself failed, or cannot be used
-  x NotRegistered       what was named is not there
+  x NotRegistered       the named record does not exist
     - TenantUnknown
     - AdapterUnknown
-    - VersionUnknown    the adapter is there, the version or alias is not
+    - VersionUnknown    the adapter exists, but not the version or alias
     - KeyUnknown
-  x RegistryConflict    what is there stands against it
-  x InvalidRecord       what was given breaks a rule
-  x RegistryGone        the database is missing, another one, older than it was, or damaged
-  x RegistryFull        the database has no room for more
+  x RegistryConflict    an existing record forbids the change
+  x InvalidRecord       a given value breaks a rule
+  x RegistryGone        the database is missing, replaced, older than before, or damaged
+  x RegistryFull        the database's disk is full
   x QuotaReached        the tenant would own more than it may
-  x BlobBusy            the bytes are just being collected, or were: try again from the start
+  x BlobBusy            a collector is deleting the bytes, or may have deleted them: store them again
 """
 
 from peltier_adapters.errors import AdapterError
 
 
 class RegistryError(AdapterError):
-    """The registry could not do what was asked of it."""
+    """An operation of the registry failed."""
 
 
 class NotRegistered(RegistryError):
-    """What was named is not in the registry."""
+    """The named record does not exist."""
 
 
 class TenantUnknown(NotRegistered):
@@ -42,7 +42,7 @@ class KeyUnknown(NotRegistered):
 
 
 class RegistryConflict(RegistryError):
-    """What the registry already holds stands against it."""
+    """An existing record forbids the change."""
 
 
 class InvalidRecord(RegistryError):
@@ -50,7 +50,7 @@ class InvalidRecord(RegistryError):
 
 
 class RegistryGone(RegistryError):
-    """The database is not the one that this process has opened: what it acknowledged would be lost."""
+    """The database is not the one that this process opened, so acknowledged changes would be lost."""
 
 
 class RegistryFull(RegistryError):
@@ -62,4 +62,4 @@ class QuotaReached(RegistryError):
 
 
 class BlobBusy(RegistryError):
-    """A collector is deleting these bytes or may have deleted them; storing them anew will do."""
+    """A collector is deleting these bytes or may have deleted them; store them again."""

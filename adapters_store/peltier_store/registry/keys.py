@@ -1,4 +1,4 @@
-"""API keys: made, revoked, never shown. Their secrets are the server's business and never come here."""
+"""API keys. The registry stores only digests; the secrets stay in the server."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -14,7 +14,7 @@ from peltier_store.registry.transactions import WriteTransaction
 
 
 async def create_key(writing: WriteTransaction, key: Key) -> Key:
-    """Records a key that the server has made."""
+    """Records a key that the server has generated."""
     check_text("note", key.note)
     check_scopes(key.scopes)
     await require_quotas(writing.connection, key.tenant)
@@ -41,7 +41,7 @@ async def create_key(writing: WriteTransaction, key: Key) -> Key:
 
 
 async def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
-    """Takes a key's rights for good; one that has none any more stays as it is."""
+    """Revokes a key permanently; a revoked key stays unchanged."""
     found = (await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one_or_none()
     if found is None:
         raise KeyUnknown(f"no key has the prefix {prefix!r}")
@@ -54,14 +54,14 @@ async def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
 
 
 def check_scopes(scopes: Iterable[str]) -> None:
-    """Raises InvalidRecord unless these are some of the scopes that there are."""
+    """Raises InvalidRecord unless these are one or more known scopes."""
     given = set(scopes)
     if not given or given - SCOPES:
         raise InvalidRecord(f"the scopes {sorted(given)} are not one or more of {', '.join(sorted(SCOPES))}")
 
 
 def select_keys() -> Select[*tuple[object, ...]]:
-    """Every key, oldest first: what `key_of` reads."""
+    """Selects every key, oldest first, for `key_of`."""
     columns = (getattr(KeyRow, field.name) for field in fields(Key))
     return select(*columns).order_by(KeyRow.created_at, KeyRow.prefix)
 

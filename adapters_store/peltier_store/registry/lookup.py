@@ -1,4 +1,4 @@
-"""Finding adapters and versions inside a transaction, or saying that they are not there."""
+"""Finds adapters and versions inside a transaction."""
 
 from sqlalchemy import ColumnElement, Row, Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -49,7 +49,7 @@ async def read_digests(connection: AsyncConnection) -> set[str]:
 
 
 async def read_names(connection: AsyncConnection, tenant: str) -> set[str]:
-    """Every name that ever had a version in the tenant; one that was purged has left its name."""
+    """Every name that ever had a version in the tenant, also if all of them are purged."""
     return set((await connection.execute(select(AdapterRow.name).where(AdapterRow.tenant == tenant))).scalars())
 
 
@@ -61,14 +61,14 @@ async def find_version(connection: AsyncConnection, tenant: str, name: str, numb
 
 
 async def find_live_bytes(connection: AsyncConnection, tenant: str, name: str, digest: str) -> Version | None:
-    """The live version of the adapter that has these bytes; there is at most one."""
+    """The live version of the adapter with these bytes; there is at most one."""
     same = (AdapterRow.tenant == tenant, AdapterRow.name == name, VersionRow.digest == digest)
     row = (await connection.execute(select_versions().where(*same, LIVE))).one_or_none()
     return None if row is None else version_of(row)
 
 
 async def require_adapter(connection: AsyncConnection, tenant: str, name: str) -> int:
-    """The row of an adapter that has a live version; raises AdapterUnknown."""
+    """The id of an adapter that has a live version; raises AdapterUnknown."""
     live = select(VersionRow.number).where(VersionRow.adapter_id == AdapterRow.id, LIVE).exists()
     found = select(AdapterRow.id).where(AdapterRow.tenant == tenant, AdapterRow.name == name, live)
     adapter_id = (await connection.execute(found)).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""What may change about a version and an adapter without making a new one."""
+"""Marks of versions and adapters: deprecated, public. They change without a new version."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -13,7 +13,7 @@ from peltier_store.registry.transactions import WriteTransaction
 
 
 async def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> Version:
-    """Advises against a live version, or no longer does where there is no reason."""
+    """Marks a live version as deprecated; a `reason` of None removes the mark."""
     check_text("reason", reason or "")
     adapter_id = await require_adapter(writing.connection, tenant, name)
     await require_live(writing.connection, adapter_id, name, number)
@@ -26,7 +26,7 @@ async def deprecate(writing: WriteTransaction, tenant: str, name: str, number: i
 
 
 async def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
-    """Opens a live adapter to other tenants, or closes it."""
+    """Allows or forbids other tenants to use a live adapter."""
     adapter_id = await require_adapter(writing.connection, tenant, name)
     changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
     await writing.connection.execute(changed.values(is_public=public, revision=writing.revision))

@@ -1,4 +1,4 @@
-"""Publishing: new versions, under numbers that are never given out again."""
+"""Publishes new versions, with numbers that are never reused."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from peltier_store.registry.transactions import WriteTransaction
 async def publish(
     writing: WriteTransaction, draft: Version, reservation: Reservation, alias: str | None
 ) -> tuple[Version, bool]:
-    """Gives the draft its number and makes it live, unless its bytes already are a live version; the alias names it."""
+    """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it."""
     existing = await require_room(writing.connection, draft)
     await consume(writing.connection, reservation)
     version = existing or await _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
@@ -28,7 +28,7 @@ async def publish(
 
 
 async def require_room(connection: AsyncConnection, draft: Version) -> Version | None:
-    """Raises QuotaReached where the draft would be too much; returns the live version that has its bytes already."""
+    """Raises QuotaReached if the draft exceeds a quota; returns the live version that already has its bytes."""
     quotas = await require_quotas(connection, draft.tenant)
     existing = await find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
     if existing is None:
@@ -60,7 +60,7 @@ async def _insert(writing: WriteTransaction, draft: Version) -> Version:
 
 
 async def _next_number(writing: WriteTransaction, draft: Version) -> tuple[int, int]:
-    # Writers follow each other, so that nobody makes the row in between.
+    # Writers are serialised, so no other one inserts the row in between.
     result = AdapterRow.id, AdapterRow.last_number
     counted = update(AdapterRow).where(AdapterRow.tenant == draft.tenant, AdapterRow.name == draft.name)
     counted = counted.values(last_number=AdapterRow.last_number + 1, revision=writing.revision)

@@ -1,12 +1,12 @@
-"""What the registry hands out: frozen values, read in one transaction."""
+"""The registry's records: frozen values, read in one transaction."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-# Independent of each other: a key has one or more.
+# Scopes are independent of each other: a key has one or more.
 SCOPES = frozenset({"predict", "publish", "admin", "metrics"})
-# Of tenants' weights.
+# Bounds of a tenant's weight.
 MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 
 
@@ -14,7 +14,7 @@ MIN_WEIGHT, MAX_WEIGHT = 0.01, 100.0
 class Version:
     """One published version of a tenant's adapter. Its number, bytes and manifest never change; its marks may.
 
-    One with `deleted_at` is gone for everyone and can still be undeleted. A snapshot may leave `manifest` empty.
+    A version with `deleted_at` cannot be used, but it can be undeleted. A snapshot may leave `manifest` empty.
     """
 
     tenant: str
@@ -43,7 +43,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class AliasChange:
-    """One line of an alias's history; no split: the alias was deleted. `id` grows with time."""
+    """One entry of an alias's history. A split of None is a deletion. `id` grows with time."""
 
     id: int
     split: Mapping[int, float] | None
@@ -53,7 +53,7 @@ class AliasChange:
 
 @dataclass(frozen=True)
 class AdapterRecord:
-    """The whole of one adapter: every version that is not purged, deleted ones too, by number, and its aliases."""
+    """One adapter with its aliases and every version that is not purged, by number."""
 
     tenant: str
     name: str
@@ -64,7 +64,7 @@ class AdapterRecord:
 
 @dataclass(frozen=True)
 class Quotas:
-    """What a tenant may use; None is no limit. `weight` is its share of a busy server beside other tenants'."""
+    """A tenant's limits; None is no limit. `weight` is its share of a busy server, relative to other tenants."""
 
     requests_per_second: float | None = None
     tokens_per_second: float | None = None
@@ -76,7 +76,7 @@ class Quotas:
 
 @dataclass(frozen=True)
 class Key:
-    """An API key without its secret: what it opens and for how long. `digest` is the HMAC of the whole key."""
+    """An API key without its secret. `digest` is the HMAC of the whole key."""
 
     prefix: str
     tenant: str
@@ -91,7 +91,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Tenant:
-    """Who owns adapters and is accounted for."""
+    """An owner of adapters and keys, with quotas."""
 
     name: str
     created_at: datetime
@@ -100,7 +100,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """Who did what. `subject` names it (`sst2@3`), `detail` says the rest; `id` grows with time."""
+    """One action of an `actor`. `subject` names its object (`sst2@3`). `id` grows with time."""
 
     id: int
     at: datetime
@@ -113,7 +113,7 @@ class AuditEntry:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What changed between two revisions: each adapter, tenant and key as it is at `revision`, whole."""
+    """Every adapter, tenant and key that changed since an earlier revision, complete, as of `revision`."""
 
     revision: int
     adapters: tuple[AdapterRecord, ...]
@@ -123,7 +123,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A claim on bytes that are about to be stored and published: until `expires_at` they are not collected."""
+    """A claim on bytes that an upload will publish: collectors keep them until `expires_at`."""
 
     token: str
     digest: str

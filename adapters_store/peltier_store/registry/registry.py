@@ -1,9 +1,9 @@
-"""The registry: one front door to tenants, keys, adapters, versions and aliases."""
+"""The registry: all operations on tenants, keys, adapters, versions and aliases."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Self
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,15 +30,18 @@ from peltier_store.registry.snapshot import read_snapshot
 from peltier_store.registry.transactions import Transactions, WriteTransaction, read_revision
 
 _NO_LIMITS = Quotas()
-# Who reserves and collects is not of interest: neither changes what anyone owns.
-_NOBODY = ""
+# Of reservations and collections, which are not in the audit log.
+_NO_ACTOR = ""
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Registry:
-    """The record of who owns what. What a method has returned from survives a crash and a power loss.
+    """Tenants and what they own. Once a method returns, its change survives a crash and a power loss.
 
-    Safe to share between tasks, and the database between processes. Whatever changes something is one transaction that
-    also says in the audit log that `actor` did it. Every failure is a RegistryError of one sentence.
+    Tasks may share a registry, and processes may share its database. Each change is one transaction, which also adds an
+    entry with its `actor` to the audit log. Every failure is a RegistryError of one sentence.
     """
 
     def __init__(self, url: URL) -> None:
@@ -46,11 +49,11 @@ class Registry:
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool = True) -> Self:
-        """Opens sqlite+aiosqlite:///PATH or postgresql+asyncpg://…, migrated to the newest schema first. Close it.
+        """Opens sqlite+aiosqlite:///PATH or postgresql+asyncpg://… and migrates it to the newest schema.
 
-        A SQLite database is made where there is none. Without `migrate`, which is enough to read, the database stays as
-        it is, and one that is not of the newest schema is refused. Raises RegistryError for another URL, a place that
-        cannot be written or reached, a database that is something else, or one that a newer Peltier has migrated.
+        Creates a missing SQLite database. Without `migrate`, for readers, the database stays unchanged, and must have
+        the newest schema. Raises RegistryError for another URL, a database that cannot be written or reached, one that
+        is not a registry, or one that a newer version of Peltier has migrated. The caller must call `close`.
         """
         database = database_url(url)
         registry = cls(database)
@@ -68,49 +71,44 @@ class Registry:
             raise
 
     async def close(self) -> None:
-        """Finishes what has begun and closes every connection; nothing may be asked afterwards."""
+        """Finishes running transactions and closes every connection; the registry cannot be used afterwards."""
         await self._transactions.close()
 
     async def identity(self) -> str:
-        """What tells this registry from every other one; a copy of its database, unlike an import, has the same.
+        """The unique id of this registry. A copy of the database has the same one, an imported backup a new one.
 
-        Once this was asked, another registry in the place of this one is refused with RegistryGone, as an older state
-        of this one is.
+        After this call, every operation raises RegistryGone if the database was replaced by another registry or by an
+        older state of this one.
         """
         return await self._transactions.identity()
 
-    # What replicas follow.
-
     async def revision(self) -> int:
-        """The number of the last change; it only grows."""
+        """The number of the last change; it never decreases."""
         return await self._transactions.read(read_revision)
 
     async def snapshot(self, since: int = 0) -> Snapshot:
-        """Every adapter, tenant and key that changed after revision `since`, whole; after 0 that is all there are.
+        """Every adapter, tenant and key that changed after revision `since`, complete; with 0, all of them.
 
-        Manifests, which are large and never change, come only with versions that have become live after `since`.
-        Applying each in its turn gives what reading everything would give, whoever else writes meanwhile.
+        Only versions that became live after `since` have manifests, because these are large and never change. Applying
+        snapshots one after another gives the same as reading everything, even while others write.
         """
-        snapshot = await self._transactions.read(lambda connection: read_snapshot(connection, since))
+        snapshot = await self._read(read_snapshot, since)
         self._transactions.require_newer(snapshot.revision, since)
         self._transactions.saw(snapshot.revision)
         return snapshot
 
-    # Adapters and their versions.
-
     async def versions(self, *, deleted: bool = False) -> list[Version]:
         """Every live version, by tenant, name and number; with `deleted` also those that can be undeleted."""
-        return await self._transactions.read(lambda connection: read_versions(connection, deleted=deleted))
+        return await self._read(read_versions, deleted=deleted)
 
     async def require_room(self, tenant: str, name: str, *, digest: str, size_bytes: int) -> None:
-        """To be asked before anything is done for an upload. Raises TenantUnknown, or QuotaReached where `publish`
-        would refuse these bytes if it came now."""
+        """Raises TenantUnknown, or QuotaReached if `publish` would refuse these bytes now. Call it before an upload."""
         draft = Version(tenant, name, 0, digest, size_bytes, "", "", datetime.now(UTC))
-        await self._transactions.read(lambda connection: require_room(connection, draft))
+        await self._read(require_room, draft)
 
     async def names(self, tenant: str) -> set[str]:
-        """Every name that ever had a version in the tenant, be they all deleted and purged."""
-        return await self._transactions.read(lambda connection: read_names(connection, tenant))
+        """Every name that ever had a version in the tenant, even if all of them are deleted and purged."""
+        return await self._read(read_names, tenant)
 
     async def publish(  # noqa: PLR0913 - what a version is
         self,
@@ -124,88 +122,77 @@ class Registry:
         alias: str | None = None,
         actor: str,
     ) -> tuple[Version, bool]:
-        """Makes the reserved bytes, stored by now, the next version; returns the version, and whether it is new.
+        """Makes the stored, reserved bytes the next version; returns the version, and whether it is new.
 
-        `alias` names it from the same moment on. Bytes that already are a live version stay that version. Numbers start
-        at 1 and are never given out twice, not even after a deletion. The reservation is used up. Raises TenantUnknown,
-        QuotaReached, InvalidRecord for a bad alias, or BlobBusy where the reservation is gone: then reserve, store and
-        publish again.
+        The same transaction points `alias` to it. If a live version has the same bytes, that version is returned.
+        Numbers start at 1 and are never reused. The reservation ends. Raises TenantUnknown, QuotaReached, InvalidRecord
+        for an invalid alias, or BlobBusy if the reservation is gone: then reserve, store and publish again.
         """
         draft = Version(tenant, name, 0, reservation.digest, size_bytes, preset, manifest, datetime.now(UTC))
-        return await self._transactions.write(actor, lambda writing: publish(writing, draft, reservation, alias))
+        return await self._write(actor, publish, draft, reservation, alias)
 
     async def delete_version(self, tenant: str, name: str, number: int, *, actor: str) -> None:
         """Deletes one version, which can be undeleted until it is purged.
 
-        Raises AdapterUnknown or VersionUnknown, or RegistryConflict where an alias names it.
+        Raises AdapterUnknown or VersionUnknown, or RegistryConflict if an alias names it.
         """
-        await self._transactions.write(actor, lambda writing: deletion.delete_version(writing, tenant, name, number))
+        await self._write(actor, deletion.delete_version, tenant, name, number)
 
     async def delete_adapter(self, tenant: str, name: str, *, actor: str) -> int:
         """Deletes every version and alias at once; returns how many versions there were. Raises AdapterUnknown."""
-        return await self._transactions.write(actor, lambda writing: deletion.delete_adapter(writing, tenant, name))
+        return await self._write(actor, deletion.delete_adapter, tenant, name)
 
     async def undelete(self, tenant: str, name: str, number: int, *, actor: str) -> Version:
         """Makes a deleted version live again under its number; one that is live stays as it is.
 
-        Raises VersionUnknown where it was never published or is purged, RegistryConflict where its bytes are live as
-        another version, and QuotaReached where the adapter would be one too many.
+        Raises VersionUnknown if it was never published or is purged, RegistryConflict if another live version has its
+        bytes, and QuotaReached if the tenant would have too many adapters.
         """
-        return await self._transactions.write(actor, lambda writing: deletion.undelete(writing, tenant, name, number))
+        return await self._write(actor, deletion.undelete, tenant, name, number)
 
     async def purge(self, before: datetime, *, actor: str) -> set[str]:
-        """Removes every version deleted before then for good; returns the digests that no version has any more."""
-        return await self._transactions.write(actor, lambda writing: deletion.purge(writing, before))
+        """Removes every version deleted before then; returns the digests that no remaining version has."""
+        return await self._write(actor, deletion.purge, before)
 
     async def deprecate(self, tenant: str, name: str, number: int, reason: str | None, *, actor: str) -> Version:
-        """Advises against a live version, or with no reason no longer. Raises AdapterUnknown or VersionUnknown."""
-        return await self._transactions.write(
-            actor, lambda writing: marks.deprecate(writing, tenant, name, number, reason)
-        )
+        """Marks a live version as deprecated; None removes the mark. Raises AdapterUnknown or VersionUnknown."""
+        return await self._write(actor, marks.deprecate, tenant, name, number, reason)
 
     async def set_public(self, tenant: str, name: str, public: bool, *, actor: str) -> None:
-        """Lets other tenants use an adapter, or no longer. Raises AdapterUnknown."""
-        await self._transactions.write(actor, lambda writing: marks.set_public(writing, tenant, name, public))
-
-    # Aliases.
+        """Allows or forbids other tenants to use an adapter. Raises AdapterUnknown."""
+        await self._write(actor, marks.set_public, tenant, name, public)
 
     async def set_alias(self, tenant: str, name: str, alias: str, split: Mapping[int, float], *, actor: str) -> Alias:
-        """Makes the alias name these live versions, with the share of requests that each gets.
+        """Points the alias to these live versions, each with its share of requests.
 
-        Raises InvalidRecord for a bad name or shares that are not above 0 or do not sum to 1, AdapterUnknown or
-        VersionUnknown.
+        Raises InvalidRecord for an invalid name, or for shares that are not above 0 or do not sum to 1, AdapterUnknown
+        or VersionUnknown.
         """
-        return await self._transactions.write(
-            actor, lambda writing: aliases.set_alias(writing, tenant, name, alias, split)
-        )
+        return await self._write(actor, aliases.set_alias, tenant, name, alias, split)
 
     async def rollback_alias(self, tenant: str, name: str, alias: str, *, actor: str) -> Alias:
-        """Goes back to what the alias named before, or brings it back after its deletion; twice goes two steps back.
+        """Restores the alias's previous split, also after its deletion; two rollbacks go two steps back.
 
-        Raises AdapterUnknown or VersionUnknown, or RegistryConflict where there is no earlier split or one of its
-        versions is no longer live.
+        Raises AdapterUnknown or VersionUnknown, or RegistryConflict if there is no earlier split or one of its versions
+        is not live.
         """
-        return await self._transactions.write(
-            actor, lambda writing: aliases.rollback_alias(writing, tenant, name, alias)
-        )
+        return await self._write(actor, aliases.rollback_alias, tenant, name, alias)
 
     async def delete_alias(self, tenant: str, name: str, alias: str, *, actor: str) -> None:
-        """Makes the alias name nothing; its history stays. Raises AdapterUnknown or VersionUnknown."""
-        await self._transactions.write(actor, lambda writing: aliases.delete_alias(writing, tenant, name, alias))
+        """Deletes the alias; its history stays. Raises AdapterUnknown or VersionUnknown."""
+        await self._write(actor, aliases.delete_alias, tenant, name, alias)
 
     async def alias_history(self, tenant: str, name: str, alias: str) -> list[AliasChange]:
         """The last thousand changes of an alias, newest first. Raises AdapterUnknown or VersionUnknown."""
-        return await self._transactions.read(lambda connection: aliases.read_history(connection, tenant, name, alias))
-
-    # Tenants and keys.
+        return await self._read(aliases.read_history, tenant, name, alias)
 
     async def create_tenant(self, name: str, quotas: Quotas = _NO_LIMITS, *, actor: str) -> Tenant:
-        """Makes a tenant. Raises InvalidRecord for a bad name or quota, RegistryConflict where it exists."""
-        return await self._transactions.write(actor, lambda writing: tenants.create_tenant(writing, name, quotas))
+        """Creates a tenant. Raises InvalidRecord for an invalid name or quota, RegistryConflict if it exists."""
+        return await self._write(actor, tenants.create_tenant, name, quotas)
 
     async def update_tenant(self, name: str, quotas: Quotas, *, actor: str) -> None:
         """Replaces all quotas of a tenant. Raises TenantUnknown or InvalidRecord."""
-        await self._transactions.write(actor, lambda writing: tenants.update_tenant(writing, name, quotas))
+        await self._write(actor, tenants.update_tenant, name, quotas)
 
     async def create_key(  # noqa: PLR0913 - what a key is
         self,
@@ -218,10 +205,10 @@ class Registry:
         expires_at: datetime | None = None,
         actor: str,
     ) -> Key:
-        """Records a key by the HMAC of its text; the secret itself never comes here.
+        """Records a key by the HMAC of its text; the registry never sees the key itself.
 
-        Raises TenantUnknown, InvalidRecord for scopes that there are not, or RegistryConflict for a prefix that is
-        taken: then make another key.
+        Raises TenantUnknown, InvalidRecord for unknown scopes, or RegistryConflict for a prefix that exists: then
+        generate another key.
         """
 
         async def work(writing: WriteTransaction) -> Key:
@@ -231,49 +218,43 @@ class Registry:
         return await self._transactions.write(actor, work)
 
     async def revoke_key(self, prefix: str, *, actor: str) -> Key:
-        """Takes a key's rights for good; a revoked one stays as it is. Raises KeyUnknown."""
-        return await self._transactions.write(actor, lambda writing: keys.revoke_key(writing, prefix))
-
-    # Who did what.
+        """Revokes a key permanently; a revoked key stays unchanged. Raises KeyUnknown."""
+        return await self._write(actor, keys.revoke_key, prefix)
 
     async def audit(
         self, *, limit: int = 100, before_id: int | None = None, tenant: str | None = None
     ) -> list[AuditEntry]:
-        """At most `limit` entries of the audit log, newest first; `before_id` is the last of the page before."""
-        return await self._transactions.read(lambda connection: read_audit(connection, limit, before_id, tenant))
-
-    # Bytes that are on their way in or out; `claims` says why this is safe.
+        """At most `limit` entries of the audit log, newest first; `before_id` is the last id of the previous page."""
+        return await self._read(read_audit, limit, before_id, tenant)
 
     async def digests(self) -> set[str]:
-        """The digests of every version that is not purged: the blobs that are needed."""
+        """The digests of every version that is not purged; these blobs are needed."""
         return await self._transactions.read(read_digests)
 
     async def reserve(self, digest: str) -> Reservation:
-        """To be asked before the bytes are stored: no collector deletes them until they are published, for an hour.
+        """Protects bytes from collectors until they are published, for at most an hour. Call it before storing them.
 
-        Raises BlobBusy while one is deleting them; that takes moments.
+        Raises BlobBusy while a collector is deleting them, which takes moments. `claims` describes the states.
         """
-        return await self._transactions.write(_NOBODY, lambda writing: claims.reserve(writing, digest), durable=False)
+        return await self._transactions.write(_NO_ACTOR, lambda writing: claims.reserve(writing, digest), durable=False)
 
     async def release(self, reservation: Reservation) -> None:
-        """Gives up a reservation that will not be published; one that was used up is no error."""
-        await self._transactions.write(_NOBODY, lambda writing: claims.release(writing, reservation), durable=False)
+        """Ends a reservation that will not be published, if it still exists."""
+        await self._transactions.write(_NO_ACTOR, lambda writing: claims.release(writing, reservation), durable=False)
 
     async def begin_collection(self, digests: Iterable[str]) -> set[str]:
-        """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own watch.
+        """Those of `digests` whose blobs the caller may delete within `claims.MAX_COLLECTING`, by its own clock.
 
-        Nothing needs them, and until `end_collection` is told of them nobody can reserve them.
+        Nothing needs these blobs, and nobody can reserve them until `end_collection`.
         """
-        return await self._transactions.write(_NOBODY, lambda writing: claims.begin_collection(writing, digests))
+        return await self._write(_NO_ACTOR, claims.begin_collection, digests)
 
     async def end_collection(self, digests: Iterable[str]) -> None:
-        """The blobs of these are deleted, or the caller has given up on them: they can be stored again."""
-        await self._transactions.write(_NOBODY, lambda writing: claims.end_collection(writing, digests))
-
-    # Everything at once, for backups.
+        """The blobs are deleted, or the caller has given up: they can be stored again."""
+        await self._write(_NO_ACTOR, claims.end_collection, digests)
 
     async def dump(self, take: Callable[[Line], object]) -> None:
-        """Gives every row of one moment to `take`: tenants, keys, adapters, versions, aliases and the audit log."""
+        """Calls `take` with every row of one state: tenants, keys, adapters, versions, aliases and the audit log."""
 
         async def work(connection: AsyncConnection) -> None:
             async for line in read_lines(connection):
@@ -282,22 +263,36 @@ class Registry:
         await self._transactions.read(work)
 
     async def require_empty(self) -> None:
-        """Raises RegistryConflict where this registry holds anything but the tenant that every one begins with."""
+        """Raises RegistryConflict if this registry holds more than the tenant that every registry begins with."""
         await self._transactions.read(require_empty)
 
     async def restore(self, lines: Iterable[Line], ready: Callable[[], Awaitable[None]]) -> None:
-        """Takes in the rows of a dump, all or nothing. `ready` may refuse, when no blob can go any more.
+        """Inserts the rows of a dump in one transaction. `ready` runs in it, when no blob can be deleted any more.
 
-        Raises RegistryConflict unless this registry is empty, BlobBusy while blobs of it are being deleted, or
-        InvalidRecord for a row that does not fit.
+        Raises RegistryConflict unless this registry is empty, BlobBusy while its blobs are being deleted, InvalidRecord
+        for an invalid row, or what `ready` raises.
         """
 
         async def work(writing: WriteTransaction) -> None:
             await require_empty(writing.connection)
             await require_no_collectors(writing)
-            # It may list a large bucket.
-            await writing.take_time()
+            # `ready` may list a large bucket.
+            await writing.allow_idling()
             await ready()
             await write_lines(writing, lines)
 
-        await self._transactions.write(_NOBODY, work)
+        await self._transactions.write(_NO_ACTOR, work)
+
+    async def _read(
+        self, work: Callable[Concatenate[AsyncConnection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        return await self._transactions.read(lambda connection: work(connection, *args, **kwargs))
+
+    async def _write(
+        self,
+        actor: str,
+        work: Callable[Concatenate[WriteTransaction, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        return await self._transactions.write(actor, lambda writing: work(writing, *args, **kwargs))

@@ -1,7 +1,7 @@
-"""Whether a tenant may own more: adapters by their number, bytes by all of its versions until these are purged.
+"""Checks a tenant's quotas of adapters and of stored bytes.
 
-Each version counts with all of its bytes, though equal bytes are one blob: its record has a manifest of its own, which
-may be most of them.
+Deleted versions count until they are purged. Each version counts all of its bytes, even if several share one blob,
+because each has its own manifest in the registry, which may be most of the bytes.
 """
 
 from sqlalchemy import func, select
@@ -14,7 +14,7 @@ from peltier_store.registry.tables import AdapterRow, VersionRow
 
 
 async def require_room_for_adapter(connection: AsyncConnection, quotas: Quotas, tenant: str, name: str) -> None:
-    """Raises QuotaReached where `name` would be a live adapter too many."""
+    """Raises QuotaReached if `name` would exceed the maximum number of live adapters."""
     if quotas.max_adapters is None:
         return
     live = select(VersionRow.number).where(VersionRow.adapter_id == AdapterRow.id, LIVE).exists()
@@ -27,7 +27,7 @@ async def require_room_for_adapter(connection: AsyncConnection, quotas: Quotas, 
 
 
 async def require_room_for_bytes(connection: AsyncConnection, quotas: Quotas, draft: Version) -> None:
-    """Raises QuotaReached where the bytes of `draft` would be too many beside those that the tenant has stored."""
+    """Raises QuotaReached if the bytes of `draft` would exceed the tenant's quota."""
     if quotas.max_stored_bytes is None:
         return
     owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
@@ -35,5 +35,5 @@ async def require_room_for_bytes(connection: AsyncConnection, quotas: Quotas, dr
     if num_bytes + draft.size_bytes > quotas.max_stored_bytes:
         raise QuotaReached(
             f"tenant {draft.tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "
-            f"{draft.size_bytes} more do not fit; what is deleted counts until its grace period is over"
+            f"{draft.size_bytes} more do not fit; deleted versions count until their grace period is over"
         )

@@ -1,4 +1,4 @@
-"""What changed since a revision: how every replica's memory follows the registry."""
+"""Reads the changes since a revision, with which a replica updates its memory."""
 
 from collections import defaultdict
 
@@ -15,7 +15,7 @@ from peltier_store.registry.transactions import read_revision
 
 
 async def read_snapshot(connection: AsyncConnection, since: int) -> Snapshot:
-    """Everything stamped after `since`, whole, and the revision that it is of."""
+    """The current revision, and every adapter, tenant and key that changed after `since`."""
     revision = await read_revision(connection)
     if revision == since:
         return Snapshot(revision, (), ())
@@ -39,7 +39,7 @@ async def _keys(connection: AsyncConnection, since: int) -> tuple[Key, ...]:
 async def _adapters(connection: AsyncConnection, since: int) -> tuple[AdapterRecord, ...]:
     changed = AdapterRow.revision > since
     versions: dict[tuple[str, str], list[Version]] = defaultdict(list)
-    # There may be thousands of deleted ones, and a replica keeps what it has read.
+    # A replica keeps the manifests it has read, and does not need those of deleted versions, which may be thousands.
     unread = case((LIVE & (VersionRow.revision > since), VersionRow.manifest), else_="")
     ordered = select_versions(unread).where(changed).order_by(VersionRow.adapter_id, VersionRow.number)
     for row in await connection.execute(ordered):

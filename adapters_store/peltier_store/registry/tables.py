@@ -24,7 +24,7 @@ BigKey = BigInteger().with_variant(Integer, "sqlite")
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment with its time zone, kept as UTC in a column that knows no time zones."""
+    """A moment with its time zone, stored as UTC in a column without time zones."""
 
     impl = DateTime
     cache_ok = True
@@ -37,7 +37,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class Base(DeclarativeBase):
-    """What the migrations are compared with; named constraints are what lets a later one drop them."""
+    """The schema that migrations are compared with. Constraints have names so that a migration can drop them."""
 
     metadata = MetaData(
         naming_convention={
@@ -51,7 +51,7 @@ class Base(DeclarativeBase):
 
 
 class RevisionRow(Base):
-    """The one row that every writing transaction locks and counts up first. `registry_id` no other registry has."""
+    """The single row that every writing transaction increments first. `registry_id` is unique to this registry."""
 
     __tablename__ = "revision"
 
@@ -94,7 +94,7 @@ class KeyRow(Base):
 
 
 class AdapterRow(Base):
-    """A tenant's name for an adapter. It outlives its versions, because `last_number` may never be given out again.
+    """A tenant's name for an adapter. It outlives its versions, because version numbers are never reused.
 
     `revision` is that of its last change, or of its versions' or aliases'.
     """
@@ -113,7 +113,7 @@ class AdapterRow(Base):
 class VersionRow(Base):
     """One version, live or deleted; a purged one has no row.
 
-    `revision` is that in which it last became live: who has seen that has read its manifest.
+    `revision` is the one in which it last became live. Replicas that have seen it have read the manifest.
     """
 
     __tablename__ = "versions"
@@ -183,7 +183,7 @@ class AuditRow(Base):
 
 
 class ReservationRow(Base):
-    """An upload that is on its way: its bytes are not to be collected."""
+    """A running upload, whose bytes must not be collected."""
 
     __tablename__ = "reservations"
 
@@ -193,7 +193,7 @@ class ReservationRow(Base):
 
 
 class CollectionRow(Base):
-    """A blob that a collector is deleting: nobody is to store it meanwhile."""
+    """A blob that a collector is deleting, so that no upload may store it meanwhile."""
 
     __tablename__ = "collections"
 

@@ -1,4 +1,4 @@
-"""Tenants: who owns adapters, and what they may use."""
+"""Tenants and their quotas."""
 
 import math
 from dataclasses import asdict, fields
@@ -13,12 +13,12 @@ from peltier_store.registry.tables import TenantRow
 from peltier_store.registry.transactions import WriteTransaction
 
 _QUOTAS = tuple(field.name for field in fields(Quotas))
-# The largest integer that both databases hold.
+# The largest integer that both databases can store.
 _MAX_COUNT = 2**63 - 1
 
 
 async def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenant:
-    """Makes a tenant."""
+    """Creates a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
     if await find_quotas(writing.connection, name) is not None:
@@ -53,7 +53,7 @@ async def require_quotas(connection: AsyncConnection, name: str) -> Quotas:
 
 
 def select_tenants() -> Select[*tuple[object, ...]]:
-    """Every tenant, by name: what `tenant_of` reads."""
+    """Selects every tenant, by name, for `tenant_of`."""
     columns = [getattr(TenantRow, name) for name in ("name", "created_at", *_QUOTAS)]
     return select(*columns).order_by(TenantRow.name)
 

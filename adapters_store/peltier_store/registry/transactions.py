@@ -1,8 +1,8 @@
-"""How the registry reads and writes: whole transactions, one writer at a time.
+"""Transactions of the registry, with one writer at a time.
 
-Every writing transaction first counts the revision up. The lock on that one row is held until the commit, so that
-writers follow each other on PostgreSQL as they do on SQLite, revisions become visible in their order, and whoever has
-seen revision 7 has seen everything that was ever stamped 7 or less.
+Every writing transaction first increments the revision. It holds the lock on that row until the commit. So writers are
+serialised on PostgreSQL as on SQLite, and revisions become visible in their order: a reader that has seen revision 7
+has seen every change with a revision of 7 or less.
 """
 
 import asyncio
@@ -33,13 +33,13 @@ from peltier_store.registry.tables import AdapterRow, AuditRow, RevisionRow, Ten
 Result = TypeVar("Result")
 
 _VERIFIED = "verified registry"
-# Beside a database that is silent, each writer would wait for the time-outs of all before it.
+# If the database does not answer, each writer would otherwise wait for the time-outs of all writers before it.
 _TURN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class WriteTransaction:
-    """One writing transaction: who writes, when, and the revision that stamps what it changes."""
+    """One writing transaction: its actor, its time, and the revision of its changes."""
 
     connection: AsyncConnection
     actor: str
@@ -47,21 +47,21 @@ class WriteTransaction:
     revision: int
 
     async def stamp_adapter(self, adapter_id: int) -> None:
-        """Makes replicas read this adapter anew."""
+        """Makes replicas read this adapter again."""
         stamped = update(AdapterRow).where(AdapterRow.id == adapter_id).values(revision=self.revision)
         await self.connection.execute(stamped)
 
     async def stamp_tenant(self, tenant: str) -> None:
-        """Makes replicas read this tenant anew."""
+        """Makes replicas read this tenant again."""
         await self.connection.execute(update(TenantRow).where(TenantRow.name == tenant).values(revision=self.revision))
 
-    async def take_time(self) -> None:
-        """Lets this transaction stand idle, where PostgreSQL would end one that may hang for the sake of the others."""
+    async def allow_idling(self) -> None:
+        """Lets this transaction be idle; PostgreSQL would otherwise end it, because it blocks other writers."""
         if self.connection.dialect.name == "postgresql":
             await self.connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     async def audit(self, tenant: str, action: str, subject: str, **detail: object) -> None:
-        """Records who did what, in the same transaction that does it."""
+        """Adds an entry to the audit log, in the same transaction as the change."""
         await self.connection.execute(
             insert(AuditRow)
             .inline()
@@ -70,22 +70,21 @@ class WriteTransaction:
 
 
 class Transactions:
-    """Runs work in transactions. What fails in the database is a RegistryError of one sentence.
+    """Runs work in transactions. Failures of the database are RegistryErrors of one sentence.
 
-    Once the registry's identity is known, another registry at the same place is refused, and so is an older state of
-    the same one: RegistryGone.
+    After `identity`, another registry at the same place or an older state of the same one is a RegistryGone.
     """
 
     def __init__(self, url: URL) -> None:
         self._engines = create_engine(url), create_engine(url, durable=False)
-        self._writers, self._hasty_writers = (
+        self._writers, self._relaxed_writers = (
             engine.execution_options(begin="BEGIN IMMEDIATE") for engine in self._engines
         )
-        # A reader's statements must all see the same moment, as they do in SQLite by themselves.
+        # All statements of a reader must see the same state, as they always do on SQLite.
         self._readers = self._engines[0]
         if self._readers.dialect.name == "postgresql":
             self._readers = self._readers.execution_options(isolation_level="REPEATABLE READ")
-        # SQLite has one writer and wakes those that wait in no order; tasks of this process queue up fairly instead.
+        # SQLite wakes waiting writers in no order, so the writers of this process wait here in theirs.
         self._turn = asyncio.Lock()
         self._unfinished: set[asyncio.Task[object]] = set()
         self._file = DatabaseFile(Path(url.database or "")) if url.get_backend_name() == "sqlite" else None
@@ -96,18 +95,18 @@ class Transactions:
         self._seen_revision = 0
 
     async def close(self) -> None:
-        """Finishes what has begun and closes every connection."""
+        """Finishes running transactions and closes every connection."""
         await asyncio.gather(*self._unfinished, return_exceptions=True)
         for engine in self._engines:
             await engine.dispose()
 
     @property
     def name(self) -> str:
-        """How sentences name the database."""
+        """The database's name in messages."""
         return describe(self._readers.url)
 
     async def identity(self) -> str:
-        """What tells this registry from every other one; from now on no other one is read or written."""
+        """The unique id of this registry; from now on no other one is read or written."""
         found = await self.read(read_identity)
         if self._identity is None:
             self._identity = found
@@ -116,14 +115,14 @@ class Transactions:
         return found
 
     def saw(self, revision: int) -> None:
-        """This process knows everything up to that revision, and none that is older is the same state."""
+        """This process has seen that revision, so an older one is an older state of the registry."""
         self._seen_revision = max(self._seen_revision, revision)
 
     def require_newer(self, revision: int, than: int) -> None:
-        """Raises RegistryGone where the database is older than what this process has seen of it."""
+        """Raises RegistryGone if the database is older than this process has seen it."""
         if revision < than:
             raise RegistryGone(
-                f"the registry {self.name} is at revision {revision} and was at {than}: it was replaced by an older one"
+                f"the registry {self.name} was replaced by an older one: it is at revision {revision} and was at {than}"
             )
 
     async def read(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
@@ -133,15 +132,15 @@ class Transactions:
     async def write(
         self, actor: str, work: Callable[[WriteTransaction], Awaitable[Result]], *, durable: bool = True
     ) -> Result:
-        """Runs `work` alone, with a new revision; an exception in it leaves everything as it was.
+        """Runs `work` as the only writer, with a new revision. An exception in it undoes all of its changes.
 
-        Returns once it survives a power loss; without `durable` sooner, where nobody is hurt if it does not.
+        The changes survive a power loss once this returns; without `durable` they may not.
         """
-        return await self._finish(self._write(self._writers if durable else self._hasty_writers, actor, work))
+        return await self._finish(self._write(self._writers if durable else self._relaxed_writers, actor, work))
 
     async def _finish(self, work: Coroutine[Any, Any, Result]) -> Result:
-        # A caller may be cancelled, a transaction may not: SQLite's thread would go on with the statement, and the
-        # abandoned connection could keep the database locked.
+        # Not cancelled with its caller: SQLite's thread would continue with the statement, and the abandoned connection
+        # could keep the database locked.
         task = asyncio.create_task(work)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
@@ -162,16 +161,18 @@ class Transactions:
             result = await work(WriteTransaction(connection, actor, datetime.now(UTC), row.number))
             info = connection.info
         if self._file is not None and not self._file.is_open_in(info):
-            raise RegistryGone(f"the registry {self.name} was removed or replaced while it was written to")
+            raise RegistryGone(f"the registry {self.name} was removed or replaced during a write")
         self.saw(row.number)
         return result
 
     def _require_same(self, identity: str) -> None:
         if self._identity not in (None, identity):
-            raise RegistryGone(f"the registry {self.name} is another one: {identity}, and it was {self._identity}")
+            raise RegistryGone(
+                f"the registry {self.name} was replaced by another one: it is {identity}, and it was {self._identity}"
+            )
 
     async def _verify(self, connection: AsyncConnection) -> None:
-        """Once for each connection, which is to one database for as long as it lasts."""
+        """Checks each connection once, because it stays with one database."""
         if self._identity is not None and _VERIFIED not in connection.info:
             self._require_same(await read_identity(connection))
             connection.info[_VERIFIED] = True
@@ -199,7 +200,7 @@ class Transactions:
         except BAD_VALUES as error:
             raise InvalidRecord(f"a value does not fit into the registry: {error}") from error
         except ValueError as error:
-            # Pages that are missing read as zeros, and what is then in a column is no date, number or JSON.
+            # SQLite reads missing pages as zeros, which are not valid dates, numbers or JSON.
             raise RegistryGone(f"the registry {self.name} is damaged: {reason(error)}") from error
         except FAILURES as error:
             if refuses_a_value(error):
@@ -211,10 +212,10 @@ class Transactions:
 
 
 async def read_revision(connection: AsyncConnection) -> int:
-    """The number of the last writing transaction that this connection sees."""
+    """The revision of the last writing transaction that this connection sees."""
     return (await connection.execute(select(RevisionRow.number))).scalar_one()
 
 
 async def read_identity(connection: AsyncConnection) -> str:
-    """What tells this registry from every other one."""
+    """The unique id of this registry."""
     return (await connection.execute(select(RevisionRow.registry_id))).scalar_one()

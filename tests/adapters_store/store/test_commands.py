@@ -101,7 +101,7 @@ def test_reading_a_store_writes_nothing_to_it(
     (store / "blobs").rename(tmp_path / "elsewhere")
     done = peltier_store(*command, "--store", store)
     assert str(done.exception).startswith(
-        f"the blob store '{store}/blobs' cannot be opened: there is no such directory"
+        f"the blob store '{store}/blobs' cannot be opened: the directory does not exist"
     )
     assert not (store / "blobs").exists()
 
@@ -166,6 +166,6 @@ def test_a_store_may_be_named_by_the_environment(store: Path, monkeypatch: pytes
     monkeypatch.setenv("PELTIER_STORE", str(store))
     assert peltier_store("verify").exit_code == 0
     monkeypatch.setenv("PELTIER_STORE", s3_store)
-    assert "has no place for a registry: name one beside it" in str(peltier_store("verify").exception)
+    assert "cannot hold a registry: also give" in str(peltier_store("verify").exception)
     monkeypatch.setenv("PELTIER_REGISTRY", f"sqlite+aiosqlite:///{store / 'registry.db'}")
     assert peltier_store("verify").stdout.endswith("2 problems\n")

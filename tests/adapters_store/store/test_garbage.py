@@ -292,7 +292,7 @@ async def test_remains_of_killed_puts_are_removed_when_they_are_old(registry: Re
         path.write_bytes(b"half")
     long_ago = (datetime.now(UTC) - timedelta(days=1)).timestamp()
     os.utime(old, (long_ago, long_ago))
-    assert await Collector(registry, blobs).run() == Collected(num_kept=1, num_remains=1)
+    assert await Collector(registry, blobs).run() == Collected(num_kept=1, num_partial_files=1)
     assert (young.exists(), old.exists()) == (True, False)
 
 

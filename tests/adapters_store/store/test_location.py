@@ -19,7 +19,7 @@ def test_a_bucket_holds_the_bytes_alone() -> None:
     """A bucket's URL is passed on whole, and the registry must be named."""
     url = "s3://bucket/prefix?region=eu-west-3"
     assert StoreLocation.of(url, REGISTRY) == StoreLocation(url, REGISTRY)
-    with pytest.raises(BlobError, match=r"^the store 's3://bucket/prefix' has no place for a registry: name one"):
+    with pytest.raises(BlobError, match=r"^the store 's3://bucket/prefix' cannot hold a registry: also give"):
         StoreLocation.of(url)
 
 

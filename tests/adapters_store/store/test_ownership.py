@@ -37,7 +37,7 @@ async def test_looking_claims_nothing(registries: tuple[Registry, Registry], tmp
     """A store that was only looked at has no owner."""
     blobs = Blobs.open(tmp_path / "blobs")
     await require_not_foreign(registries[0], blobs)
-    assert await blobs.owner() is None
+    assert await blobs.owner.read() is None
 
 
 @pytest.mark.parametrize(("make", "what"), [(Path.unlink, "missing"), (lambda path: os.truncate(path, 0), "empty")])

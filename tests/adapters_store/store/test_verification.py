@@ -71,6 +71,6 @@ async def test_everything_that_is_wrong_is_said(
     assert problems.keys() == {f"default:demo@{number}" for number in (1, 2, 3, 4)}
     assert f"has lost its bytes: the blob store {locate(location).name!r} holds no" in problems["default:demo@1"]
     assert "has lost its bytes: the blob sha256:" in problems["default:demo@2"]
-    assert "is no artifact that can be read" in problems["default:demo@3"]
-    assert problems["default:demo@4"] == "has another manifest than its record"
+    assert "is not a readable artifact" in problems["default:demo@3"]
+    assert problems["default:demo@4"] == "has a manifest that differs from its record"
     assert all("\n" not in problem for problem in verdict.problems)

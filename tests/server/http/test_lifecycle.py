@@ -48,7 +48,7 @@ async def test_a_backbone_that_is_not_there_is_the_failure(settings_of: Callable
 async def test_a_store_of_another_registry_is_refused(settings_of: Callable[..., Settings]) -> None:
     """The server never becomes ready, because it would take for garbage what belongs to the other."""
     settings = settings_of()
-    await Blobs.open(settings.blobs).claim("another")
+    await Blobs.open(settings.blobs).owner.claim("another")
     app = create_app(settings)
     async with app.router.lifespan_context(app):
         with pytest.raises(BlobError, match="belongs to the registry another, not to this one"):

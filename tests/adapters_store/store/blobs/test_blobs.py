@@ -97,7 +97,7 @@ async def test_the_list_has_every_blob_and_nothing_else(blobs: Blobs, location: 
     """Every blob is listed once with its size and time, and what is no blob is left out."""
     before = datetime.now(UTC)
     stored = {await blobs.put(b"%d" % number) for number in range(30)}
-    await blobs.claim("somebody")
+    await blobs.owner.claim("somebody")
     await locate(location).store.put_async("sha256/README", b"not a blob")
     entries = [entry async for entry in blobs.entries()]
     assert len(entries) == 30
@@ -108,11 +108,11 @@ async def test_the_list_has_every_blob_and_nothing_else(blobs: Blobs, location: 
 
 async def test_of_many_claimants_one_is_the_owner(blobs: Blobs, location: str) -> None:
     """All of them, and everyone who opens the store, are told the same one, until it hands the store over."""
-    assert await blobs.owner() is None
-    (owner,) = set(await asyncio.gather(*(blobs.claim(f"claimant-{number}") for number in range(8))))
-    assert await Blobs.open(location).owner() == owner
-    await blobs.hand_over("another")
-    assert await Blobs.open(location).claim(owner) == "another"
+    assert await blobs.owner.read() is None
+    (owner,) = set(await asyncio.gather(*(blobs.owner.claim(f"claimant-{number}") for number in range(8))))
+    assert await Blobs.open(location).owner.read() == owner
+    await blobs.owner.hand_over("another")
+    assert await Blobs.open(location).owner.claim(owner) == "another"
 
 
 async def test_a_put_has_reached_the_disk_when_it_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,9 +142,9 @@ async def test_an_owner_has_reached_the_disk_when_it_is_told(
 ) -> None:
     """Whoever claims a store or is handed it over owns it after a power loss too."""
     power_loss, path = PowerLoss(monkeypatch), tmp_path / "new" / "blobs" / "owner"
-    await local.claim("one")
+    await local.owner.claim("one")
     assert power_loss.left(path) == b"one"
-    await local.hand_over("another")
+    await local.owner.hand_over("another")
     assert power_loss.left(path) == b"another"
 
 

@@ -58,14 +58,14 @@ def test_a_timeout_that_is_no_time_is_refused(timeout: str) -> None:
     [
         (
             "s3://bucket?acces_key_id=x",
-            "the blob store 's3://bucket' has no option 'acces_key_id'; there are ",
+            "the blob store 's3://bucket' has no option 'acces_key_id'; known options: ",
         ),
-        ("gs://bucket?region=x", "has no option 'region'; there are allow_http, endpoint, timeout"),
-        ("s3://bucket?region=a&region=b", "the blob store 's3://bucket' is given the option 'region' twice"),
+        ("gs://bucket?region=x", "has no option 'region'; known options: allow_http, endpoint, timeout"),
+        ("s3://bucket?region=a&region=b", "the blob store 's3://bucket' has the option 'region' twice"),
         ("s3://bucket?region=", "has the option region='', which must be given"),
         ("s3://bucket?endpoint=s3.example", "has the option endpoint='s3.example', which must be an http"),
         ("s3://bucket?allow_http=1", "has the option allow_http='1', which must be true or false"),
-        ("s3://bucket?endpoint=http://a.example", "has an unencrypted endpoint; allow_http=true would allow it"),
+        ("s3://bucket?endpoint=http://a.example", "has an unencrypted endpoint; allow_http=true allows it"),
         ("s3://", "the blob store 's3://' is not of the form s3://BUCKET/PREFIX"),
         ("s3://bucket:80/x", "is not of the form s3://BUCKET/PREFIX"),
         ("s3://bucket/x#y", "is not of the form s3://BUCKET/PREFIX"),

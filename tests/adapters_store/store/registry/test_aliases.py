@@ -45,7 +45,7 @@ async def test_an_alias_names_what_it_was_set_to_last(registry: Registry) -> Non
         ("production", {1: 1.0, 2: 0.0}, "alias 'production' gives version 2 the share 0.0: it must be above 0"),
         ("production", {1: 2.0, 2: -1.0}, "alias 'production' gives version 2 the share -1.0: it must be above 0"),
         ("production", {1: float("nan")}, "alias 'production' gives version 1 the share nan: it must be above 0"),
-        ("3", {1: 1.0}, "the alias '3' would read as a version's number"),
+        ("3", {1: 1.0}, "the alias '3' looks like a version number"),
         ("A b", {1: 1.0}, "the alias 'A b' is not a letter or digit and up to 62 more, '.', '_' or '-', in lower case"),
     ],
 )
@@ -79,7 +79,7 @@ async def test_a_rollback_goes_one_step_back_each_time(registry: Registry) -> No
     for split in ({1: 0.5, 2: 0.5}, {1: 1.0}):
         assert (await registry.rollback_alias("acme", "sst2", "production", actor="bob")).split == split
         assert await named(registry) == {"production": split}
-    with pytest.raises(RegistryConflict, match=r"'production' of adapter 'sst2' has no earlier split to go back to$"):
+    with pytest.raises(RegistryConflict, match=r"'production' of adapter 'sst2' has no earlier split$"):
         await registry.rollback_alias("acme", "sst2", "production", actor="bob")
 
 
@@ -100,7 +100,7 @@ async def test_an_alias_set_anew_after_its_deletion_goes_back_to_the_split_befor
     await set_alias(registry, {2: 1.0})
     assert (await registry.rollback_alias("acme", "sst2", "production", actor="ann")).split == {1: 1.0}
     assert await named(registry) == {"production": {1: 1.0}}
-    with pytest.raises(RegistryConflict, match="has no earlier split to go back to"):
+    with pytest.raises(RegistryConflict, match="has no earlier split"):
         await registry.rollback_alias("acme", "sst2", "production", actor="ann")
 
 

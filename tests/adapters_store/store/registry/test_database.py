@@ -77,7 +77,7 @@ def test_a_newer_database_is_refused_and_left_as_it_was(path: Path, url: str) ->
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(RegistryError, match=r"written by a newer Peltier.* schema revision '9999'"):
+    with pytest.raises(RegistryError, match=r"written by a newer version of Peltier.* schema revision '9999'"):
         asyncio.run(open_and_close(url))
     assert path.read_bytes() == before
 
@@ -156,7 +156,7 @@ def test_a_newer_or_foreign_postgresql_is_refused(postgres: PostgresServer) -> N
     newer, foreign = postgres.create_database(), postgres.create_database()
     postgres.execute(newer, "CREATE TABLE alembic_version (version_num text)")
     postgres.execute(newer, "INSERT INTO alembic_version VALUES ('9999')")
-    with pytest.raises(RegistryError, match=r"written by a newer Peltier.* schema revision '9999'"):
+    with pytest.raises(RegistryError, match=r"written by a newer version of Peltier.* schema revision '9999'"):
         asyncio.run(open_and_close(postgres.url(newer)))
     postgres.execute(foreign, "CREATE TABLE invoices (id int)")
     with pytest.raises(RegistryError, match=r"is not a Peltier registry: it holds a table 'invoices'"):
@@ -193,7 +193,7 @@ async def test_a_file_that_was_cut_short_is_refused_as_it_is(url: str, path: Pat
     """Wherever it was cut, even within its last page, which SQLite would read as zeros; nothing is written."""
     await (await Registry.open(url)).close()
     left = _cut(path, share)
-    with pytest.raises(RegistryError, match=rf"^the registry '{path}' was cut short: it has {len(left)} bytes of at "):
+    with pytest.raises(RegistryError, match=rf"^the registry '{path}' was cut short: it has {len(left)} bytes "):
         await Registry.open(url)
     assert _files(path.parent) == {path.name: left}
 

@@ -87,7 +87,7 @@ async def test_purging_ends_what_was_deleted_before_and_nothing_else(registry: R
     between = datetime.now(UTC)
     await registry.delete_version("acme", "sst2", 2, actor="ann")
     assert await registry.purge(between, actor="gc") == {digest_of(b"one")}
-    with pytest.raises(VersionUnknown, match=r"no version 1 to bring back: .* its grace period is over$"):
+    with pytest.raises(VersionUnknown, match=r"no version 1 to undelete: .* its grace period is over$"):
         await registry.undelete("acme", "sst2", 1, actor="ann")
     assert (await registry.undelete("acme", "sst2", 2, actor="ann")).number == 2
     await registry.delete_adapter("acme", "sst2", actor="ann")

@@ -77,7 +77,9 @@ def test_a_reader_upgrades_nothing(config: Config) -> None:
     command.upgrade(config, "0001")
     url = config.get_main_option("sqlalchemy.url", "")
     for _ in range(2):
-        with pytest.raises(RegistryError, match=r"^the registry '[^']+' was written by an older Peltier; use that one"):
+        with pytest.raises(
+            RegistryError, match=r"^the registry '[^']+' was written by an older version of Peltier; use that"
+        ):
             asyncio.run(read(url))
     command.upgrade(config, "head")
     asyncio.run(read(url))

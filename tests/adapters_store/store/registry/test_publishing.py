@@ -63,7 +63,7 @@ async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Reg
     given = {"size_bytes": 3, "preset": "lora", "manifest": "{}", "actor": "ann"}
     seen = await registry.revision()
     reservation = await registry.reserve(digest_of(b"one"))
-    with pytest.raises(InvalidRecord, match="the alias '7' would read as a version's number"):
+    with pytest.raises(InvalidRecord, match="the alias '7' looks like a version number"):
         await registry.publish("acme", "a", reservation, alias="7", **given)
     assert await registry.versions() == []
     await registry.publish("acme", "a", reservation, alias="live", **given)

@@ -34,7 +34,7 @@ async def test_each_version_counts_until_it_is_purged(registry: Registry) -> Non
         await publish(registry, b"12345", name=name)
     message = (
         r"^tenant 'acme' has stored 10 bytes and may store 12, so 5 more do not fit; "
-        r"what is deleted counts until its grace period is over$"
+        r"deleted versions count until their grace period is over$"
     )
     await publish(registry, b"12345", name="c", tenant="zenith")
     await publish(registry, b"12345", name="a")

@@ -145,7 +145,7 @@ async def test_another_registry_in_the_same_database_is_refused(
     swap = "UPDATE revision SET registry_id = reverse(registry_id)"
     try:
         postgres.execute(migrated_database, swap)
-        with pytest.raises(RegistryGone, match="is another one: "):
+        with pytest.raises(RegistryGone, match="was replaced by another one: "):
             await registry.create_tenant("gone", actor="ann")
     finally:
         postgres.execute(migrated_database, swap)
