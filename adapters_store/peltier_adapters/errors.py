@@ -1,4 +1,4 @@
-"""What the adapter store can refuse."""
+"""Errors of adapters, artifacts and inputs."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ _MAX_REASON_CHARS = 500
 
 
 class AdapterError(Exception):
-    """Anything about an adapter that the user must change; the message is one sentence."""
+    """The user must change an adapter or an option; the message is one sentence."""
 
     is_user_error = True
 
@@ -17,21 +17,24 @@ class InputError(AdapterError):
 
 
 class ArtifactError(AdapterError):
-    """An artifact refused, with every reason at once (a hostile file may give a million: the first hundred).
-
-    A reason is one line of printable characters, whatever the file's own words in it are."""
+    """An artifact is refused. `reasons` has at most a hundred reasons, each one line of printable characters."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         self.reasons = [_readable(reason) for reason in reasons[:_MAX_REASONS]]
         if len(reasons) > _MAX_REASONS:
-            self.reasons.append(f"and {len(reasons) - _MAX_REASONS} more reasons")
-        super().__init__(first_of(self.reasons[0], len(reasons), "reasons"))
+            self.reasons.append(and_more(len(reasons) - _MAX_REASONS, "reason"))
+        super().__init__(first_of(self.reasons[0], len(reasons), "reason"))
 
 
-def first_of(reason: str, count: int, things: str = "") -> str:
-    """The first of `count` reasons, and how many more there are."""
-    more = f"{count - 1} more {things}".rstrip()
-    return f"{reason} (and {more})" if count > 1 else reason
+def first_of(reason: str, count: int, noun: str = "") -> str:
+    """The first of `count` reasons, with the number of the others; `noun` is what they are, in the singular."""
+    return f"{reason} ({and_more(count - 1, noun)})" if count > 1 else reason
+
+
+def and_more(count: int, noun: str = "") -> str:
+    """The end of a shortened list: "and 2 more", or "and 1 more reason"."""
+    plural = "s" if noun and count > 1 else ""
+    return f"and {count} more {noun}{plural}".rstrip()
 
 
 def _readable(reason: str) -> str:

@@ -7,7 +7,7 @@ from peltier_adapters.errors import AdapterError
 
 
 def parse_names(option: str, text: str) -> tuple[str, ...]:
-    """Names from `a,b,c`, or from a JSON file that holds a list; an `AdapterError` names the `option`."""
+    """Names from `a,b,c`, or from a JSON file with a list; an `AdapterError` names the `option`."""
     if not text.endswith(".json"):
         return tuple(name.strip() for name in text.split(","))
     try:
@@ -15,5 +15,5 @@ def parse_names(option: str, text: str) -> tuple[str, ...]:
     except (OSError, ValueError) as error:
         raise AdapterError(f"--{option} {text} cannot be read as JSON: {error}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise AdapterError(f"--{option} {text} must hold a JSON list of names")
+        raise AdapterError(f"--{option} {text} must contain a JSON list of names")
     return tuple(names)

@@ -1,4 +1,4 @@
-"""What pydantic refuses, as sentences for people: the thing, its value and the rule."""
+"""Errors of pydantic as sentences: the field, its value and the rule."""
 
 import reprlib
 
@@ -7,12 +7,12 @@ from pydantic_core import ErrorDetails
 
 # A key may be as long as the file.
 _MAX_KEY_CHARS = 64
-# Their messages say all there is: no value, or the value already.
+# Errors without a value, and errors whose message already contains it.
 _COMPLETE = ("value_error", "missing", "json_invalid")
 
 
 def sentences(error: ValidationError) -> list[str]:
-    """One sentence a mistake, beginning with the dotted path of the field."""
+    """One sentence per error, beginning with the dotted path of the field."""
     return [_sentence(item) for item in error.errors(include_url=False)]
 
 

@@ -21,5 +21,5 @@ def test_a_bad_file_is_named(tmp_path: Path, content: str | bytes | None):
     path = tmp_path / "names.json"
     if content is not None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(AdapterError, match=r"^--labels .*names\.json (cannot be read as|must hold a) JSON"):
+    with pytest.raises(AdapterError, match=r"^--labels .*names\.json (cannot be read as|must contain a) JSON"):
         parse_names("labels", str(path))

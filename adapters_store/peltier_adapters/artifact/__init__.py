@@ -1,1 +1,1 @@
-"""The file that holds an adapter."""
+"""Artifacts: the file format of adapters."""

@@ -1,4 +1,4 @@
-"""The label strings of a task as one tree of tokens, so that a T5 scores them all in one pass."""
+"""The label strings of a task as one tree of tokens, so that a T5 scores all of them in one pass."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,11 +13,13 @@ from peltier_adapters.spec.tasks import TaskSpec
 
 @dataclass(frozen=True, eq=False)
 class LabelTree:
-    """Decoder inputs: node 0 is the start token, each other node a token after its parent; common beginnings are one.
+    """Decoder inputs. Node 0 is the start token; each other node is a token that follows its parent. Labels share the
+    nodes of a common prefix.
 
-    Step n goes from `nodes[n]` to `tokens[n]`, and some label takes it; its end is a step too. `paths` are the steps of
-    all labels back to back, of each as many as `lengths` says; `means` tells whether a label's score is the mean over
-    its steps (a text) or their sum (a label string). All are of 32 bits: a task of many labels stays small.
+    Step n leads from `nodes[n]` to `tokens[n]`; the end token of a label is a step too. `paths` are the steps of all
+    labels, concatenated; `lengths` has the number of each label's steps. With `means`, a label's score is the mean over
+    its steps (for a text), otherwise their sum (for a label). The arrays have 32-bit integers, to keep large trees
+    small.
     """
 
     ids: "array[int]"
@@ -30,13 +32,13 @@ class LabelTree:
 
     @property
     def num_labels(self) -> int:
-        """How many strings are scored."""
+        """The number of scored strings."""
         return len(self.lengths)
 
     def score(self, logits: Tensor) -> Tensor:
         """Log-likelihood of each label, [labels] in float32, from the next-token logits [nodes, vocab]."""
         nodes, tokens, paths, lengths = (
-            torch.tensor(one, device=logits.device) for one in (self.nodes, self.tokens, self.paths, self.lengths)
+            torch.tensor(values, device=logits.device) for values in (self.nodes, self.tokens, self.paths, self.lengths)
         )
         steps = logits.float().log_softmax(-1)[nodes, tokens]
         reduce = "mean" if self.means else "sum"
@@ -70,15 +72,15 @@ def create_tree(start: int, end: int, labels: Sequence[Sequence[int]], *, means:
 
 
 def target_problems(task: TaskSpec, backbone: Backbone) -> list[str]:
-    """Why the label strings of a task cannot be told apart in this backbone's tokens; empty if they can."""
+    """Why the label strings of a task are not distinct sequences of tokens; empty if they are."""
     problems: list[str] = []
     first: dict[tuple[int, ...], str] = {}
     for text in task.targets:
         ids = backbone.tokenizer.ids(text)
         if not ids:
-            problems.append(f"task target {text!r} tokenizes to nothing")
+            problems.append(f"task target {text!r} has no tokens")
         elif first.setdefault(ids, text) != text:
-            problems.append(f"task targets {first[ids]!r} and {text!r} are the same tokens")
+            problems.append(f"task targets {first[ids]!r} and {text!r} have the same tokens")
     return problems
 
 

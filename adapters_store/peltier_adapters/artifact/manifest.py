@@ -1,4 +1,4 @@
-"""What an artifact says of itself: the JSON in its header. Imports no torch."""
+"""The manifest of an artifact, which is JSON in its header. Imports no torch."""
 
 import json
 import re
@@ -26,8 +26,8 @@ DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 MAX_HEADER_BYTES = 4 * 1024 * 1024
 MAX_JSON_TOKENS = 131_072
 
-# Control characters, and those that turn the direction of what follows: what people read shall be what is there.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# Control characters, and characters that change the direction of the following text: people could not see the names.
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
@@ -35,7 +35,7 @@ Input = str | tuple[str, str] | tuple[str, str, str]
 
 
 class BackboneRef(Spec):
-    """The backbone that an adapter was trained on; `name` is only what its trainer called it."""
+    """The backbone that an adapter was trained on. `name` is for people; only the fingerprint identifies it."""
 
     family: Literal["bert", "roberta", "t5"]
     fingerprint: Annotated[str, Field(pattern=DIGEST_PATTERN)]
@@ -46,21 +46,21 @@ class BackboneRef(Spec):
 
 
 class TrainingRecord(Spec):
-    """How the adapter came to be; free-form values, kept for people."""
+    """How the adapter was made. The values are free-form, for people."""
 
     data: dict[str, Any] = Field(default_factory=dict)
     hyperparameters: dict[str, Any] = Field(default_factory=dict)
-    # Lists show them, of a thousand adapters at a time.
+    # Bounded, because a list shows the metrics of a thousand adapters.
     metrics: dict[Metric, float] = Field(default_factory=dict, max_length=256)
     versions: dict[str, str] = Field(default_factory=dict)
 
 
 class Golden(Spec):
-    """An input and what the trainer got for it in float32: the logits of the labels, on T5 the log-likelihoods of the
+    """An input and the trainer's output for it, in float32: the logits of the labels, on T5 the log-likelihoods of the
     targets, for text2text the mean log-probability of the tokens of `text`."""
 
     input: Input
-    # One mistake of them is told: a hundred thousand would take a hundred megabytes to list.
+    # Only the first error is reported: a hundred thousand errors would take a hundred megabytes.
     output: Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], FailFast()]
     text: Annotated[str, Field(min_length=1)] | None = None
 
@@ -82,7 +82,7 @@ class Manifest(Spec):
         kinds = [part.kind for part in self.parts]
         twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
         if twice:
-            raise ValueError(f"part {twice[0]!r} is there twice")
+            raise ValueError(f"part {twice[0]!r} occurs twice")
         if reasons := part_conflicts(self.parts):
             raise ValueError(reasons[0])
         if self.backbone.family == "t5":
@@ -93,7 +93,7 @@ class Manifest(Spec):
         else:
             self._check_head(kinds)
         self._check_golden()
-        self._check_words()
+        self._check_visible()
         return self
 
     def _check_head(self, kinds: Sequence[str]) -> None:
@@ -107,19 +107,19 @@ class Manifest(Spec):
     def _check_golden(self) -> None:
         wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != self.task.num_outputs]
         if wrong:
-            raise ValueError(f"golden example {wrong[0]} does not have one value a label")
+            raise ValueError(f"golden example {wrong[0]} does not have one value per label")
         numbers = {1 if isinstance(golden.input, str) else len(golden.input) for golden in self.golden}
         if numbers != {self.task.num_texts}:
             raise ValueError(f"golden inputs do not fit a task of {self.task.inputs} inputs")
         texts = [golden.text is not None for golden in self.golden]
         if set(texts) != {self.task.type == "text2text"}:
-            raise ValueError("golden examples have a text where, and only where, the task is text2text")
+            raise ValueError("golden examples have a text if and only if the task is text2text")
 
-    def _check_words(self) -> None:
+    def _check_visible(self) -> None:
         labels = {f"task label {number}": label for number, label in enumerate(self.task.labels)}
         for what, text in ({"preset": self.preset, "backbone name": self.backbone.name} | labels).items():
-            if _UNSEEN.search(text):
-                raise ValueError(f"{what} is {reprlib.repr(text)}: it holds characters that cannot be seen")
+            if _INVISIBLE.search(text):
+                raise ValueError(f"{what} is {reprlib.repr(text)}: it contains invisible characters")
 
     @property
     def head(self) -> HeadSpec:
@@ -130,7 +130,7 @@ class Manifest(Spec):
 
 
 def backbone_mismatches(manifest: Manifest, config: BackboneConfig, fingerprint: str) -> list[str]:
-    """Why an adapter cannot act on this backbone; empty if it can."""
+    """Why an adapter does not fit this backbone; empty if it does."""
     found, wanted = manifest.backbone, config
     reasons = []
     for key in ("family", "hidden_size", "num_layers"):
@@ -147,7 +147,7 @@ def backbone_mismatches(manifest: Manifest, config: BackboneConfig, fingerprint:
 
 
 def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
-    """The manifest and the tensor table of a safetensors file's leading bytes; every reason against it at once."""
+    """The manifest and the tensor table in the leading bytes of a safetensors file. Raises `ArtifactError`."""
     if len(data) < 8:
         raise ArtifactError([f"the file has {len(data)} bytes; a safetensors file begins with an 8-byte header length"])
     (length,) = struct.unpack("<Q", data[:8])
@@ -158,7 +158,9 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
     text = data[8 : 8 + length]
     _check_tokens(text, "header")
     try:
-        header = json.loads(text.decode(), object_pairs_hook=partial(_unique, "header"), parse_constant=_no_number)
+        header = json.loads(
+            text.decode(), object_pairs_hook=partial(_unique, "header"), parse_constant=_refuse_constant
+        )
     except (ValueError, RecursionError):
         raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
     metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
@@ -171,7 +173,7 @@ def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
 
 
 def _check_table(table: dict[str, Any]) -> None:
-    """Every entry has a shape; whether it is the right one is the reader's to say."""
+    """Refuses entries without a valid shape. `read_artifact` checks that the shapes are the expected ones."""
     for name, entry in table.items():
         shape = entry.get("shape") if isinstance(entry, dict) else None
         if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
@@ -179,15 +181,15 @@ def _check_table(table: dict[str, Any]) -> None:
 
 
 def _unique(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers may disagree on which of two equal names counts."""
+    """Refuses duplicate names, because readers may differ in which one they use."""
     name = doubled_name(pairs)
     if name is not None:
         raise ArtifactError([f"the {what} names {reprlib.repr(name)} twice"])
     return dict(pairs)
 
 
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _check_tokens(text: bytes, what: str) -> None:
@@ -210,7 +212,7 @@ def _encode(text: object) -> bytes:
 
 
 def _require_unique(text: bytes, what: str) -> None:
-    # What is no JSON at all is refused where it is validated.
+    # The validation that follows refuses a text that is not JSON.
     with suppress(ValueError, RecursionError):
         json.loads(text, object_pairs_hook=partial(_unique, what))
 

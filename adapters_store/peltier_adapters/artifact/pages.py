@@ -1,4 +1,4 @@
-"""The memory of adapters' weights: whole pages of the system's own."""
+"""Memory for adapters' weights, in whole pages of the operating system."""
 
 import ctypes
 import mmap
@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections import deque
 
-# Where the system can make all pages at once, it takes half as long as a fault for each of them.
+# Mapping all pages at once takes half as long as a page fault for each.
 _FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_POPULATE", 0)
 _MAX_KEPT_BYTES = 8 * 1024 * 1024
 
@@ -14,22 +14,22 @@ Memory = ctypes.Array[ctypes.c_char]
 
 
 class Pages:
-    """Gives out memory, which comes back when nobody refers to it any more. Safe from any thread.
+    """Allocates memory, and frees it when nothing refers to it any more. Thread-safe.
 
-    It goes on to the system, which the C library's allocator would not do: after a thousand adapters of 0.1 to 1.4 MB
-    it returned a tenth. At most `max_kept_bytes` of what was given back last wait for the next adapter of the same size
-    instead: where adapters take each other's place, making and clearing new pages would be a third of a load.
+    Freed memory goes back to the operating system. The C library's allocator would keep it: after a thousand adapters
+    of 0.1 to 1.4 MB it returned a tenth. At most `max_kept_bytes` of recently freed memory are kept for the next
+    adapter of the same size, because mapping and clearing new pages would take a third of a load.
     """
 
     def __init__(self, max_kept_bytes: int = _MAX_KEPT_BYTES) -> None:
         self._max_kept_bytes = max_kept_bytes
         self._kept: deque[mmap.mmap] = deque()
         self.kept_bytes = 0
-        # Memory may come back while its own thread is in here.
+        # Reentrant, because a finalizer may run in a thread that holds the lock.
         self._lock = threading.RLock()
 
     def take(self, num_bytes: int) -> Memory:
-        """Memory of so many bytes, rounded up to whole pages; what is in it is anything."""
+        """Uninitialised memory of this size, rounded up to whole pages."""
         size = num_pages_bytes(num_bytes)
         pages = self._reuse(size) or mmap.mmap(-1, size, flags=_FLAGS)
         memory = (ctypes.c_char * size).from_buffer(pages)

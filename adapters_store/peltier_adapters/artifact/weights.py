@@ -1,4 +1,4 @@
-"""An adapter's tensors side by side in one piece of memory."""
+"""An adapter's tensors, contiguous in one piece of memory."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from peltier_adapters.artifact.pages import Pages, num_pages_bytes
 from peltier_adapters.spec.maps import Shape, Shapes
 from peltier_adapters.spec.parts import Parts, tensor_shapes
 
-# A tensor begins at a multiple of 64 bytes, as vector units like it.
-_ALIGNMENT = 16
+# Tensors are aligned to 64 bytes, for vector instructions.
+_ALIGNMENT_ELEMENTS = 16
 _PAGES = Pages()
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a tensor lies; `strides` are those of a dense tensor of `shape`."""
+class _Position:
+    """The position of a tensor. `strides` are those of a dense tensor of `shape`."""
 
     start: int
     end: int
@@ -32,25 +32,25 @@ class _Place:
 
 
 class Layout:
-    """Where each tensor of some shapes lies in a flat float32 tensor of `length` elements, in the order given."""
+    """The position of each tensor in a flat float32 tensor of `length` elements, in the given order."""
 
     def __init__(self, shapes: Shapes) -> None:
-        self._places: dict[str, _Place] = {}
+        self._positions: dict[str, _Position] = {}
         self.length = 0
         for name, shape in shapes.items():
-            end = self.length + -(-prod(shape) // _ALIGNMENT) * _ALIGNMENT
-            self._places[name] = _Place(self.length, end, shape, _strides(shape))
+            end = self.length + -(-prod(shape) // _ALIGNMENT_ELEMENTS) * _ALIGNMENT_ELEMENTS
+            self._positions[name] = _Position(self.length, end, shape, _strides(shape))
             self.length = end
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._positions)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._positions)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that `Weights` of this layout take."""
+        """Bytes of memory of `Weights` with this layout."""
         return num_pages_bytes(4 * self.length)
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
@@ -58,16 +58,16 @@ class Layout:
         return {name: self.view(name, flat) for name in self}
 
     def view(self, name: str, flat: Tensor) -> Tensor:
-        """One of them."""
-        place = self._places[name]
-        return flat.as_strided(place.shape, place.strides, flat.storage_offset() + place.start)
+        """The tensor `name` inside `flat`."""
+        position = self._positions[name]
+        return flat.as_strided(position.shape, position.strides, flat.storage_offset() + position.start)
 
     def write(self, pieces: Mapping[str, bytes | memoryview], memory: memoryview) -> None:
-        """Copy the tensors, each as the bytes of its elements, to their places in the memory of a flat tensor."""
-        for name, place in self._places.items():
-            start, after = 4 * place.start, 4 * (place.start + prod(place.shape))
+        """Copies the bytes of each tensor to its position in the memory of a flat tensor."""
+        for name, position in self._positions.items():
+            start, after = 4 * position.start, 4 * (position.start + prod(position.shape))
             memory[start:after] = pieces[name]
-            memory[after : 4 * place.end] = bytes(4 * place.end - after)
+            memory[after : 4 * position.end] = bytes(4 * position.end - after)
 
 
 def _strides(shape: Shape) -> Shape:
@@ -76,19 +76,18 @@ def _strides(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=1024)
 def layout_of(parts: Parts, config: BackboneConfig) -> Layout:
-    """The layout of all tensors of `parts`; that of the leading parts alone is its beginning."""
+    """The layout of all tensors of `parts`. The layout of some leading parts is a prefix of it."""
     return Layout(tensor_shapes(parts, config))
 
 
 class Weights(Mapping[str, Tensor]):
-    """The tensors of one adapter by their names, as views of `flat`; nobody writes to them once they are made.
+    """The tensors of one adapter by name, as views of `flat`. They are never changed.
 
-    On the CPU the memory is whole pages, which are given back with the last reference (see `Pages`).
+    Their memory is whole pages, which are freed with the last reference (see `Pages`).
     """
 
     def __init__(self, layout: Layout, pieces: Mapping[str, bytes | memoryview] | None = None) -> None:
-        """A copy of `pieces`, which hold the elements of each tensor in float32, one after the other; without them
-        zeros, for their maker to fill."""
+        """A copy of `pieces`, the float32 bytes of each tensor; without `pieces`, zeros for the caller to fill."""
         self._layout = layout
         memory = _PAGES.take(4 * layout.length)
         if pieces is not None:
@@ -99,12 +98,12 @@ class Weights(Mapping[str, Tensor]):
 
     @classmethod
     def copy(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Self:
-        """The same from tensors on any device."""
+        """A copy of tensors on any device."""
         return cls(layout, {name: tensor.detach().float().cpu().numpy().tobytes() for name, tensor in tensors.items()})
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that they take."""
+        """Bytes of memory of the tensors."""
         return self._layout.nbytes
 
     def __getitem__(self, name: str) -> Tensor:

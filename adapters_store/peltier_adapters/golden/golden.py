@@ -1,9 +1,8 @@
-"""An upload proves itself: the receiver re-runs the trainer's golden examples.
+"""Golden examples: a server runs them for each upload, and compares its outputs with the trainer's.
 
-In float32 the recorded scores are reproduced to rounding in another order. In bfloat16 the distance to them depends on
-the adapter, on how much it amplifies rounding errors, so that is measured: twins of the adapter (`twins.py`) answer the
-same examples, and the recorded scores may be a few times as far away as the twins' are. What this accepts and refuses
-is in docs/notes/reliability.md.
+In float32 the outputs differ only by the order of rounding. In bfloat16 the difference depends on how much the adapter
+amplifies rounding errors. So it is measured: twins of the adapter (`twins.py`) run the same examples, and the recorded
+scores may be a few times as far away as those of the twins. docs/notes/reliability.md shows what this accepts.
 """
 
 import math
@@ -26,31 +25,30 @@ from peltier_adapters.golden.twins import UNIT, create_twin, num_twins
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import TaskSpec
 
-# Half a unit of float32 rounding through a dozen layers stays far below this.
-_EXACT = 1e-4
-# The recorded scores differ from these also by the rounding of the backbone's weights, which all twins share.
-_TIMES_THE_SCATTER = 5.0
-# Beyond this five of the eight bits are lost, and a wrong adapter would be as near to the recorded scores as the right
-# one. Nor is less than one rounding asked for, however well twins agree.
-_MOST = 2.0**-3
-# A difference that rounding alone can make: the golden and the bare row run in different slices of the batch.
-_NOTHING = 1e-6
+# Far above the rounding errors of float32 after a dozen layers.
+_MAX_FLOAT32_DIFFERENCE = 1e-4
+# The recorded scores also differ by the rounding of the backbone's weights, which all twins share.
+_SCATTER_FACTOR = 5.0
+# A larger difference loses five of the eight bits, so a wrong adapter could be as near as the right one.
+_MAX_DIFFERENCE = 2.0**-3
+# Rounding alone makes this difference, because the golden row and the bare row run in different groups of the batch.
+_ROUNDING = 1e-6
 
 
 def golden_rows(backbone: Backbone, manifest: Manifest, resident: Resident) -> list[Row]:
-    """The rows to run: every golden example with the adapter, then the shortest without its body.
+    """The rows to run: every golden example with the adapter, then the shortest one with only the adapter's head.
 
-    An `ArtifactError` says which golden input no task could take.
+    Raises `ArtifactError` for a golden input that does not fit the task.
     """
     encoded = [_encode(backbone, manifest.task, number, golden) for number, golden in enumerate(manifest.golden)]
     trees = [None if golden.text is None else text_tree(golden.text, backbone) for golden in manifest.golden]
     short = _shortest(manifest)
-    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    rows = [Row(tokens, resident, tree=tree) for tokens, tree in zip(encoded, trees, strict=True)]
     return [*rows, Row(encoded[short], resident, bare=True, tree=trees[short])]
 
 
 def _shortest(manifest: Manifest) -> int:
-    """The example that is cheapest to run twice."""
+    """The index of the shortest example, which is run twice."""
     lengths = [sum(map(len, golden.input)) for golden in manifest.golden]
     return lengths.index(min(lengths))
 
@@ -65,19 +63,19 @@ def _encode(backbone: Backbone, task: TaskSpec, number: int, golden: Golden) -> 
 def judge_golden(
     backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput], twins: Sequence[Sequence[RowOutput]] = ()
 ) -> list[str]:
-    """Why the outputs of `golden_rows` do not prove the adapter; empty if they do. `twins` are the outputs of as many
-    twins as `num_twins` says; an adapter that is proved without them needs none."""
+    """Why the outputs of `golden_rows` are not the recorded ones; empty if they are. `twins` are the outputs of
+    `num_twins` twins; they are needed only if the check fails without them."""
     found, bare = [output.logits for output in outputs[:-1]], outputs[-1].logits
     reasons = _not_finite(found) or _differences(
         backbone, manifest, found, _tolerance(backbone, manifest, found, twins)
     )
-    if not reasons and torch.allclose(found[_shortest(manifest)], bare, rtol=_NOTHING, atol=_NOTHING):
-        reasons.append("the adapter changes nothing: a golden answer is the bare backbone's")
+    if not reasons and torch.allclose(found[_shortest(manifest)], bare, rtol=_ROUNDING, atol=_ROUNDING):
+        reasons.append("the adapter has no effect: a golden output is the same without it")
     return reasons
 
 
 def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
-    """Load, run and judge in one step, for callers that own the device."""
+    """Loads the artifact, runs its golden examples and judges them, for callers that own the device."""
     outputs = _run(backbone, artifact)
     reasons = judge_golden(backbone, artifact.manifest, outputs)
     if not reasons:
@@ -99,27 +97,27 @@ def _tolerance(
     backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], twins: Sequence[Sequence[RowOutput]]
 ) -> float:
     if backbone.dtype == torch.float32:
-        return _EXACT
+        return _MAX_FLOAT32_DIFFERENCE
     moved = [
         _distance(manifest.task, twin.logits, logits)
         for outputs in twins
         for twin, logits in zip(outputs[:-1], found, strict=True)
     ]
-    # The unit comes first: beside a scatter that is no number, it is the smaller.
-    return min(max(UNIT, _TIMES_THE_SCATTER * _rms(moved)), _MOST)
+    # In this order, `max` returns UNIT if the scatter is NaN.
+    return min(max(UNIT, _SCATTER_FACTOR * _rms(moved)), _MAX_DIFFERENCE)
 
 
 def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], tolerance: float) -> list[str]:
     task, golden = manifest.task, manifest.golden
-    recorded = [torch.tensor(one.output) for one in golden]
+    recorded = [torch.tensor(example.output) for example in golden]
     off = [_distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
-    # A scatter is known of all examples together, so it is compared with the difference of all together.
+    # The scatter is that of all examples together, so it is compared with the difference of all together.
     joint = off if backbone.dtype == torch.float32 else [_rms(off)]
-    if not all(one <= tolerance for one in joint):  # a recorded value beyond float32 makes it NaN
+    if not all(distance <= tolerance for distance in joint):  # a recorded value beyond float32 gives NaN
         return [
-            f"golden example {number}: scores differ by {one:.2g} from the recorded ones; {tolerance:g} is allowed"
-            for number, one in enumerate(off)
-            if not one <= tolerance
+            f"golden example {number}: scores differ by {distance:.2g} from the recorded ones; {tolerance:g} is allowed"
+            for number, distance in enumerate(off)
+            if not distance <= tolerance
         ]
     pairs = zip(found, recorded, strict=True)
     return [reason for number, pair in enumerate(pairs) for reason in _another_label(task, number, *pair, tolerance)]
@@ -137,18 +135,18 @@ def _another_label(task: TaskSpec, number: int, logits: Tensor, recorded: Tensor
 
 
 def _distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
-    """The largest difference of two answers' scores, relative to those wanted where they are large."""
+    """The largest difference of two outputs' scores, relative to the wanted ones where these are large."""
     scores = _judged(task, wanted)
     return float(((_judged(task, logits) - scores).abs() / _scale(scores)).max())
 
 
 def _judged(task: TaskSpec, logits: Tensor) -> Tensor:
-    # Log-likelihoods on T5: their rounding grows with them, and probabilities among targets would hide or blow it up.
+    # On T5 log-likelihoods, because probabilities among the targets would hide or amplify rounding errors.
     return logits if task.targets else answers.scores(task, logits)
 
 
 def _scale(scores: Tensor) -> Tensor:
-    """A regression value or a log-likelihood may be large; probabilities never are."""
+    """The magnitude of scores: regression values and log-likelihoods may be large, probabilities are not."""
     return scores.abs().clamp(min=1.0)
 
 

@@ -1,4 +1,4 @@
-"""From what a caller sends to tokens."""
+"""Tokenises the inputs of a task."""
 
 from typing import Protocol
 
@@ -10,12 +10,11 @@ from peltier_adapters.artifact.manifest import Input
 from peltier_adapters.errors import InputError
 from peltier_adapters.spec.tasks import TaskSpec
 
-# By the number of texts of an input.
 _FORMS = {1: "one text", 2: "a pair of texts [text, pair]", 3: "three texts [text, pair, third]"}
 
 
 class Reader(Protocol):
-    """What texts are read with: a backbone, or what is left of one without its weights."""
+    """The config and tokenizer of a backbone, with or without its weights."""
 
     @property
     def config(self) -> BackboneConfig: ...
@@ -27,8 +26,8 @@ class Reader(Protocol):
 def encode_input(
     backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True, max_chars: int | None = None
 ) -> Encoded:
-    """Tokenise one input of a task; an `InputError` says why it does not fit. Of what it renders to at most `max_chars`
-    characters a text are read."""
+    """Tokenises one input of a task; an `InputError` says why it does not fit. Reads at most `max_chars` characters of
+    each rendered text."""
     texts = (value,) if isinstance(value, str) else value
     if len(texts) != task.num_texts:
         raise InputError(f"the input is {_FORMS[len(texts)]}; this task takes {_FORMS[task.num_texts]}")

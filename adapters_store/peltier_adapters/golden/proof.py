@@ -1,4 +1,4 @@
-"""From parts, tensors and a task to an artifact that proves itself: its golden examples are its own answers."""
+"""Makes an artifact from parts, tensors and a task, and records its golden examples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import TaskSpec
 
-_UNKNOWN_TEXT = "?"  # stands in a golden example until the adapter has written its own
+_PLACEHOLDER_TEXT = "?"  # in a golden example, until the adapter has generated its text
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """The served parts and tensors of one task, of which an artifact is to be made."""
+    """The parts and tensors of an adapter that becomes an artifact."""
 
     name: str
     preset: str
@@ -47,15 +47,15 @@ class Candidate:
         return to_bytes(manifest, self.tensors)
 
     def unproved(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
-        """The adapter as a server would load it, before its golden outputs are known."""
+        """The adapter as a server would load it, with placeholders as golden outputs."""
         zeros = (0.0,) * self.task.num_outputs
-        text = _UNKNOWN_TEXT if self.task.type == "text2text" else None
-        golden = [Golden(input=one, output=zeros, text=text) for one in inputs]
+        text = _PLACEHOLDER_TEXT if self.task.type == "text2text" else None
+        golden = [Golden(input=value, output=zeros, text=text) for value in inputs]
         return read_artifact(self.to_bytes(backbone, golden, TrainingRecord()), backbone)
 
 
 def create_reference(backbone: Backbone) -> BackboneRef:
-    """What an artifact says of the backbone that it is for."""
+    """The description of a backbone in an artifact."""
     config = backbone.config
     return BackboneRef(
         family=config.family,
@@ -68,44 +68,44 @@ def create_reference(backbone: Backbone) -> BackboneRef:
 
 
 def prove(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
-    """The artifact's bytes with what it answers to `inputs`, read back and re-proved as a server would.
+    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would.
 
-    An `AdapterError` where it does not prove itself, or its answers are no finite numbers."""
+    Raises `AdapterError` if this check fails, or if the outputs are not finite."""
     resident = Banks(backbone).add(adapter.unproved(backbone, inputs))
     data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
     reasons = check_golden(backbone, read_artifact(data, backbone))
     if reasons:
-        raise AdapterError(f"adapter {adapter.name!r} does not prove itself: {reasons[0]}")
+        raise AdapterError(f"adapter {adapter.name!r} does not reproduce its golden examples: {reasons[0]}")
     return data
 
 
 def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:
-    encoded = [encode_input(backbone, task, one) for one in inputs]
+    encoded = [encode_input(backbone, task, value) for value in inputs]
     texts: list[str | None] = [None] * len(inputs)
     if task.type == "text2text":
-        texts = list(_texts(backbone, write(backbone, task, [Row(one, resident) for one in encoded]), inputs))
+        texts = list(_texts(backbone, write(backbone, task, [Row(tokens, resident) for tokens in encoded]), inputs))
     trees = [None if text is None else text_tree(text, backbone) for text in texts]
-    rows = [Row(one, resident, tree=tree) for one, tree in zip(encoded, trees, strict=True)]
+    rows = [Row(tokens, resident, tree=tree) for tokens, tree in zip(encoded, trees, strict=True)]
     outputs = [output.logits for output in forward(backbone, rows)]
     if not all(bool(output.isfinite().all()) for output in outputs):
-        raise AdapterError("the adapter's answers are not finite numbers")
+        raise AdapterError("the adapter's outputs are not finite")
     return [
-        Golden(input=one, output=tuple(output.tolist()), text=text)
-        for one, output, text in zip(inputs, outputs, texts, strict=True)
+        Golden(input=value, output=tuple(output.tolist()), text=text)
+        for value, output, text in zip(inputs, outputs, texts, strict=True)
     ]
 
 
 def write(backbone: Backbone, task: TaskSpec, rows: Sequence[Row]) -> list[str]:
-    """What the adapter writes greedily."""
-    assert task.decoding is not None, "a T5 task says how it answers"
+    """The texts that the adapter generates greedily."""
+    assert task.decoding is not None, "a T5 task has a decoding"
     drafts = [create_draft(backbone, row, Decoding(task.decoding.max_new_tokens)) for row in rows]
     generate(backbone, drafts, max_rows=len(rows))
     if any(draft.failed for draft in drafts):
-        raise AdapterError("the adapter's answers are not finite numbers")
+        raise AdapterError("the adapter's outputs are not finite")
     return [backbone.tokenizer.decode(draft.ids) for draft in drafts]
 
 
 def _texts(backbone: Backbone, written: Sequence[str], inputs: Sequence[Input]) -> Iterator[str]:
-    """Golden texts; where an adapter has nothing to say, the input's own text proves it as well."""
-    for text, one in zip(written, inputs, strict=True):
-        yield text if backbone.tokenizer.ids(text) else (one if isinstance(one, str) else one[0])
+    """Golden texts; for an empty generated text, the text of the input, which serves as well."""
+    for text, value in zip(written, inputs, strict=True):
+        yield text if backbone.tokenizer.ids(text) else (value if isinstance(value, str) else value[0])

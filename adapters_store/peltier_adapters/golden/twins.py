@@ -1,8 +1,8 @@
-"""Twins of an adapter, as near to it as rounding is: their answers tell how far rounding moves its answers.
+"""Twins of an adapter: copies whose weights differ by one rounding. Their outputs show the effect of rounding errors.
 
-From the first adapted sub-layer on a twin has other values, which are rounded otherwise, in the backbone as well. So
-the answers of twins scatter as rounding makes them scatter: Monte Carlo arithmetic (Parker, UCLA CSD-970002, 1997),
-with the adapter's weights as what is perturbed.
+From the first adapted sub-layer on, a twin has slightly different values, which round differently, also in the
+backbone. So the outputs of twins scatter as much as rounding makes them. This is Monte Carlo arithmetic (Parker, UCLA
+CSD-970002, 1997) with perturbed weights of the adapter.
 """
 
 import torch
@@ -13,17 +13,17 @@ from peltier_adapters.artifact.artifact import Artifact
 
 # One rounding to the 8 bits of bfloat16.
 UNIT = 2.0**-8
-# With three or four examples, as artifacts have them, these tell the scatter to a fifth of itself.
+# With the three or four examples of an artifact, these estimate the scatter with an error of a fifth.
 _NUM_TWINS = 4
 
 
 def num_twins(backbone: Backbone) -> int:
-    """How many are run; none in float32, whose rounding is far below any difference that matters."""
+    """The number of twins to run; none in float32, where rounding errors are negligible."""
     return 0 if backbone.dtype == torch.float32 else _NUM_TWINS
 
 
 def create_twin(artifact: Artifact, number: int) -> Artifact:
-    """The adapter with every weight moved by one rounding, up or down by lot; for one number always the same."""
+    """The adapter with every weight moved by one rounding, up or down at random; `number` is the seed."""
     generator = torch.Generator().manual_seed(number)
     tensors = {name: _moved(tensor, generator) for name, tensor in artifact.tensors.items()}
     return Artifact(artifact.manifest, tensors, f"{artifact.digest}/twin-{number}")

@@ -1,4 +1,4 @@
-"""The tensors of a foreign checkpoint: each is taken once, and what nobody took is refused."""
+"""The tensors of a foreign checkpoint. An importer takes each tensor once; tensors left over are refused."""
 
 import re
 import warnings
@@ -9,13 +9,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from peltier_adapters.errors import AdapterError
+from peltier_adapters.errors import AdapterError, and_more
 
-_SHOWN = 3
+_MAX_SHOWN_NAMES = 3
 
 
 class Checkpoint:
-    """Tensors by name, in float32, from the files `where`. An `AdapterError` names what is missing or unknown."""
+    """Tensors by name, in float32, from the file `where`. An `AdapterError` names a missing or unknown tensor."""
 
     def __init__(self, tensors: Mapping[str, Tensor], where: Path) -> None:
         self._left = dict(tensors)
@@ -25,11 +25,11 @@ class Checkpoint:
         return name in self._left
 
     def __iter__(self) -> Iterator[str]:
-        """Names that nobody has taken yet; taking while iterating is allowed."""
+        """Names of the tensors that are left. Taking tensors while iterating is allowed."""
         return iter([*self._left])
 
     def take(self, name: str, *shape: int | None) -> Tensor:
-        """The tensor `name`, whose sizes must be `shape` where that is given; None is any size."""
+        """The tensor `name`. If `shape` is given, it must have these sizes; None is any size."""
         if name not in self._left:
             raise AdapterError(f"{self.where}: tensor {name!r} is missing")
         tensor = self._left.pop(name)
@@ -47,48 +47,47 @@ class Checkpoint:
         return tensor.detach().float()
 
     def take_if(self, name: str, *shape: int | None) -> Tensor | None:
-        """The same, or None where there is no such tensor."""
+        """The same, or None if there is no such tensor."""
         return self.take(name, *shape) if name in self._left else None
 
     def num_dims(self, name: str) -> int | None:
-        """How many dimensions the tensor `name` has; None where there is no such tensor."""
+        """The number of dimensions of the tensor `name`; None if there is no such tensor."""
         return self._left[name].dim() if name in self._left else None
 
     def put_back(self, tensors: Mapping[str, Tensor]) -> None:
-        """Leave `tensors` for someone else to take."""
+        """Adds `tensors` again, for another reader to take."""
         self._left.update(tensors)
 
     def matches(self, pattern: str) -> list[re.Match[str]]:
-        """Names left that match `pattern` as a whole."""
+        """Names of the tensors left that match the whole `pattern`."""
         return [match for name in self._left if (match := re.fullmatch(pattern, name))]
 
     def skip(self, pattern: str) -> None:
-        """Set aside what has no effect on the answers."""
+        """Ignores tensors that have no effect on predictions."""
         for match in self.matches(pattern):
             del self._left[match[0]]
 
     def renamed(self, rename: Callable[[str], str]) -> "Checkpoint":
-        """The tensors left by other names, which must stay distinct."""
+        """The tensors left under new names, which must be distinct."""
         tensors: dict[str, Tensor] = {}
         for name, tensor in self._left.items():
             short = rename(name)
             if short in tensors:
-                raise AdapterError(f"{self.where}: two tensors are called {short!r} without their prefixes")
+                raise AdapterError(f"{self.where}: two tensors have the name {short!r} without their prefixes")
             tensors[short] = tensor
         return Checkpoint(tensors, self.where)
 
     def finish(self) -> None:
-        """Refuse what nobody took."""
+        """Refuses tensors that are left."""
         if self._left:
-            names = ", ".join(map(repr, sorted(self._left)[:_SHOWN]))
-            more = f" and {len(self._left) - _SHOWN} more" if len(self._left) > _SHOWN else ""
-            raise AdapterError(
-                f"{self.where} holds tensors that this import cannot serve: {names}{more}; nothing may be left over"
-            )
+            names = ", ".join(map(repr, sorted(self._left)[:_MAX_SHOWN_NAMES]))
+            num_hidden = len(self._left) - _MAX_SHOWN_NAMES
+            more = f" {and_more(num_hidden)}" if num_hidden > 0 else ""
+            raise AdapterError(f"{self.where} has tensors that this importer does not support: {names}{more}")
 
 
 def find_file(directory: Path, names: Sequence[str]) -> Path:
-    """The first of `names` that is in `directory`, or `directory` itself where it is a file."""
+    """The first of `names` that exists in `directory`, or `directory` itself if it is a file."""
     if directory.is_file():
         return directory
     if not directory.is_dir():
@@ -100,28 +99,28 @@ def find_file(directory: Path, names: Sequence[str]) -> Path:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """The tensors of a .safetensors file or of a torch file, which may hold tensors and nothing else."""
+    """The tensors of a .safetensors file, or of a torch file that contains nothing but tensors."""
     if path.suffix == ".safetensors":
         try:
             return Checkpoint(load_file(path), path)
-        except Exception as error:  # whatever the library says of a broken file, it is the file
+        except Exception as error:  # the library raises various errors for a broken file
             raise AdapterError(f"{path} is not a readable safetensors file: {_reason(error)}") from None
     return Checkpoint(_read_torch(path), path)
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
     try:
-        with warnings.catch_warnings(action="ignore"):  # of pickles that it is about to refuse
+        with warnings.catch_warnings(action="ignore"):  # about pickles, which it then refuses
             state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken pickle may raise anything: IndexError, struct.error, …
-        raise AdapterError(f"{path} is not a torch file of tensors alone: {_reason(error)}") from None
+        raise AdapterError(f"{path} is not a torch file that contains only tensors: {_reason(error)}") from None
     if isinstance(state, dict) and isinstance(state.get("model_state_dict"), dict):
         state = state["model_state_dict"]
     if not isinstance(state, dict) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
         raise AdapterError(f"{path} holds {type(state).__name__}; it must be a dictionary of tensors")
-    strange = next((name for name, tensor in state.items() if tensor.layout != torch.strided or tensor.is_meta), None)
-    if strange is not None:
-        raise AdapterError(f"{path}: tensor {strange!r} is sparse or has no values; weights are dense tensors")
+    sparse = next((name for name, tensor in state.items() if tensor.layout != torch.strided or tensor.is_meta), None)
+    if sparse is not None:
+        raise AdapterError(f"{path}: tensor {sparse!r} is sparse or has no values; weights are dense tensors")
     return {str(name): tensor for name, tensor in state.items()}
 
 

@@ -82,4 +82,4 @@ class VersionAdmin:
             elif number not in published.entries:
                 faults.append(f"adapter {name!r} has no version {number}; its newest is {published.newest.number}")
         if faults:
-            raise InvalidInput(first_of(faults[0], len(faults), "reasons"), faults)
+            raise InvalidInput(first_of(faults[0], len(faults), "reason"), faults)

@@ -82,4 +82,4 @@ def _refusal(found: Sequence[Encoded | InputError]) -> InvalidInput:
         for number, one in enumerate(found)
         if isinstance(one, InputError)
     ]
-    return InvalidInput(first_of(reasons[0], len(reasons), "inputs"), reasons)
+    return InvalidInput(first_of(reasons[0], len(reasons), "input"), reasons)

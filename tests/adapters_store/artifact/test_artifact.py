@@ -310,7 +310,7 @@ def _long_after_a_prefix(manifest: Json) -> None:
         (_set("training", "metrics", to={f"f1/{label}": 1.0 for label in range(257)}), "training.metrics is {"),
         (_set("training", "metrics", to={"f" * 129: 1.0}), "at most 128 characters"),
         (_set("golden", to=[]), "golden is []"),
-        (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value a label"),
+        (_set("golden", 1, "output", to=[1.0]), "golden example 1 does not have one value per label"),
         (_set("golden", 0, "input", to=["a", "b"]), "golden inputs do not fit a task of single inputs"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -332,7 +332,7 @@ def test_another_fingerprint_is_refused(valid: bytes, bert: Backbone):
 def test_parts_out_of_order_are_refused(valid: bytes, bert: Backbone):
     """The head comes last, and each kind once."""
     twice = _refused(_with_manifest(valid, lambda m: m["parts"].insert(0, m["parts"][0])), bert)
-    assert "part 'prefix' is there twice" in twice[0]
+    assert "part 'prefix' occurs twice" in twice[0]
     headless = _refused(_with_manifest(valid, lambda m: m["parts"].pop()), bert)
     assert "the last part must be the head" in headless[0]
 

@@ -50,7 +50,9 @@ def test_golden_outputs_are_the_servers(bert: Backbone):
 
 def test_an_adapter_without_effect_is_not_exported(bert: Backbone):
     """Every server would refuse it."""
-    with pytest.raises(TrainingError, match="adapter 'toy' does not prove itself: the adapter changes nothing"):
+    with pytest.raises(
+        TrainingError, match="adapter 'toy' does not reproduce its golden examples: the adapter has no effect"
+    ):
         export(bert, create_trained(bert, "lora"), ["good", "bad"], TrainingRecord())
 
 
