@@ -1,12 +1,12 @@
-"""What is left of the engine's rate over HTTP: 64 clients with one text each, beside the same batches without a server.
+"""What share of the engine's rate the server reaches over HTTP, with 64 clients that send one text each.
 
     .venv/bin/python benchmarks/aggregate.py [--clients 64] [--rounds 4] [--seconds 5]
 
-MiniLM, float32, one thread of the backbone; 32 tasks of four presets, sentences of SST-2's lengths. The server is a
-process of its own, and this one asks it, or computes: batches of as many rows as the server's answers say that its
-batches had, of random tasks, by `peltier_adapters.batch.forward`. Both take turns. Two clocks, because neither says
-all: CPU time of the server's process beside that of the forwards is what a core can take, whatever else the machine
-does; the wall clock is what clients get, with the event loop and the callers beside the runner on a second core.
+It uses MiniLM in float32 with one thread, 32 tasks of four presets, and sentences of SST-2's lengths. The server is a
+separate process. This process by turns sends it requests, and calls `peltier_adapters.batch.forward` with batches of
+random tasks that have as many rows as the server's batches had. It reports two ratios: CPU time of the server against
+CPU time of the forward passes, which does not depend on other programs, and wall-clock time, which clients observe
+while the event loop and the callers use a second core.
 """
 
 import argparse
@@ -37,7 +37,7 @@ NUM_TASKS, NUM_SENTENCES = 32, 2000
 
 @dataclass(frozen=True)
 class Taken:
-    """What so many requests, or rows, have taken."""
+    """The time that a number of requests, or rows, took."""
 
     count: int
     cpu_seconds: float

@@ -1,9 +1,9 @@
-"""What one tenant may do to a server at full tilt: the attacks of benchmarks/neighbours.py, each in its own process.
+"""The attacks that one tenant runs against a server in benchmarks/neighbours.py, each in its own process.
 
     python benchmarks/attacks.py NAME --url URL --key KEY
 
 It prints a line when it begins, runs until SIGTERM, and prints how many answers of each status it read. A refused
-caller asks again at once, whatever `Retry-After` says.
+caller sends its request again at once and ignores `Retry-After`.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def fetch(path: str) -> Callable[[str], bytes]:
 
 
 def random_lengths(task: str, count: int) -> list[Callable[[str], bytes]]:
-    """Requests of different numbers of tokens, so that hardly two batches have the same."""
+    """Requests of different numbers of tokens, so that few batches have the same number."""
     draw, words = random.Random(0), _SENTENCE.split()
     return [
         predict(task, [" ".join(draw.choices(words, k=draw.randint(1, 90))) for _ in range(draw.randint(1, 32))])
@@ -112,7 +112,7 @@ async def read_slowly(attacker: Attacker) -> None:
 
 
 async def send_slowly(attacker: Attacker) -> None:
-    """Sends a body byte by byte until the server has had enough."""
+    """Sends a body byte by byte until the server closes the connection."""
     host, _, port = urlsplit(attacker.url).netloc.partition(":")
     while True:
         try:
@@ -150,7 +150,7 @@ _UNKNOWN = [f"nobody-{number}" for number in range(1024)]
 _PAGES = (fetch("/v1/adapters?limit=100"), fetch("/v1/adapters/labels"), fetch("/v1/adapters/labels/versions"))
 
 ATTACKS = {
-    # To see that the victim's own figures repeat.
+    # No attack: shows whether the victim's figures repeat.
     "nobody": Attack(0, ()),
     # 32 long sentences in each request.
     "flood": Attack(16, (predict("plain", [_SENTENCE] * 32),)),
@@ -184,7 +184,7 @@ ATTACKS = {
 
 
 async def run_attack(attack: Attack, url: str, key: str) -> Counter[str]:
-    """Until SIGTERM; the statuses that all its callers read."""
+    """Runs until SIGTERM; returns the statuses that all its callers read."""
     statuses: Counter[str] = Counter()
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)

@@ -1,9 +1,9 @@
-"""What authentication and quotas add to a request: microseconds, medians of many batches.
+"""How much time authentication and quotas add to a request: microseconds, medians of many batches.
 
     .venv/bin/python benchmarks/authentication.py [--redis redis://127.0.0.1:6379] [--keys 10000]
 
-A request is let in (`Authenticator.caller`), enters its tenant's quotas, pays for its tokens
-and has the rates put into its answer. Tokens of an identity provider are signed with RS256.
+It times these steps: authentication (`Authenticator.caller`), admission by the tenant's quotas, the charge for tokens,
+and the rate headers of the answer. Tokens of an identity provider are signed with RS256.
 """
 
 import argparse

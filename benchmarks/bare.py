@@ -1,4 +1,4 @@
-"""FastAPI with one route that takes and gives what a prediction does, and does nothing: the floor of HTTP here.
+"""FastAPI with one route that has a prediction's body and answer and computes nothing: the minimal cost of HTTP.
 
 .venv/bin/python benchmarks/bare.py --port 8321
 """

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/chains.py
 
-Every call of a Python function is recorded, in all threads, after the same work has run once before: what only a first
-request does is not counted. A prediction goes through the socket of a server in this process.
+It records every call of a Python function in all threads. The work runs once before, so calls that only a first request
+makes do not count. A prediction goes through the socket of a server in this process.
 """
 
 import http.client

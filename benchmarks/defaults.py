@@ -3,14 +3,14 @@
     .venv/bin/python benchmarks/defaults.py run --data DIR [--task trec] [--preset lora] [--seed 0] [--part 1/2]
     .venv/bin/python benchmarks/defaults.py show
 
-DIR holds `<task>/train.jsonl.gz`. Each point of the grid trains on rows drawn from that file by the seed. Of the rows
-that are left, 300 choose the epoch and 1,000 measure. The first seed has every combination. The second seed has the
-default's epochs and pooling with every rate, and each other setting that was not worse than the default by more than a
-point with the first.
+DIR holds `<task>/train.jsonl.gz`. Each point of the grid trains on rows that the seed draws from that file. Of the
+other rows 300 choose the epoch and 1,000 measure. The first seed has every combination. The second seed has the
+default's epochs and pooling with every rate, and each other setting that was at most a point worse than the default
+with the first seed. The defaults are a point of the grid.
 
-A point appends one line to the output, and points that have a line there are not run again; benchmarks/defaults.jsonl
-has those of docs/results.md. The backbone is in bfloat16, on one thread; several parts may run at a time, each with an
-output of its own. The defaults are a point of the grid.
+A point appends one line to the output, and points that have a line there do not run again; benchmarks/defaults.jsonl
+has those of docs/results.md. The backbone is in bfloat16, on one thread. Several parts may run at a time, each with its
+own output.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""What a flood does to others: a running server over a real socket, one tenant that wants all of it.
+"""How long tenants wait beside a flood: a running server over a real socket, and one tenant that sends all it can.
 
     .venv/bin/python benchmarks/fairness.py [--seconds 12] [--max-batch-tokens 1024] [--data validation.jsonl.gz]
 
-A server of one thread with MiniLM. Two tenants ask one sentence every 200 ms each, for so many seconds: alone; beside a
-tenant that keeps 16 requests of 32 sentences on their way; and by that tenant's own key, where they wait in the same
-line as the flood, which is what every tenant would get first come first served, then with a priority. Then tenants of
-weights 1 and 3 both flood it, and the served tokens are read from `/metrics` as often as they can be. At last the
-scheduler alone, with 100,000 rows of 10, 1,000 and 10,000 tenants that wait: microseconds of CPU time a row.
+The server has one thread and MiniLM. For each line of the table two tenants send one sentence every 200 ms each: alone;
+beside a tenant that keeps 16 requests of 32 sentences in progress; with that tenant's own key, where they share its
+queue and wait as every tenant would without shares; and with that key and a priority. Then tenants of weights 1 and 3
+flood the server, and the benchmark reads the served tokens from `/metrics` as often as possible. At last it measures
+the scheduler alone with 100,000 waiting rows of 10, 1,000 and 10,000 tenants: microseconds of CPU time per row.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The plots of docs/figures, from what the benchmarks leave with --json.
+"""Draws the plots of docs/figures from the files that benchmarks write with --json.
 
     .venv/bin/python benchmarks/traffic.py --json runs/traffic.json
     .venv/bin/python benchmarks/traffic.py --adapters 1 10000 --json runs/traffic-10000.json
@@ -7,7 +7,7 @@
     .venv/bin/python benchmarks/peers/loads.py --json runs/loads.json
     .venv/bin/python benchmarks/figures.py --from runs --to docs/figures
 
-Draws what there is a file for. Needs matplotlib, which the training extra brings.
+It draws each plot whose file exists. It needs matplotlib, which the extra training installs.
 """
 
 import argparse

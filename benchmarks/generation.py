@@ -1,13 +1,13 @@
-"""Continuous decoding against `generate` of transformers with static batches: tokens a second, the same greedy texts.
+"""Continuous decoding against transformers' `generate` with static batches: tokens per second for the same texts.
 
     .venv/bin/python benchmarks/generation.py --backbone DIR --data e2e_nlg/validation.jsonl.gz [--rows 32]
 
-DIR is a T5 checkpoint that writes what the data asks for (fine-tuned on E2E, say, so that lengths are as they come);
-`--data` has a `meaning_representation` column. transformers decodes batches of `--rows` inputs in file order, each
-until its longest text has ended; ours takes a new input as soon as a text ends, `--rows` at a time at most. Both
-decode greedily on one thread, in float32 (`--dtype bfloat16` changes ours, and a few texts with it). `32 adapters` is
-ours with as many adapters of four presets, whose texts are other ones. Times are process CPU seconds of interleaved
-rounds; a token is one of a text, its end among them.
+DIR is a T5 checkpoint fine-tuned on the task of the data, such as E2E, so that texts have realistic lengths. `--data`
+has a `meaning_representation` column. transformers decodes batches of `--rows` inputs in file order, each until its
+longest text has ended. Peltier takes a new input as soon as a text ends, with at most `--rows` at a time. Both decode
+greedily on one thread, in float32 (`--dtype bfloat16` applies to Peltier only, and changes a few texts). `32 adapters`
+is Peltier with 32 adapters of four presets, which write other texts. Times are process CPU seconds of interleaved
+rounds. The end of a text counts as a token.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""`peltier`, with a model that answers at once: everything of a request but its forward pass.
+"""`peltier` with a model that answers at once: everything of a request except its forward pass.
 
     .venv/bin/python benchmarks/instant.py serve --backbone minilm
 
-Rows go through the same queue, thread and checks; in place of `peltier_adapters.batch.forward` constant logits are
-handed out. A program of the benchmarks, because nobody else wants such answers. From SIGUSR1 to SIGUSR2 it samples its
-event loop, and leaves what it has found in the file that the variable SAMPLES names.
+Rows go through the same queue, thread and checks, but this program returns constant logits instead of calling
+`peltier_adapters.batch.forward`. From SIGUSR1 to SIGUSR2 it samples its event loop, and writes the samples to the file
+that the variable SAMPLES names.
 """
 
 import os

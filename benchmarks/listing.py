@@ -1,4 +1,4 @@
-"""What ten thousand adapters cost: resolving a task, a page of the list, a search, a start of the server.
+"""How long lookups take with ten thousand adapters: a task, a page of the list, a search; and a start of the server.
 
     .venv/bin/python benchmarks/listing.py [--adapters 10000]
 

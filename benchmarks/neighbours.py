@@ -1,12 +1,12 @@
-"""What one tenant's requests do to another tenant's: one victim beside each attack of benchmarks/attacks.py.
+"""How long one tenant waits beside another tenant's attacks: a victim beside each attack of benchmarks/attacks.py.
 
     .venv/bin/python benchmarks/neighbours.py [--seconds 20] [--attack texts --attack mixed]
 
-A server of one thread with MiniLM, small memory budgets, and two tenants of equal weight. The victim asks for one short
-text at a time, and beside that for one text of 5 KB at a time: first alone, then while the other tenant attacks from a
-process of its own. A line of the table for each: the victim's p50 and p99 in milliseconds, its p99 against its own
-alone just before, answers of the victim that failed, the statuses that the attacker read, and the most memory that the
-server had meanwhile. At last all attacks at once.
+The server has one thread, MiniLM, small memory budgets, and two tenants of equal weight. The victim sends one short
+text at a time, and in parallel one text of 5 KB at a time: first alone, then while the other tenant attacks from its
+own process. The table has a line for each attack: the victim's p50 and p99 in milliseconds, the ratio of its p99 to its
+p99 alone just before, the victim's failed answers, the statuses that the attacker read, and the server's peak memory.
+The last line has all attacks at once.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class Watch:
 
 
 async def watch(url: str, request: bytes, seconds: float) -> Watch:
-    """One request at a time for so long; what is asked by then is waited for."""
+    """Sends one request at a time for `seconds`, and waits for the last answer."""
     seen, end = Watch(), time.monotonic() + seconds
     async with lines(url, 1) as (line,):
         while time.monotonic() < end:
@@ -76,8 +76,8 @@ async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> lis
     return list(await asyncio.gather(*(watch(url, request, seconds) for request in requests)))
 
 
-class EncoderKV:
-    """Of a process: what it has, and the most that it had since it was asked to forget."""
+class ProcessMemory:
+    """The memory of a process: now, and the peak since `forget`."""
 
     def __init__(self, pid: int) -> None:
         self._folder = Path(f"/proc/{pid}")
@@ -99,7 +99,7 @@ class EncoderKV:
 
 
 class Publisher:
-    """Gives the attacker the adapters that its attacks ask for."""
+    """Publishes the adapters that the attacks need."""
 
     def __init__(self, backbone: Backbone, client: AsyncClient) -> None:
         self._backbone = backbone
@@ -190,7 +190,7 @@ class Stage:
 
     def show(self, names: Sequence[str], what: str) -> None:
         """Prints a line for the victim's short texts and one for its long ones."""
-        memory = EncoderKV(self.server.process.pid)
+        memory = ProcessMemory(self.server.process.pid)
         alone = run(watch_both(self.server.url, self.requests, self.seconds / 2))
         memory.forget()
         with attacking(names, self.server.url, self.key) as statuses:
@@ -240,7 +240,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as directory,
         serving(Path(directory) / "store", *budgets, environment=environment) as server,
     ):
-        empty = EncoderKV(server.process.pid).now_mib
+        empty = ProcessMemory(server.process.pid).now_mib
         names = given.attack or list(ATTACKS)
         kinds = {kind for name in names for kind in ATTACKS[name].adapters}
         victim, attacker = asyncio.run(settle_in(server.url, backbone, kinds))

@@ -1,12 +1,12 @@
-"""What a prediction costs besides the model: the server's CPU time a request, with a model that answers at once.
+"""How much CPU time a request takes outside of the model: the server runs with a model that answers at once.
 
     .venv/bin/python benchmarks/overhead.py [--callers 16 64] [--requests 4000] [--profile]
 
-The server is the real one (`benchmarks/instant.py` says what is left out) in a process of its own; callers keep their
-connections and ask one sentence of SST-2's length each, of any of 32 tasks. CPU time is of the server's whole process,
-kernel included, so that the callers do not count: the event loop, the tokenizer, the queue, the runner's thread and the
-answer. FastAPI alone, with the same body and answer and nothing between them (`benchmarks/bare.py`), takes turns with
-it: what HTTP costs at least on this machine, just then. `--profile` samples the event loop.
+The server is the real one except the forward pass (`benchmarks/instant.py`), in a separate process. Callers keep their
+connections; each request has one sentence of SST-2's length for one of 32 tasks. CPU time is that of the server's whole
+process in user and kernel mode: the event loop, the tokenizer, the queue, the runner's thread and the answer. The
+server takes turns with plain FastAPI that has the same body and answer (`benchmarks/bare.py`), which gives the minimal
+cost of HTTP on this machine at that time. `--profile` samples the event loop.
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/quality.py --data DIR [--task trec] [--method compacter] [--output runs/quality.jsonl]
 
-DIR holds `<task>/{train,validation}.jsonl.gz`. Every run appends one line to the output; the table is made of the last
-line of each task and method there, so runs may be made one at a time. Both sides train in bfloat16 with float32
-parameters and are measured in float32 (full fine-tuning: bfloat16 autocast).
+DIR holds `<task>/{train,validation}.jsonl.gz`. Every run appends one line to the output. The table has the last line of
+each task and method, so runs may be made one at a time. Both train in bfloat16 with float32 parameters and are measured
+in float32 (full fine-tuning: bfloat16 autocast).
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from full_finetuning import FullRun, full_finetuning
+from common.full_finetuning import FullRun, full_finetuning
 from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config

@@ -1,4 +1,4 @@
-"""What the registry's calls take, with 10,000 adapters in it: milliseconds, median and 95th percentile.
+"""How long the registry's calls take with 10,000 adapters: milliseconds, median and 95th percentile.
 
     .venv/bin/python benchmarks/registry.py [--registry postgresql+asyncpg://…] [--adapters 10000] [--calls 200]
 

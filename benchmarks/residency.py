@@ -2,16 +2,14 @@
 
     .venv/bin/python benchmarks/residency.py [--loaded 10 1000 10000] [--cycles 20] [--plot FILE.png]
 
-A load is what the server does for an adapter that is nowhere in memory: read and verify the bytes, parse and check
-them, bring the tensors to the device and lease them. It is timed one at a time, for each preset in turn, with so many
-other Compacters on the device; beside the clock's time stands the CPU time of the whole process, because that is the
-same whatever else the machine does. Memory is what the process grows by; the host tier is off. Every artifact has bytes
-of its own.
+A load brings an adapter that is not in memory to the device: it reads and verifies the bytes, parses and checks them,
+copies the tensors and leases them. Loads are timed one at a time, for each preset in turn, with `--loaded` other
+Compacters on the device. The table has wall-clock time and CPU time of the whole process, which does not depend on
+other programs. Memory is the growth of the process, with the host tier off. All artifacts have different bytes.
 
-In a cycle a thousand adapters of all presets are leased, sixteen at a time, through a device with room for a tenth of
-their bytes and a host tier for a fifth, so that each load evicts others; those that are left at the end are deleted. On
-the CPU what both tiers have is in memory once. What is in use is without what the C library keeps free in its heap (see
-`peltier_backbone.heap`).
+In a cycle a thousand adapters of all presets are leased, sixteen at a time, on a device with room for a tenth of their
+bytes and a host tier for a fifth, so each load evicts others. The rest is deleted at the end. On a CPU the tiers share
+memory. "In use" excludes memory that the C library keeps free in its heap (see `peltier_backbone.heap`).
 """
 
 import argparse

@@ -2,12 +2,12 @@
 
     .venv/bin/python benchmarks/rolling_restart.py [--rounds 3] [--callers 16] [--kill] [--backbone minilm]
 
-Needs `haproxy` (Debian: apt-get install haproxy); the configuration is deploy/haproxy.cfg as it is. The replicas share
-one store with the example adapters. Callers ask without a pause for single texts, for 32 at a time, and now and then
-for 500 long ones, whose body is too large for the balancer to repeat; none of them ever repeats a request itself. A
-request fails if it has no answer of status 200. Each round stops each replica by SIGTERM, waits until it has ended,
-starts it again and waits until the balancer sends it requests. With --kill they are killed instead, which nothing can
-make free: only what may be repeated elsewhere is.
+It needs `haproxy` (Debian: apt-get install haproxy) and uses deploy/haproxy.cfg unchanged. The replicas share one store
+with the example adapters. Callers send single texts, 32 texts at a time, and now and then 500 long texts, whose body is
+too large for the balancer to repeat. They make no pause and never repeat a request. A request fails if its answer does
+not have status 200. Each round stops each replica by SIGTERM, waits until it has ended, starts it again and waits until
+the balancer sends it requests. With --kill the replicas are killed; then some requests fail, because only those that
+may be repeated survive.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/t5_quality.py --data DIR --backbone DIR [--task trec] [--method compacter]
 
-DIR holds `<task>/{train,validation}.jsonl.gz`. Every run appends one line to the output; the table is made of the last
-line of each task and method there, so runs may be made one at a time. All methods read the same texts, are measured by
-the same forward on the whole validation set, and keep the epoch that was best there. `bare` is the checkpoint as it is:
-the likeliest of the label strings, or what it writes; its line also has the accuracy of the commonest training label.
+DIR holds `<task>/{train,validation}.jsonl.gz`. Every run appends one line to the output. The table has the last line of
+each task and method, so runs may be made one at a time. All methods read the same texts, are measured by the same
+forward pass on the whole validation set, and keep the best epoch. `bare` is the checkpoint without training: it answers
+the likeliest label string, or its generated text. Its line also has the accuracy of the commonest training label.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from full_text_finetuning import FullTextRun, full_text_finetuning
+from common.full_text_finetuning import FullTextRun, full_text_finetuning
 from peltier_adapters.spec.parts import count_parameters
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import load_config

@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/throughput.py [--data SST2/validation.jsonl.gz] [--dtype bfloat16]
 
-Sentences of SST-2's lengths first, then rows that need no padding (32 x 64 and 32 x 16 tokens), then batches of one to
-eight presets. `transformers` is the plain model with no adapters, padded to the longest row of each random batch of 32;
-`sorted` the same with batches sorted by length. `bare` is our backbone without adapters; `linear maps alone` runs
-nothing but its frozen products, the floor that no arrangement of the rest can pass. Rates count rows.
+It measures sentences of SST-2's lengths, then rows that need no padding (32 x 64 and 32 x 16 tokens), then batches of
+one to eight presets. `transformers` is the plain model without adapters, padded to the longest row of each random batch
+of 32; `sorted` has batches sorted by length. `bare` is Peltier's backbone without adapters. `linear maps alone`
+computes only its frozen products, which is the upper bound of the rate. Rates count rows.
 """
 
 import argparse

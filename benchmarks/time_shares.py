@@ -1,11 +1,11 @@
-"""Whether tenants of equal weight get equal time, whatever their adapters cost: a running server over a real socket.
+"""Whether tenants of equal weight get equal time with adapters of different cost: a running server over a real socket.
 
     .venv/bin/python benchmarks/time_shares.py [--seconds 15] [--data validation.jsonl.gz]
 
-A server of one thread with MiniLM. A tenant floods it with one kind of rows, alone, for so many seconds: that is its
-rate. Then two tenants do, each with its kind. A tenant's share of the time is its rate beside the other over its rate
-alone, so two shares are equal where both are slowed down alike. Asked is a ratio of the shares within 1 : 1.25. Rates
-are in rows for each second that the server's process uses of the cores, which others on the machine change less.
+The server has one thread and MiniLM. First one tenant floods it with one kind of rows, which gives its rate alone. Then
+two tenants flood it, each with its kind. A tenant's share of the time is its rate beside the other tenant divided by
+its rate alone, so the shares are equal if both are slowed down equally. The target is a ratio of the shares within 1 :
+1.25. Rates are rows per CPU second of the server's process, which depends little on other programs.
 """
 
 import argparse

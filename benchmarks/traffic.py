@@ -1,20 +1,20 @@
-"""How many adapters share a server: throughput and latency with 1 to 10,000 of them, asked by a power law.
+"""Throughput and latency of a server with 1 to 10,000 adapters, whose popularity follows a power law.
 
     .venv/bin/python benchmarks/traffic.py [--adapters 1 10 100 1000] [--alpha 1.0] [--load 0.5] [--json FILE]
     .venv/bin/python benchmarks/traffic.py --adapters 1 10000        (most of its time goes into loading them)
 
-One server for each number of adapters, each with MiniLM, one thread and a real store of that many artifacts with bytes
-of their own, all ready before anything is measured; they take turns. A request is one sentence of SST-2's length for
-one task; the task of rank r is asked r^-alpha times as often as the first. Every adapter is asked once beforehand: what
-a cold one adds is its load (`benchmarks/residency.py`). The artifacts are of four presets in turn, made small (10,000
-of them are 1.0 GB), so that they fit into the server's default budget; the server with "1" has one of each preset, of
-which each round asks one alone. With `--device-mib` the servers have less memory for adapters, and no host tier: then
-the less popular come and go, and the last column says how often.
+There is one server for each number of adapters, with MiniLM, one thread and a real store of that many different
+artifacts. All servers are ready before the measurement, and take turns. A request is one sentence of SST-2's length for
+one task. The task of rank r gets r^-alpha times as many requests as the first. Every adapter gets one request
+beforehand; `benchmarks/residency.py` measures loads. The artifacts are of four presets in turn, made small (10,000 of
+them are 1.0 GB), so that they fit into the server's default budget. The server with "1" has one adapter of each preset,
+and each round uses one of them. With `--device-mib` the servers have less memory for adapters and no host tier: less
+popular adapters are evicted and loaded again, and the last column says how often.
 
-Saturation: 64 callers ask again as soon as they are answered; requests by the clock and by CPU time of the server's
-process. Load: arrivals of a Poisson process at a fraction of what the server with one adapter has just reached by the
-clock, the same for all, whatever the answers before them take (no coordinated omission); a latency runs from the
-arrival to the whole answer.
+Saturation: 64 callers send the next request as soon as they have an answer; the table has requests per second of
+wall-clock time and of the server's CPU time. Load: requests arrive by a Poisson process at a fraction of the rate that
+the server with one adapter has just reached, the same for all servers and independent of earlier answers (no
+coordinated omission). A latency is the time from the arrival to the whole answer.
 """
 
 import argparse

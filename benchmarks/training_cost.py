@@ -1,12 +1,13 @@
-"""What a step of training costs on T5-base's shapes: the methods of Compacter's Table 3 (Karimi Mahabadi et al. 2021).
+"""Time and memory of a training step on T5-base's shapes: the methods of Table 3 of Compacter (2021).
 
     .venv/bin/python benchmarks/training_cost.py [--rows 4] [--tokens 128] [--rounds 2]
 
-Random weights of T5-base's sizes (12 + 12 blocks, 768 wide), presets with their defaults, float32, one thread, no
-dropout. Time is CPU time of one step (forward, backward, AdamW), methods taking turns, as the median of the ratios to
-full fine-tuning's. Memory is counted, not sampled: `activations` is what a step keeps for its backward pass, each piece
-once and without weights, an example; `training state` the gradients and AdamW's two moments. Full fine-tuning and SAID
-are transformers' model, which pads; all rows are equally long, so that no pad is there.
+The backbone has random weights of T5-base's sizes (12 + 12 blocks, hidden size 768); presets have their defaults. Runs
+are in float32, on one thread, without dropout. Time is the CPU time of one step (forward, backward, AdamW), as the
+median of the ratios to full fine-tuning; methods take turns. Memory is counted, not sampled: `activations` is the
+memory per example that a step keeps for its backward pass, without weights; `training state` is the gradients and
+AdamW's two moments. Full fine-tuning and SAID use transformers' model, which pads; all rows are equally long, so there
+is no padding.
 """
 
 import argparse

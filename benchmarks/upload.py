@@ -2,11 +2,11 @@
 
     .venv/bin/python benchmarks/upload.py [--preset compacter] [--many 200] [--at-once 16]
 
-An upload is validated, re-proves its golden examples, is stored durably and registered before it is acknowledged; the
-first answer follows it. The server has one thread of the backbone. Of many uploads at once, all distinct, the server's
-own CPU time is shown beside the clock's, because that says how many one core can take whatever else the machine does;
-beside it what the golden examples alone cost, computed in batches as the server computes them. A load reads an
-artifact from the store into the device's banks, as the server does for an adapter that is not resident.
+The server validates an upload, computes its golden examples, stores it durably and registers it before it acknowledges
+it; then the first answer follows. The server has one thread of the backbone. For many distinct uploads at once the
+benchmark reports wall-clock time and the server's CPU time, which shows how many uploads one core can take. It also
+reports the cost of the golden examples alone, in batches as the server computes them. A load reads an artifact from the
+store into the device's banks.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Adapters with random weights of any preset, as artifacts that prove themselves."""
+"""Adapters with random weights of any preset, as artifacts with correct golden examples."""
 
 from collections.abc import Sequence
 

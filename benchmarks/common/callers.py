@@ -1,7 +1,7 @@
-"""Callers that cost next to nothing: HTTP/1.1 over connections that stay open, without a client library.
+"""Cheap callers: HTTP/1.1 over connections that stay open, without a client library.
 
-Requests are bytes made beforehand, and of an answer only its status is read and its length obeyed, so that one core can
-ask far more than a server answers. A status other than 200 ends the benchmark.
+Requests are bytes made beforehand, and callers read only the status and the length of an answer, so one core can send
+far more requests than a server answers. A status other than 200 ends the benchmark.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def predict_bytes(task: str, text: str) -> bytes:
 
 
 class Line(asyncio.Protocol):
-    """One connection, with one request on its way at a time."""
+    """One connection, with one request in progress at a time."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -92,7 +92,7 @@ class Line(asyncio.Protocol):
 
 @asynccontextmanager
 async def lines(url: str, count: int) -> AsyncIterator[list[Line]]:
-    """So many connections."""
+    """Opens `count` connections."""
     host, _, port = urlsplit(url).netloc.partition(":")
     loop = asyncio.get_running_loop()
     opened = [(await loop.create_connection(Line, host, int(port)))[1] for _ in range(count)]
@@ -104,7 +104,7 @@ async def lines(url: str, count: int) -> AsyncIterator[list[Line]]:
 
 
 async def ask_all(url: str, requests: Sequence[bytes], num_callers: int) -> list[bytes]:
-    """Every request once, so many at a time; the bodies, in the order of the requests."""
+    """Sends every request once, a few at a time; returns the bodies in the order of the requests."""
     bodies: dict[int, bytes] = {}
     turns = iter(enumerate(requests))
 
@@ -169,6 +169,6 @@ def poisson(rate: float, seconds: float, gaps: Callable[[float], float]) -> Iter
 
 
 def run(work: Coroutine[object, object, T]) -> T:
-    """`work` on the loop that costs least."""
+    """Runs `work` on uvloop, the cheapest event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(work)

@@ -1,6 +1,8 @@
-"""AdapterHub and PEFT as they are on PyPI, each in a folder of its own that only an interpreter started for it sees:
-AdapterHub pins an older transformers than Peltier's. torch and whatever else they need is the environment's own, so
-that nothing large is downloaded, and a folder once filled is kept."""
+"""AdapterHub and PEFT from PyPI, each in its own folder, which only the interpreter of that contender can import.
+
+AdapterHub pins an older transformers than Peltier's. torch and the other dependencies come from the environment, so
+nothing large is downloaded. A folder is filled once and kept.
+"""
 
 import hashlib
 import os

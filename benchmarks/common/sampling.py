@@ -1,4 +1,4 @@
-"""Where the main thread of a process spends its CPU time: a stack at each tick of it."""
+"""Where the main thread of a process spends its CPU time: one stack per tick of the CPU timer."""
 
 import json
 import signal

@@ -1,7 +1,8 @@
-"""Sentences with the lengths of SST-2's validation set, for benchmarks that need no more of it than that.
+"""Sentences with the lengths of SST-2's validation set, for benchmarks whose result depends only on lengths.
 
-The set itself cannot be shipped: `--data` reads it where it is. Without it, sentences of the sample data are joined or
-cut to the same distribution of lengths (in words, by deciles of the set), so that the padding is alike.
+The repository cannot contain the set; `--data` reads it from a file. Without it, sentences of the sample data are
+joined or cut to the same distribution of lengths (in words, by deciles of the set), so that the amount of padding is
+similar.
 """
 
 import gzip

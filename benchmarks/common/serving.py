@@ -1,4 +1,4 @@
-"""A server of its own on loopback, with one thread of the backbone, for benchmarks that ask it over HTTP."""
+"""A server on loopback, in its own process with one thread of the backbone, for benchmarks over HTTP."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ PELTIER = (sys.executable, "-m", "peltier_client")
 _START_SECONDS, _END_SECONDS = 120, 30
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-# A benchmark that is told to stop ends its servers too.
+# After SIGTERM a benchmark also ends its servers.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 

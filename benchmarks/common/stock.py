@@ -1,4 +1,4 @@
-"""Many adapters in a store, without publishing each: that would prove and sync every one, and take minutes."""
+"""Many adapters in a store without publishing: to validate and sync every one would take minutes."""
 
 import asyncio
 import json

@@ -15,8 +15,11 @@ _PRODUCTS = 20
 
 
 def compare_loads(bench: Bench, nbytes: int) -> None:
-    """What arrives is checked; then `first` locks the pages too, `again` finds them locked, `returns` is how long a
-    thread is kept, and `beside` is a copy while the batches' stream has work for much longer (`busy`)."""
+    """Checks the copied weights, then times copies.
+
+    `first` also locks the pages, `again` finds them locked, `returns` is the time until the call returns, and `beside`
+    is a copy while the batches' stream is busy for longer (`busy`).
+    """
     layout, transfer = Layout({"adapter": (nbytes // 4,)}), create_transfer(bench.device)
     adapters = [Weights.copy(layout, {"adapter": torch.randn(nbytes // 4)}) for _ in range(_COUNT)]
     sent = [_arrived(transfer(one)) for one in adapters]
@@ -55,7 +58,7 @@ def _median_us(call: Callable[[], object], *, wait: bool = True) -> float:
 
 
 def _beside_work(bench: Bench, send: Callable[[], DeviceCopy]) -> dict[str, float]:
-    """A copy that begins behind queued products ends long before them, if its stream is its own."""
+    """A copy that starts after queued products ends long before them, if it has its own stream."""
     left, beside = torch.randn(_MATRIX, _MATRIX, device=bench.device), torch.cuda.Stream()
     torch.cuda.synchronize()
     start = time.perf_counter()
@@ -63,7 +66,7 @@ def _beside_work(bench: Bench, send: Callable[[], DeviceCopy]) -> dict[str, floa
         left @ left
     began = time.perf_counter()
     arrival = send().arrival
-    assert arrival is not None, "a card's copies are waited for on the card"
+    assert arrival is not None, "copies to a GPU are waited for on the GPU"
     with torch.cuda.stream(beside):
         arrival.wait()
     beside.synchronize()

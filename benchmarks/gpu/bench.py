@@ -13,7 +13,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class Bench:
-    """Where the figures go, and what one measures with."""
+    """Records figures, and times calls on a device."""
 
     def __init__(self, device: torch.device, rounds: int) -> None:
         self.device, self.figures, self._rounds = device, list[Figure](), rounds
@@ -24,14 +24,14 @@ class Bench:
         print(json.dumps(self.figures[-1]), flush=True)
 
     def run(self, name: str, section: Callable[[], None], before_seconds: float) -> None:
-        """One section, unless it is too late to begin it."""
+        """Runs one section, unless `before_seconds` have passed."""
         late = time.monotonic() - self._started > before_seconds
         if not late:
             section()
         self.record("elapsed", after=name, skipped=late, seconds=round(time.monotonic() - self._started, 1))
 
     def check(self, section: str, error: float, tolerance: float, **figure: object) -> None:
-        # Not `error <= tolerance` turned around: not a number is wrong too.
+        # `error <= tolerance` is false for NaN too.
         self.record(section, **figure, error=error, tolerance=tolerance, ok=bool(error <= tolerance))
 
     def seconds(self, calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Each kernel beside what torch would do without it: gather a row's weights, pad the rows, multiply in batches."""
+"""Each kernel and its equivalent in torch: gather the weights of each row, pad the rows, multiply in batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ class Draw:
 
 
 class Padded:
-    """torch's way: rows padded to the longest, and weights gathered a row."""
+    """The equivalent in torch: rows padded to the longest, and weights gathered per row."""
 
     def __init__(self, lengths: Sequence[int], slots: Tensor) -> None:
         self._lengths, self._slots = list(lengths), slots.long()
@@ -144,7 +144,7 @@ def _lora(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
 
 
 def _compacter(shape: Shape, draw: Draw, runs: Runs, padded: Padded) -> Case:
-    """Beside a loop over rows: torch has no one call for the factored form."""
+    """Compared with a loop over rows, because torch has no single call for the factored form."""
     rows, spec = len(shape.lengths), LphmMap(n=shape.n, rank=1)
     x, y = draw.activations(shape.tokens, shape.width), draw.activations(shape.tokens, shape.width)
     rule = draw.bank(rows, shape.n, shape.n, shape.n)

@@ -99,13 +99,13 @@ def plain_pass(model: PreTrainedModel, rows: Sequence[Encoded]) -> Tensor:
 
 
 def by_torch() -> AbstractContextManager[object]:
-    """Without kernels."""
+    """Replaces kernels by torch while the block runs."""
     return patch.object(backend, "choose_backend", lambda device, dtype: TORCH)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One batch on one backbone, with everything that it is compared with."""
+    """One batch on one backbone, and the contenders that compute it."""
 
     backbone: Backbone
     exact: Backbone

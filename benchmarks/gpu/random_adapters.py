@@ -25,7 +25,7 @@ _MOVED = 0.1
 
 def compose(preset: str, config: BackboneConfig) -> Parts:
     """The parts of `preset`, with a head of two outputs where there is one."""
-    # A dry run's T5 is too narrow for its default.
+    # The T5 of a dry run is too narrow for the default bottleneck.
     own = {"bottleneck": "8"} if preset == "compacter" and config.hidden_size < 128 else {}
     recipe = find_preset(preset)
     return recipe.compose(recipe.settings(own, config), config, outputs=2)
@@ -65,6 +65,6 @@ def _body(parts: Parts) -> Parts:
 
 
 def adapt(backbone: Backbone, groups: Sequence[AdapterGroup], packed: Packed) -> BatchAdaptation:
-    """A batch of as many rows as there are adapters, each with its own, by what serves the backbone."""
+    """A batch with one row per adapter, with the backend of the backbone's device."""
     chosen = backend.choose_backend(backbone.device, backbone.dtype)
     return BatchAdaptation(backbone, groups, packed.lengths, chosen)

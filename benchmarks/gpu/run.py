@@ -1,12 +1,12 @@
-"""Check every kernel and mixed batches against float32 on one GPU, then time them. One command, under nine minutes.
+"""Compares every kernel and mixed batches with float32 on one GPU, then times them, in less than nine minutes.
 
     python benchmarks/gpu/run.py [--json FILE]        on a machine with a GPU and Triton
     python benchmarks/gpu/run.py --dry-run            the same sections at toy sizes in Triton's interpreter, on the CPU
 
-Prints one line of JSON per figure and ends with a table; exits with 1 if a check failed. Times are medians of
-interleaved rounds, with all that the host does; `graph` is the same kernel replayed from a CUDA graph, without it, and
-in section "graph" a whole prediction with the server's own graphs beside the same launched one by one. Rows of one
-length: sorting them by length would change nothing for transformers; `ragged` is one batch as it comes.
+It prints one line of JSON per figure and ends with a table. It exits with 1 if a check failed. Times are medians of
+interleaved rounds and include the host's work. `graph` is the same kernel replayed from a CUDA graph, without the
+host's work; section "graph" compares a whole prediction with the server's graphs and with separate launches. Most
+batches have rows of one length, for which transformers needs no sorting; `ragged` is a batch of mixed lengths.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def card(bench: Bench) -> None:
 
 
 def limits(bench: Bench, size: int) -> dict[str, float]:
-    """What this card reaches at best: products of two large matrices, and a copy (bytes read and written)."""
+    """The limits of this GPU: products of two large matrices, and a copy (bytes read and written)."""
     found = {}
     for name, dtype in DTYPES.items():
         left = torch.randn(size, size, device=bench.device).to(dtype)
@@ -58,7 +58,7 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 
 def check_kernels(bench: Bench, shapes: Mapping[str, object]) -> None:
-    """Each kernel against torch in float32 on the same card."""
+    """Each kernel against torch in float32 on the same GPU."""
     from kernel_cases import cases
 
     for name, shape in shapes.items():
@@ -83,7 +83,7 @@ def captured(call: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:
 
 
 def check_replay(bench: Bench, shape: object) -> None:
-    """A captured kernel reads the slots that are there when it is replayed."""
+    """A captured kernel reads the slots at the time of its replay."""
     from kernel_cases import cases
 
     for case in cases(shape, bench.device, torch.bfloat16) if bench.device.type == "cuda" else ():
@@ -94,7 +94,7 @@ def check_replay(bench: Bench, shape: object) -> None:
 
 
 def time_kernels(bench: Bench, shapes: Mapping[str, object], found: Mapping[str, float]) -> None:
-    """Beside torch's way; and what part of the card's limits the kernel's own time reaches."""
+    """Each kernel against torch, and the share of the GPU's limits that the kernel reaches."""
     from kernel_cases import cases
 
     for (name, shape), (dtype, kind) in itertools.product(shapes.items(), DTYPES.items()):
@@ -114,7 +114,7 @@ def time_kernels(bench: Bench, shapes: Mapping[str, object], found: Mapping[str,
 
 @dataclass(frozen=True)
 class Plan:
-    """How large everything is: `rows` of each batch, as many of each preset; `even` are lengths that all rows have."""
+    """The sizes of a run: `rows` of each batch, equally many of each preset; `even` has lengths that all rows share."""
 
     rounds: int
     matrix: int
@@ -136,7 +136,7 @@ FULL = Plan(rounds=9, matrix=8192, rows=32, width=768, size=48, layers=12, longe
 TOY = Plan(rounds=0, matrix=32, rows=8, width=32, size=8, layers=1, longest=5)
 
 
-# A section that has not begun by then is left out; the longest is estimated to take ninety seconds, all of them 260.
+# A section that has not begun by then is skipped. The longest takes about 90 seconds, all of them 260.
 _LATEST_SECONDS = 420.0
 
 

@@ -1,6 +1,7 @@
-"""The loop of a contender's process: a line of JSON asks for a case, a line answers what it took.
+"""The loop of a contender's process: it reads a line of JSON with a case and answers a line with its cost.
 
-Only the standard library, for AdapterHub's and PEFT's interpreters see nothing else of this project.
+It uses only the standard library, because the interpreters of AdapterHub and PEFT cannot import the rest of this
+project.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""What every library is asked to compute, the same for all.
+"""The batches that every library computes.
 
-Only the standard library, for AdapterHub's and PEFT's interpreters see nothing else of this project.
+It uses only the standard library, because the interpreters of AdapterHub and PEFT cannot import the rest of this
+project.
 """
 
 import random

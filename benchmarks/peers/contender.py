@@ -1,4 +1,4 @@
-"""One library in a process of its own, which computes when it is asked to."""
+"""One library in its own process, which computes a case on request."""
 
 import json
 import os

@@ -1,12 +1,12 @@
-"""Batches of 32 rows while ever more adapters are loaded: Peltier beside AdapterHub and PEFT, on one thread.
+"""Batches of 32 rows with more and more loaded adapters: Peltier, AdapterHub and PEFT, on one thread.
 
     .venv/bin/python benchmarks/peers/crowds.py [--adapters 1 10 100] [--rounds 8] [--json FILE]
 
-Every library and method in a process of its own; they take turns. A batch asks the adapter of rank r 1 / r times as
-often as the first, the same batches in every process; its rows need no padding. Ratios are of CPU seconds, to those of
-plain transformers without adapters just before. Nobody reads a file or answers over HTTP here. AdapterHub stops at
-1,000 adapters and PEFT at 300, for what one more takes grows with those that are loaded: the table has the CPU seconds
-of all loads. Most of the time goes into theirs, which run beside each other.
+Every library and method runs in its own process; they take turns. A batch uses the adapter of rank r 1 / r times as
+often as the first. All processes compute the same batches, whose rows need no padding. Ratios compare CPU seconds with
+those of plain transformers without adapters just before. The benchmark reads no files and uses no HTTP. AdapterHub
+stops at 1,000 adapters and PEFT at 300, because the time of one more load grows with the number of loaded adapters; the
+table has the CPU seconds of all loads. Most of the time goes into their loads, which run in parallel.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""Loading one more adapter, and memory, against how many are loaded: Peltier beside AdapterHub and PEFT.
+"""Time and memory of one more adapter against the number of loaded ones: Peltier, AdapterHub and PEFT.
 
     .venv/bin/python benchmarks/peers/loads.py [--adapters 200] [--json FILE]
 
-Every library and method in a process of its own, one load after the other in turn: the load of adapter n + 1 finds n
-loaded. Times are CPU milliseconds of the process, from a file or folder on the disk to a module or a slot, on MiniLM
-with one thread. Memory is what the largest number of resident bytes of the process has grown by, for each adapter after
-the first tenth. AdapterHub and PEFT build modules; PEFT has LoRA alone of these. Peltier also computes a digest.
+Every library and method runs in its own process; they take turns after each load. The load of adapter n + 1 starts with
+n loaded. Times are CPU milliseconds of the process, from a file or folder on the disk to a module or a slot, on MiniLM
+with one thread. Memory is the growth of the process's peak resident bytes per adapter, after the first tenth.
+AdapterHub and PEFT build modules; of these methods PEFT has only LoRA. Peltier also computes a digest.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What every training loop here has in common: the same batches in the same order, and AdamW."""
+"""The common part of all training loops: the same batches in the same order, and AdamW."""
 
 import json
 import random

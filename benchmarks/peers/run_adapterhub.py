@@ -50,7 +50,7 @@ def run(method: str, rows: int, width: int) -> None:
 
 
 def mixed(num_methods: int, width: int) -> None:
-    """It fails with any two of these methods in one batch, so they come one after another."""
+    """AdapterHub fails with any two of these methods in one batch, so they run one after another."""
     for method, rows in shares(num_methods).items():
         run(method, rows, width)
 

@@ -1,4 +1,6 @@
-"""PEFT: 32 LoRA adapters by `adapter_names`, the only one of these methods for which it takes several in one batch."""
+"""PEFT: 32 LoRA adapters by `adapter_names`. LoRA is the only one of these methods of which PEFT mixes several in a
+batch.
+"""
 
 import sys
 

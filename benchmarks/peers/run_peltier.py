@@ -1,4 +1,4 @@
-"""Peltier, its bare backbone and plain transformers: 32 rows without padding, each with an adapter of its own."""
+"""Peltier, its bare backbone and plain transformers: 32 rows without padding, each with its own adapter."""
 
 import sys
 from pathlib import Path
@@ -48,7 +48,7 @@ def bare(width: int) -> None:
 
 @torch.inference_mode()
 def transformers(width: int) -> None:
-    """Always float32: the yardstick of every ratio."""
+    """Always float32: the reference of every ratio."""
     plain(input_ids=torch.full((ROWS, width), 1000), attention_mask=torch.ones(ROWS, width))
 
 

@@ -1,13 +1,13 @@
-"""Peltier beside AdapterHub and PEFT: 32 rows without padding, each with an adapter of its own, on one thread.
+"""Peltier, AdapterHub and PEFT: 32 rows without padding, each with its own adapter, on one thread.
 
     .venv/bin/python benchmarks/peers/throughput.py [--dtype bfloat16] [--rounds 4] [--json FILE]
 
-Every library runs in a process of its own (AdapterHub pins an older transformers) and computes when it is asked to, so
-that contenders take turns within a run. Times are CPU seconds of the process that computes; the yardstick is plain
-transformers without adapters in float32, just before. A batch has one method, or its rows are divided among the first
-two to eight of LoRA, a bottleneck, Compacter, UniPELT, Houlsby's adapters, prefixes, AdaMix and BitFit. AdapterHub
-takes one method a batch, so that four methods are four forwards of eight rows, and has neither AdaMix nor BitFit; of
-these methods PEFT takes several adapters in one batch for LoRA alone.
+Every library runs in its own process (AdapterHub pins an older transformers) and computes on request, so contenders
+take turns within a run. Times are CPU seconds of the computing process; the reference is plain transformers without
+adapters in float32, just before. A batch has one method, or its rows are divided among the first two to eight of LoRA,
+a bottleneck, Compacter, UniPELT, Houlsby's adapters, prefixes, AdaMix and BitFit. AdapterHub takes one method per
+batch, so four methods are four forward passes of eight rows; it has neither AdaMix nor BitFit. Of these methods PEFT
+mixes only LoRA adapters in one batch.
 """
 
 import argparse

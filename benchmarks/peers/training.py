@@ -2,10 +2,10 @@
 
     .venv/bin/python benchmarks/peers/training.py [--data SST2/train.jsonl.gz] [--dtype bfloat16] [--rounds 3]
 
-All three are plain loops over PyTorch's AdamW without dropout, each in a process of its own, taking turns; a warm-up
-epoch comes first. Times are CPU seconds; memory is each process's peak of resident bytes, and beside it how far that
-lies above what it had before it trained (the libraries, the frozen model). With bfloat16 Peltier's backbone is in
-bfloat16 and the others train under autocast.
+All three are plain loops over PyTorch's AdamW without dropout, each in its own process. They take turns, after a
+warm-up epoch. Times are CPU seconds. Memory is each process's peak of resident bytes, and its growth since before the
+training (the libraries and the frozen model are then loaded). With bfloat16 Peltier's backbone is in bfloat16, and the
+others train under autocast.
 """
 
 import argparse

@@ -17,7 +17,7 @@ TEXT = "the plot was not very good , and the actor is dull"
 
 
 @dataclass(frozen=True)
-class ResolvedTask:
+class AttackedServer:
     """A server process to attack; `demo` is the task it serves."""
 
     pid: int
@@ -124,7 +124,7 @@ class Bystander:
 
 
 @contextlib.contextmanager
-def bystander(target: ResolvedTask) -> Iterator[Bystander]:
+def bystander(target: AttackedServer) -> Iterator[Bystander]:
     """A `Bystander` who calls before the block, while it runs, and after it."""
     watch, ended = Bystander(target.url), threading.Event()
     with httpx2.Client(base_url=target.url, timeout=60) as client:

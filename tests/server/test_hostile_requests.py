@@ -13,7 +13,7 @@ import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.http.uploads import MAX_RECEIVED_AT_ONCE
 
-from tests.server.attacker import ResolvedTask, bystander, listen, post, send_for_ever, status_of
+from tests.server.attacker import AttackedServer, bystander, listen, post, send_for_ever, status_of
 from tests.server.http.test_process import Server
 
 _MIB = 1024 * 1024
@@ -30,7 +30,7 @@ PREDICT = "/v1/tasks/demo/predict"
 @pytest.fixture(scope="module")
 def target(
     bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ResolvedTask]:
+) -> Iterator[AttackedServer]:
     """A process of `peltier serve` that waits a second for those who stand still."""
     directory = tmp_path_factory.mktemp("hostile")
     flags = ("--backbone", str(bert_directory), "--store", str(directory / "store"))
@@ -40,14 +40,14 @@ def target(
     server = Server(directory / "log", *flags, **limits).wait_until_ready()
     try:
         assert server.upload(make_artifact(bert)).status_code == 201
-        yield ResolvedTask(server.process.pid, server.url)
+        yield AttackedServer(server.process.pid, server.url)
         assert "Traceback" not in server.log
     finally:
         server.end()
 
 
 @pytest.fixture(autouse=True)
-def _undisturbed(target: ResolvedTask) -> Iterator[None]:
+def _undisturbed(target: AttackedServer) -> Iterator[None]:
     """Whatever a test does, another caller gets the same answers before, meanwhile and after."""
     with bystander(target) as watch:
         yield
@@ -57,7 +57,7 @@ def _undisturbed(target: ResolvedTask) -> Iterator[None]:
     assert max(watch.seconds) < MAX_ANSWER_SECONDS
 
 
-def test_a_head_that_never_ends_is_cut_off(target: ResolvedTask) -> None:
+def test_a_head_that_never_ends_is_cut_off(target: AttackedServer) -> None:
     """Two hundred connections that send a byte now and then, and some that send nothing, are closed in time."""
     started = time.monotonic()
     connections = [target.connect() for _ in range(200)]
@@ -74,28 +74,28 @@ def test_a_head_that_never_ends_is_cut_off(target: ResolvedTask) -> None:
 
 
 @pytest.mark.parametrize("start", [b"GET / HTTP/1.1\r\nx: ", b"GET /", b""], ids=["header", "address", "nothing"])
-def test_a_head_of_any_size_takes_no_memory(target: ResolvedTask, start: bytes) -> None:
+def test_a_head_of_any_size_takes_no_memory(target: AttackedServer, start: bytes) -> None:
     """One endless header, address or method is cut off after 64 KiB."""
     with target.bounded(16 * _MIB), target.connect() as connection:
         connection.sendall(start)
         send_for_ever(connection, b"a" * 65536, MAX_SECONDS)
 
 
-def test_a_hundred_thousand_headers_are_refused(target: ResolvedTask) -> None:
+def test_a_hundred_thousand_headers_are_refused(target: AttackedServer) -> None:
     """Together they are larger than a head may be."""
     with target.bounded(16 * _MIB):
         status, _ = target.say(b"GET /health HTTP/1.1\r\n" + b"x: y\r\n" * 100_000 + b"\r\n")
     assert status in (0, 400)
 
 
-def test_requests_in_a_pipeline_are_not_collected(target: ResolvedTask) -> None:
+def test_requests_in_a_pipeline_are_not_collected(target: AttackedServer) -> None:
     """Thousands in one piece, whose sender reads no answer, do not wait in memory."""
     with target.bounded(32 * _MIB), target.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n" * 20_000)
         listen(connection)
 
 
-def test_a_body_that_stops_is_answered(target: ResolvedTask) -> None:
+def test_a_body_that_stops_is_answered(target: AttackedServer) -> None:
     """Half a body, and then nothing: 408 once the server has waited, on every kind of route."""
     paths = (PREDICT, "/v1/predict", "/v1/completions")
     halves = {path: post(path, b'{"inputs": ', length=1000) for path in paths}
@@ -106,7 +106,7 @@ def test_a_body_that_stops_is_answered(target: ResolvedTask) -> None:
     assert all(STALL_SECONDS * 0.9 < seconds < MAX_SECONDS for _, seconds in answers.values()), answers
 
 
-def test_a_body_that_trickles_is_answered(target: ResolvedTask) -> None:
+def test_a_body_that_trickles_is_answered(target: AttackedServer) -> None:
     """A byte every tenth of a second never stands still, and is too slow all the same."""
     started = time.monotonic()
     with target.connect() as connection:
@@ -123,7 +123,7 @@ def test_a_body_that_trickles_is_answered(target: ResolvedTask) -> None:
 
 
 @pytest.mark.parametrize("path", [PREDICT, "/v1/adapters", "/v1/nothing", "/health", "/info"])
-def test_a_chunked_body_without_end_is_cut_off(target: ResolvedTask, path: str) -> None:
+def test_a_chunked_body_without_end_is_cut_off(target: AttackedServer, path: str) -> None:
     """Whether the route reads its body or not."""
     kind = "multipart/form-data; boundary=b" if path == "/v1/adapters" else "application/json"
     head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -152,7 +152,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_lie_about_the_length_is_answered(target: ResolvedTask, lie: str) -> None:
+def test_a_lie_about_the_length_is_answered(target: AttackedServer, lie: str) -> None:
     """And never waited for longer than for anyone else."""
     request, wanted = LIES[lie]
     status, seconds = target.say(request)
@@ -191,7 +191,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_hostile_form_is_refused(target: ResolvedTask, form: str) -> None:
+def test_a_hostile_form_is_refused(target: AttackedServer, form: str) -> None:
     """Parts, names and headers without number or size."""
     with target.bounded(32 * _MIB):
         status, seconds = target.say(FORMS[form])
@@ -226,7 +226,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_hostile_json_is_answered(target: ResolvedTask, body: str) -> None:
+def test_hostile_json_is_answered(target: AttackedServer, body: str) -> None:
     """With what it deserves, in bounded time and memory."""
     content, wanted = BODIES[body]
     path = "/v1/predict" if b'"requests"' in content else PREDICT
@@ -237,7 +237,7 @@ def test_hostile_json_is_answered(target: ResolvedTask, body: str) -> None:
     assert seconds < 30
 
 
-def test_uploads_at_once_take_the_memory_of_two(target: ResolvedTask) -> None:
+def test_uploads_at_once_take_the_memory_of_two(target: AttackedServer) -> None:
     """Forty files of the largest size at the same time: two are in memory, of the others a few megabytes each."""
     data = b"\x10" + bytes(7) + b"{" + b"x" * (MAX_ARTIFACT_BYTES - 9)
     statuses: list[int] = []
@@ -257,7 +257,7 @@ def test_uploads_at_once_take_the_memory_of_two(target: ResolvedTask) -> None:
 
 
 def test_downloads_that_nobody_reads_take_some_pieces_each(
-    target: ResolvedTask, bert: Backbone, make_artifact: Callable[..., bytes]
+    target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
     """A hundred callers of a large artifact who take none of it: some pieces each, not the artifact."""
     large = make_artifact(bert, "houlsby", name="large", overrides={"bottleneck": "3000"})

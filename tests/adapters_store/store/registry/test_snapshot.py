@@ -8,7 +8,7 @@ from peltier_store.registry import AdapterRecord, Key, Quotas, Registry, Snapsho
 from tests.adapters_store.store.registry.conftest import publish
 
 
-class RegistrySync:
+class RegistryCopy:
     """What a replica keeps in memory."""
 
     def __init__(self) -> None:
@@ -36,14 +36,14 @@ class RegistrySync:
         return replace(adapter, versions=tuple(versions))
 
     async def knows_all(self, registry: Registry) -> bool:
-        other = RegistrySync()
+        other = RegistryCopy()
         await other.follow(registry)
         return vars(self) == vars(other)
 
 
 async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) -> None:
     """Whole adapters, tenants and keys; nothing where nothing changed."""
-    follower = RegistrySync()
+    follower = RegistryCopy()
     await follower.follow(registry)
     await publish(registry, b"one", name="a")
     await publish(registry, b"one", name="b")
@@ -68,7 +68,7 @@ async def test_a_snapshot_has_what_changed_and_nothing_else(registry: Registry) 
 
 async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
     """After each one, what a replica has is what it would read anew; deleted versions come with their mark."""
-    follower = RegistrySync()
+    follower = RegistryCopy()
     await publish(registry, b"one")
     await publish(registry, b"two")
     changes = (
@@ -123,7 +123,7 @@ async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Regist
 async def test_no_change_is_missed_while_many_write(registry: Registry, url: str) -> None:
     """Two replicas write as fast as they can while a third follows: whenever it stops, it has everything until then."""
     replicas = [await Registry.open(url) for _ in range(2)]
-    follower, done = RegistrySync(), asyncio.Event()
+    follower, done = RegistryCopy(), asyncio.Event()
 
     async def write(replica: Registry, writer: int) -> None:
         for number in range(10):

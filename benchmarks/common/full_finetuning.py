@@ -1,4 +1,4 @@
-"""Full fine-tuning of the same backbone with plain transformers: the yardstick of `quality.py`."""
+"""Full fine-tuning of the same backbone with plain transformers: the reference of `quality.py`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Full fine-tuning of a T5 with plain transformers on the same rows: the yardstick of `t5_quality.py`."""
+"""Full fine-tuning of a T5 with plain transformers on the same rows: the reference of `t5_quality.py`."""
 
 import shutil
 from collections.abc import Callable, Sequence
