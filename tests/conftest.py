@@ -1,4 +1,4 @@
-"""What every suite shares: small random backbones, the real MiniLM, and a maker of valid artifacts."""
+"""Fixtures of every suite: small random backbones, the real MiniLM, and a maker of valid artifacts."""
 
 import functools
 import gc
@@ -140,14 +140,14 @@ def _save(directory: Path, model: PreTrainedModel, tokenizer: Tokenizer, seed: i
 
 @pytest.fixture(scope="module", autouse=True)
 def _modules_stay() -> None:
-    """A full garbage collection, with which every training ends, does not look at all that is imported by now."""
+    """Freezes imported modules, because every training ends with a full garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _kernels_are_tried_once() -> Iterator[None]:
-    """Loading a backbone costs a trial of the products that this machine offers; one for each dtype is enough here."""
+    """Tries the linear kernels once per dtype instead of at each load of a backbone."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("choose_linear", "slowdown"):
             patch.setattr(load, name, functools.cache(getattr(load, name)))
@@ -256,7 +256,7 @@ def make_artifact() -> MakeArtifact:
 
 
 def fitting(preset: str, config: BackboneConfig) -> dict[str, str]:
-    """Settings with which a preset of the papers' sizes fits the small backbones."""
+    """Settings that fit a preset to the small backbones."""
     settings = {"adapterdrop": {"skip": "1"}, "prompt-r": {"length": "4"}, "prompt-t": {"length": "3"}}.get(preset, {})
     if config.generates and preset in (
         "houlsby",
@@ -332,7 +332,7 @@ def _task(
 
 
 def _golden(backbone: Backbone, resident: Resident, value: Input) -> Golden:
-    """A golden example with what this adapter really answers."""
+    """A golden example with the adapter's own answer."""
     task, text, tree = resident.task, None, None
     encoded = encode_input(backbone, task, value)
     if task.type == "text2text":

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that can cut what runs through it, or swallow it in silence."""
+"""A TCP proxy on loopback that can cut connections or swallow their bytes."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ _CHUNK_BYTES = 65536
 
 
 class FaultProxy:
-    """Forwards every connection to `host`:`port` in a thread of its own. `port` of the proxy is where callers go."""
+    """Forwards every connection to `host`:`port` in a separate thread. Callers connect to `port` of the proxy."""
 
     def __init__(self, host: str, port: int) -> None:
         self.port = 0
@@ -24,7 +24,7 @@ class FaultProxy:
         self._thread = threading.Thread(target=self._run, name="fault proxy")
 
     def set_mode(self, mode: Mode) -> None:
-        """`open` forwards; `cut` breaks what is connected and whoever comes; `silent` keeps all waiting."""
+        """`open` forwards; `cut` breaks open and new connections; `silent` lets all connections wait."""
         asyncio.run_coroutine_threadsafe(self._set_mode(mode), self._loop).result()
 
     @contextmanager

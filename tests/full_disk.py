@@ -1,4 +1,4 @@
-"""A disk that is full, for this process alone."""
+"""A full disk for this process alone."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own on loopback, which can be stopped and started again.
+"""A PostgreSQL server on loopback for one test run, which can be stopped and started again.
 
 It runs as the user `postgres` where the tests run as root, because it refuses to be root's.
 """
@@ -82,7 +82,7 @@ class PostgresServer:
 
 @contextmanager
 def run_postgres() -> Iterator[PostgresServer]:
-    """A started server, gone with all its databases afterwards."""
+    """A started server; it and its databases are deleted afterwards."""
     programs = _find_programs()
     user = "postgres" if os.geteuid() == 0 else None
     # Not one of pytest's directories, which other users cannot enter.

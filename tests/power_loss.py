@@ -1,4 +1,4 @@
-"""What a power loss would leave of files, judged by the calls of fsync that were really made."""
+"""The files that a power loss would leave, computed from the real calls of fsync."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 
 class PowerLoss:
-    """Follows each fsync: a file keeps the bytes that it had then, a directory the names."""
+    """Records each fsync: a file keeps the bytes of that moment, a directory its names."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.synced: set[Path] = set()

@@ -1,4 +1,4 @@
-"""A Redis of the tests' own, on a port of its own, without anything on disk."""
+"""A Redis server for the tests, on a free port, without files on disk."""
 
 import shutil
 import signal
@@ -39,7 +39,7 @@ class Redis:
             time.sleep(0.02)
 
     def hang(self) -> None:
-        """It takes connections and says nothing."""
+        """It accepts connections and does not answer."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
 

@@ -1,4 +1,4 @@
-"""Real servers that speak S3 over HTTP on a free loopback port, each a process of its own."""
+"""Real S3 servers on a free loopback port, each in its own process."""
 
 import re
 import subprocess
@@ -38,7 +38,7 @@ def moto(directory: Path) -> Sequence[str]:
 
 
 def rclone(directory: Path) -> Sequence[str]:
-    """The command of rclone's server over a directory, which ignores create-only without saying so."""
+    """The command of rclone's server over a directory, which ignores create-only silently."""
     return str(Path(sys.executable).with_name("rclone")), "serve", "s3", "--addr", "127.0.0.1:0", str(directory)
 
 

@@ -1,4 +1,4 @@
-"""`peltier serve` as a process of its own on a free port."""
+"""`peltier serve` as a separate process on a free port."""
 
 import os
 import re
@@ -52,12 +52,12 @@ class Server:
         return self.client.post("/v1/tasks/demo/predict", json={"inputs": inputs})
 
     def kill(self) -> None:
-        """As a power loss does, but for the disk's own cache."""
+        """Kills the process; the operating system's cache survives."""
         self.process.kill()
         self.process.wait()
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Ends the process and waits for it."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()

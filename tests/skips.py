@@ -1,4 +1,4 @@
-"""In CI a skipped test is a failed one: what it lacks is what `.ci/run` must install.
+"""In CI a skipped test fails: `.ci/run` must install the missing program.
 
 Loaded by conftest.py; alone with `-p tests.skips`.
 """

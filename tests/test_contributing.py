@@ -1,4 +1,4 @@
-"""The walks of CONTRIBUTING.md work: each is followed in a copy of the sources, and its commands are run there."""
+"""The walks of CONTRIBUTING.md work: the tests follow each in a copy of the sources and run its commands."""
 
 import os
 import re

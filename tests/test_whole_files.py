@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, by whichever package writes them: neither may import the other."""
+"""Both packages write files atomically; they share no code because neither may import the other."""
 
 from collections.abc import Callable
 from pathlib import Path

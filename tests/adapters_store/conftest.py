@@ -1,4 +1,4 @@
-"""What the adapter suites share: a backbone of each family."""
+"""Fixtures of the adapter suites: a backbone of each family."""
 
 import pytest
 from peltier_backbone.load import Backbone

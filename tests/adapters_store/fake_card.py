@@ -1,4 +1,4 @@
-"""Streams, events and page locks in the order in which they were asked for; torch has none of them without a card."""
+"""A fake GPU that records streams, events and page locks in their order; torch has none of them without a GPU."""
 
 import threading
 from collections.abc import Iterator
@@ -77,7 +77,7 @@ class Card:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Card:
-    """A card in the place of the one that torch does not see."""
+    """Installs a fake GPU in torch."""
     card = Card()
     monkeypatch.setattr(torch.cuda, "cudart", lambda: card)
     monkeypatch.setattr(torch.cuda, "Stream", card.copy_stream)

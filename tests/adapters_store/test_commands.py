@@ -1,4 +1,4 @@
-"""`peltier presets` as a user meets it."""
+"""The command `peltier presets`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The contract that every preset keeps on every backbone."""
+"""The contract of every preset on every backbone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Files of an attacker: each is refused in sentences, in time and in memory, whatever it is."""
+"""Files of an attacker: each is refused with readable reasons, in bounded time and memory."""
 
 import contextlib
 import copy
@@ -37,7 +37,7 @@ def valid(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
 
 @pytest.fixture(scope="module")
 def verdicts(valid: bytes, bert_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    """What a process of its own said of each file, by the file's name."""
+    """The outcome of each file in its own process, by the file's name."""
     directory = tmp_path_factory.mktemp("corpus")
     (directory / "valid").write_bytes(valid)
     program = Path(__file__).parents[1] / "corpus" / "judge.py"

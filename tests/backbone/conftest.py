@@ -1,4 +1,4 @@
-"""What the backbone's suites share: editing a checkpoint directory."""
+"""Fixtures of the backbone's suites: edited checkpoint directories."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rows join and leave the decoder between two steps; each gets what it gets alone."""
+"""Rows join and leave the decoder between two steps; each has the same states as alone."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a config.json may say."""
+"""Accepted and refused values of config.json."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""How many threads are worth starting."""
+"""The number of threads to start."""
 
 import os
 from pathlib import Path

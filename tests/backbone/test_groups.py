@@ -1,4 +1,4 @@
-"""Rows in groups of similar lengths: all of them, in order again, and with few pads."""
+"""Groups of rows of similar lengths: complete, in order again afterwards, and with little padding."""
 
 import torch
 from hypothesis import given

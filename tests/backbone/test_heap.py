@@ -1,4 +1,4 @@
-"""Memory that one batch gives back is the next one's."""
+"""The next batch reuses memory that a batch has freed."""
 
 import ctypes
 import subprocess

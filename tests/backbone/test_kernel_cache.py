@@ -1,4 +1,4 @@
-"""How much memory ever new numbers of tokens take for good."""
+"""The memory that new numbers of tokens take permanently."""
 
 import os
 import subprocess

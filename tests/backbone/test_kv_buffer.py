@@ -1,4 +1,4 @@
-"""Slots that grow by need."""
+"""Slots that grow on demand."""
 
 import torch
 from hypothesis import given

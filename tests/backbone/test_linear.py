@@ -1,4 +1,4 @@
-"""The two linear kernels give the same maps."""
+"""The two linear kernels give the same results."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The norms against transformers, and with other weights."""
+"""The norms compared with transformers, and with other weights."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Rows back to back."""
+"""Packed rows."""
 
 import torch
 from hypothesis import given

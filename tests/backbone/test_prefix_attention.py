@@ -1,4 +1,4 @@
-"""Prefixes joined to attention afterwards give what they would give in front of the keys."""
+"""Prefixes merged into attention afterwards give the same result as prefixes in front of the keys."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The beginning of a long text gives the tokens that the whole text gives, whatever follows."""
+"""The beginning of a long text gives the first tokens of the whole text."""
 
 import random
 from collections.abc import Callable

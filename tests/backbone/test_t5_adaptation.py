@@ -1,4 +1,4 @@
-"""Where adaptations act in T5: the right site, the right number, and the right gradient."""
+"""Where adaptations act in T5: the site, the layer number and the gradient."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ def _decode(backbone: Backbone, encoder: Adaptation, decoder: Adaptation) -> Ten
 
 
 class Recorder(NoAdaptation):
-    """Writes down what it is asked, and refuses what has no sense."""
+    """Records its calls, and refuses invalid ones."""
 
     projections = frozenset(SITES)
 

@@ -1,4 +1,4 @@
-"""What a T5 config.json may say."""
+"""Accepted and refused values of a T5 config.json."""
 
 from typing import Any
 

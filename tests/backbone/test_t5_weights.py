@@ -1,4 +1,4 @@
-"""Loading T5 checkpoints: every tensor is consumed, known to be another's copy, or refused."""
+"""Loading T5 checkpoints: every tensor is used, is a known copy of another, or is refused."""
 
 import json
 import shutil

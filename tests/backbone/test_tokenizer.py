@@ -1,4 +1,4 @@
-"""Tokenization equals the fast tokenizer's own, without its mutable state."""
+"""Tokenization equals that of the fast tokenizer, without its mutable state."""
 
 import shutil
 import struct

@@ -1,4 +1,4 @@
-"""Flash attention over packed rows: where it is chosen and what it is given. To run it takes a GPU."""
+"""Flash attention over packed rows: when it is chosen, and its inputs. Running it needs a GPU."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Files that only an attacker uploads, made from one valid artifact; the same artifact gives the same files.
+"""Builds hostile files from one valid artifact; the same artifact gives the same files.
 
 `python tests/corpus/build.py VALID.safetensors DIRECTORY` writes them. Nothing here imports more than the standard
 library, so that the reader under test is not also the writer.
@@ -26,7 +26,7 @@ _BOMB_BYTES = 16 * 1024 * 1024
 
 
 class Case(NamedTuple):
-    """One file: its name is what is wrong with it."""
+    """One file; its name says what is wrong with it."""
 
     name: str
     data: bytes
@@ -55,7 +55,7 @@ def with_manifest(data: bytes, change: Callable[[Json], object] | str) -> bytes:
 
 
 def refused(valid: bytes) -> Iterator[Case]:
-    """Every file that no server may take, whatever its weights."""
+    """Every file that a server must refuse for any weights."""
     for family in (_strangers, _bombs, _headers, _offsets, _shapes, _tables, _values, _manifests, _truncated):
         for name, data in family(valid):
             yield Case(f"{family.__name__[1:]}-{name}", data)
@@ -99,7 +99,7 @@ Named = Iterator[tuple[str, bytes]]
 
 
 class _Trap:
-    """Makes a file in the working directory of whoever unpickles it."""
+    """Creates a file in the working directory when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return Path.touch, (Path("unpickled"),)  # type: ignore[return-value]

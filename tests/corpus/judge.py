@@ -1,4 +1,4 @@
-"""Reads every file of the corpus in a process of its own, and prints what came of each as a line of JSON.
+"""Reads every file of the corpus in its own process, and prints each outcome as a line of JSON.
 
 `python tests/corpus/judge.py BACKBONE VALID.safetensors` needs Linux, which can forget the peak of a process's memory.
 """

@@ -1,4 +1,4 @@
-"""What callers may change about an adapter, and what is then true of it: the model that a server is held to."""
+"""The changes that callers may make to an adapter, and the state that must follow: the model of a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ class State:
     alias: int | None = None
 
     def sees(self, live: Mapping[int, str], alias: int | None) -> bool:
-        """What a reader finds is this state."""
+        """Whether a reader finds this state."""
         return self.live == live and self.alias == alias
 
 
@@ -30,7 +30,7 @@ class Change(Protocol):
         """Makes the call."""
 
     def after(self, state: State) -> State:
-        """What is true once it has happened."""
+        """The state after the change."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class Delete:
-    """A live version goes."""
+    """Deletes a live version."""
 
     number: int
 
@@ -66,7 +66,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Undelete:
-    """A deleted version comes back."""
+    """Undeletes a version."""
 
     number: int
 

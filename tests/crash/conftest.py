@@ -1,4 +1,4 @@
-"""Callers with artifacts of their own, and servers over one store."""
+"""Callers with their own artifacts, and servers over one store."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ _PRESETS = ("compacter", "lora", "adamix")
 
 @pytest.fixture(scope="session")
 def specimens(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[Specimen]:
-    """Artifacts that all answer differently."""
+    """Artifacts with different answers."""
     made = [make_artifact(bert, _PRESETS[seed % 3], seed=seed) for seed in range(_NUM_SPECIMENS)]
     parsed = [(data, read_artifact(data, bert)) for data in made]
     return [Specimen(data, artifact.digest, artifact.manifest.golden[1]) for data, artifact in parsed]
@@ -26,7 +26,7 @@ def specimens(bert: Backbone, make_artifact: Callable[..., bytes]) -> list[Speci
 
 @pytest.fixture
 def publishers(specimens: list[Specimen]) -> list[Publisher]:
-    """Each with an adapter of its own; they share the artifacts, so they share blobs."""
+    """Each changes its own adapter; they share the artifacts, so they share blobs."""
     return [Publisher(f"adapter-{number}", specimens, seed=number) for number in range(_NUM_PUBLISHERS)]
 
 

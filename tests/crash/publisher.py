@@ -1,4 +1,4 @@
-"""A caller who changes one adapter all the time, and knows what the server has promised about it."""
+"""A caller who changes one adapter all the time, and records what the server acknowledged."""
 
 import math
 import random
@@ -16,7 +16,7 @@ _TOLERANCE = 1e-4  # that of golden examples in float32
 
 @dataclass(frozen=True)
 class Specimen:
-    """An artifact, and what it must answer."""
+    """An artifact and its expected answer."""
 
     data: bytes
     digest: str
@@ -33,13 +33,13 @@ class Tally:
     versions_checked: int = 0
 
     def add(self, other: "Tally") -> None:
-        """Counts together."""
+        """The sum of two counts."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 class Publisher:
-    """Owns the adapter `name`: nobody else changes it, so there is at most one change in doubt."""
+    """The only caller who changes the adapter `name`, so at most one change is in doubt."""
 
     def __init__(self, name: str, specimens: Sequence[Specimen], seed: int) -> None:
         self.name = name
@@ -68,7 +68,7 @@ class Publisher:
             self.tally.acknowledged += 1
 
     def check(self, client: httpx2.Client) -> None:
-        """What was acknowledged is there, what is in doubt happened wholly or not at all, and nothing else is there."""
+        """Acknowledged changes are there, a change in doubt happened wholly or not at all, and no other."""
         self._settle(*self._read(client))
         for number, digest in self._state.live.items():
             specimen = self._specimens[digest]

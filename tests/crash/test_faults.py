@@ -1,4 +1,4 @@
-"""The database and the bucket may go away under a running server and come back."""
+"""A server survives outages of its database and its bucket."""
 
 import os
 import time
@@ -29,7 +29,7 @@ _FOLLOW_SECONDS = 1.0
 
 @pytest.fixture
 def faulty(s3_store: str) -> Iterator[tuple[FaultProxy, FaultProxy, Sequence[str]]]:
-    """Proxies before a PostgreSQL and before a bucket, and the server's flags for both."""
+    """Proxies in front of PostgreSQL and of a bucket, and the server's flags for both."""
     endpoint = parse_qs(urlsplit(s3_store).query)["endpoint"][0]
     host, port = urlsplit(endpoint).hostname, urlsplit(endpoint).port
     assert host is not None

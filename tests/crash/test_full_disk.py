@@ -1,4 +1,4 @@
-"""A disk that is full costs new versions and nothing else."""
+"""On a full disk uploads fail, and everything else works."""
 
 from collections.abc import Callable
 from contextlib import suppress

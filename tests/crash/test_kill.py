@@ -1,4 +1,4 @@
-"""What the server has acknowledged survives `kill -9` at any moment."""
+"""Acknowledged changes survive `kill -9` at any moment."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The fuzzer, for as long as a test may take; docs/notes/reliability.md says how to run it for longer."""
+"""Runs the fuzzer for a short time; docs/notes/reliability.md says how to run it for longer."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What tests of hostile requests share: raw sockets, a process whose memory is watched, and a caller beside them."""
+"""Helpers of the tests of hostile requests: raw sockets, a process with watched memory, and another caller."""
 
 import contextlib
 import re
@@ -63,7 +63,7 @@ class AttackedServer:
 
 
 def listen(connection: socket.socket) -> bytes:
-    """Everything until the server closes, which may be abrupt."""
+    """All bytes until the server closes the connection, or breaks it."""
     heard = b""
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
@@ -78,7 +78,7 @@ def status_of(answer: bytes) -> int:
 
 
 def post(path: str, body: bytes, *headers: str, length: object = None) -> bytes:
-    """A request of JSON as bytes; `length` is what it claims, where that is a lie."""
+    """A request of JSON as bytes; `length` replaces the true content-length."""
     claims = len(body) if length is None else length
     lines = [
         f"POST {path} HTTP/1.1",
@@ -103,7 +103,7 @@ def send_for_ever(connection: socket.socket, piece: bytes, max_seconds: float) -
 
 @dataclass
 class Bystander:
-    """Someone who predicts all the while, over one connection, and always wants the same answer."""
+    """A caller who predicts all the time over one connection, and expects the same answer each time."""
 
     url: str
     seconds: list[float] = field(default_factory=list)
@@ -125,7 +125,7 @@ class Bystander:
 
 @contextlib.contextmanager
 def bystander(target: AttackedServer) -> Iterator[Bystander]:
-    """A `Bystander` who calls before the block, while it runs, and after it."""
+    """A `Bystander` that calls before, during and after the block."""
     watch, ended = Bystander(target.url), threading.Event()
     with httpx2.Client(base_url=target.url, timeout=60) as client:
 

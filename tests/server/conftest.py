@@ -28,7 +28,7 @@ Listen = Callable[..., AbstractContextManager["Listening"]]
 
 @dataclass(frozen=True)
 class Running:
-    """A started app, a client of it, and its rooms."""
+    """A started app, a client of it, and its service."""
 
     app: FastAPI
     client: httpx2.AsyncClient
@@ -57,14 +57,14 @@ class Running:
 
 @dataclass(frozen=True)
 class Listening:
-    """A server on a real socket, in a thread with an event loop of its own."""
+    """A server on a real socket, in a thread with its own event loop."""
 
     app: FastAPI
     url: str
 
     @property
     def service(self) -> Service:
-        """Its rooms, to look at."""
+        """The service of the app."""
         service: Service = self.app.state.lifecycle.service()
         return service
 
@@ -82,13 +82,13 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def read_again(running: "Running") -> None:
-    """Returns once the server has read the registry, beginning now or later; nobody but its own poll begins that."""
+    """Returns once the server has read the registry by a poll that begins now or later."""
     sync, now = running.service.store.sync, time.monotonic()
     await until(lambda: sync._read_at >= now)
 
 
 def make_client(app: FastAPI) -> httpx2.AsyncClient:
-    """A client of an app in this process; what the app fails to catch is raised here."""
+    """A client of an app in this process; exceptions that the app does not catch are raised here."""
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://peltier", timeout=30)
 
 

@@ -1,4 +1,4 @@
-"""Every error as the contract's body."""
+"""Every error has the documented body."""
 
 import pytest
 from fastapi.exceptions import RequestValidationError

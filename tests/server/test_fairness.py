@@ -1,4 +1,4 @@
-"""Tenants that want more than there is, on a running server: shares, bounds and priorities, seen from outside."""
+"""Tenants that overload a running server: shares, bounds and priorities over HTTP."""
 
 import asyncio
 import threading
@@ -34,7 +34,7 @@ class Shared:
         return await self.running.client.request(method, path, json=body, headers=headers)
 
     def predict(self, tenant: str, inputs: object = TEXT, **parameters: object) -> "asyncio.Task[httpx2.Response]":
-        """A prediction that is on its way."""
+        """A prediction in progress."""
         body = {"inputs": inputs, "parameters": parameters}
         return asyncio.ensure_future(self.ask(tenant, "POST", "/v1/tasks/demo/predict", body))
 

@@ -1,4 +1,4 @@
-"""A part that fails on a request's way, before the runner or after it: who notices, and who does not."""
+"""Failures on the path of a request, before and after the runner: which requests fail, and which do not."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Requests of an attacker, over a real socket to a real process: each ends, and nobody else notices much."""
+"""Requests of an attacker over a real socket to a real process: each ends, with little effect on other callers."""
 
 import contextlib
 import json
@@ -31,7 +31,7 @@ PREDICT = "/v1/tasks/demo/predict"
 def target(
     bert: Backbone, bert_directory: Path, make_artifact: Callable[..., bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[AttackedServer]:
-    """A process of `peltier serve` that waits a second for those who stand still."""
+    """A process of `peltier serve` with a `stall_seconds` of one second."""
     directory = tmp_path_factory.mktemp("hostile")
     flags = ("--backbone", str(bert_directory), "--store", str(directory / "store"))
     limits = {"PELTIER_STALL_SECONDS": str(STALL_SECONDS), "PELTIER_MAX_ARTIFACT_BYTES": str(MAX_ARTIFACT_BYTES)}
@@ -48,7 +48,7 @@ def target(
 
 @pytest.fixture(autouse=True)
 def _undisturbed(target: AttackedServer) -> Iterator[None]:
-    """Whatever a test does, another caller gets the same answers before, meanwhile and after."""
+    """Another caller gets the same answers before, during and after each test."""
     with bystander(target) as watch:
         yield
     assert len(watch.answers) == 1, watch.answers

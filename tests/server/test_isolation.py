@@ -54,7 +54,7 @@ REFERENCES = ["{name}", "{name}@1", "{name}@9", "{name}@live", "a:{name}", "a:{n
 
 @dataclass(frozen=True)
 class Street:
-    """A server with tenants a and b, each with a key; a has the adapter `private`, which b must not know of."""
+    """A server with tenants a and b, each with a key; b must not learn of the adapter `private` of a."""
 
     running: Running
     keys: dict[str, str]

@@ -1,4 +1,4 @@
-"""Whatever OpenAPI allows to be sent, and what it does not: always a documented answer, never a 5xx."""
+"""Requests that OpenAPI allows, and requests that it does not: always a documented answer, never a 5xx."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -35,7 +35,7 @@ TEXT = "a good film"
 
 
 def level(_: str) -> float:
-    """Everyone weighs the same."""
+    """Equal weights for all tenants."""
     return 1.0
 
 

@@ -1,4 +1,4 @@
-"""Parsing: whatever the bytes are, an artifact is read exactly or refused in readable sentences."""
+"""Parsing: for any bytes an artifact is read exactly or refused with readable reasons."""
 
 import copy
 import io
@@ -424,7 +424,7 @@ def _names(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[objec
 
 
 def _doubled(value: Any, path: tuple[Any, ...]) -> str:
-    """The value as JSON that gives the name at `path` twice, to the same effect."""
+    """The value as JSON with the name at `path` given twice and the same value."""
     if isinstance(value, list):
         ones = [_doubled(one, path[1:]) if place == path[0] else json.dumps(one) for place, one in enumerate(value)]
         return f"[{', '.join(ones)}]"

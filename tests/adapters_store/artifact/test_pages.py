@@ -1,4 +1,4 @@
-"""Memory that comes back: to the next who asks for as much, or to the system."""
+"""Freed memory goes to the next request of the same size, or back to the system."""
 
 import ctypes
 import threading

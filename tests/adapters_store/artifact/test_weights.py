@@ -1,4 +1,4 @@
-"""Tensors side by side: exact values and places, little room, and memory that goes back."""
+"""Contiguous tensors: exact values and offsets, little overhead, and memory that is freed."""
 
 from math import prod
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Batches of ever new sizes compute products of few sizes, and nobody's answer is another for it."""
+"""Batches of many sizes compute products of few sizes, with the same answers."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows in, outputs out; inputs that do not fit are refused in a sentence."""
+"""The forward pass from rows to outputs; inputs that do not fit are refused in one sentence."""
 
 import re
 from collections.abc import Callable

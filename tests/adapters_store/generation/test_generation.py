@@ -1,4 +1,4 @@
-"""Texts that join and leave between steps: what transformers writes, whoever shares the steps."""
+"""Texts join and leave between steps, and are the same as those of transformers."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What golden examples prove, and what they cannot be tricked into."""
+"""What golden examples prove, and attacks that they resist."""
 
 from collections.abc import Callable
 from pathlib import Path

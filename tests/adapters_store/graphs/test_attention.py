@@ -1,4 +1,4 @@
-"""Attention by starts against the backbone's own, which knows the lengths."""
+"""Attention with start offsets on the device, compared with the backbone's attention with known lengths."""
 
 from collections.abc import Callable
 

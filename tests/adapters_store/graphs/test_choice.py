@@ -1,4 +1,4 @@
-"""Where graphs are made at all."""
+"""Which devices and settings use graphs."""
 
 from types import SimpleNamespace
 

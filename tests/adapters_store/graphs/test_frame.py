@@ -1,4 +1,4 @@
-"""The forward of a frame on a device that is not the host's: its tensors have shapes, but no numbers to ask for."""
+"""The forward pass of a frame on a device without data: its tensors have shapes but no values."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Whole numbers on their way to a graph."""
+"""Index tensors that are copied to a graph."""
 
 import pytest
 import torch

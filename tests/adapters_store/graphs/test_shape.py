@@ -1,4 +1,4 @@
-"""Buckets: few, never too small, and seldom much too large."""
+"""Buckets: few, never too small, and rarely much too large."""
 
 from collections.abc import Callable
 from dataclasses import replace

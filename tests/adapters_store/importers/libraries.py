@@ -1,4 +1,4 @@
-"""Cases that AdapterHub and PEFT save themselves, each in the form of its own library."""
+"""Cases saved by AdapterHub and PEFT, each in the format of its library."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What becomes of each adapter that the scripts in `foreign` save: None where it is served, else why it is refused."""
+"""The outcome of each adapter that the scripts in `foreign` save: None if served, else the reason of the refusal."""
 
 OUTCOMES: dict[str, dict[str, str | None]] = {
     "peft": {

@@ -1,4 +1,4 @@
-"""What an importer is told of a task that its checkpoint does not know."""
+"""Options that give an importer what the checkpoint does not contain."""
 
 import pytest
 from peltier_adapters.errors import AdapterError

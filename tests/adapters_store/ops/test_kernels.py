@@ -1,4 +1,4 @@
-"""The kernels without a GPU: what they compute, in Triton's interpreter; and that they compile for one."""
+"""The kernels without a GPU: their results in Triton's interpreter, and their compilation for a GPU."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The tokens of one program's adapters among others, against the same operations on those tokens alone."""
+"""The tokens of one program's adapters in a batch, compared with the same operations on those tokens alone."""
 
 from itertools import accumulate
 from typing import NamedTuple

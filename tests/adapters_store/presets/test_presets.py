@@ -1,4 +1,4 @@
-"""Presets are data: counts of the papers, settings by name, clear refusals."""
+"""Presets: the counts of the papers, settings by name, clear errors."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Locked memory of the host tier: exact bytes, once an adapter, unlocked with its last reference."""
+"""Locked memory of the host tier: exact bytes, locked once per adapter, unlocked with the last reference."""
 
 import gc
 import logging
@@ -15,7 +15,7 @@ from tests.adapters_store.fake_card import Card
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Card:
-    """A card that is not there."""
+    """A fake GPU."""
     return fake_card.install(monkeypatch)
 
 

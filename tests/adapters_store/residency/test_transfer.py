@@ -1,4 +1,4 @@
-"""Which way adapters take to the device, and who waits for whom."""
+"""Copies of adapters to the device, and which streams wait for which."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> Card:
-    """A card that is not there."""
+    """A fake GPU."""
     return fake_card.install(monkeypatch)
 
 
@@ -26,7 +26,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 def resident(
     card: Card, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> Resident:
-    """A LoRA that came by the copy stream."""
+    """A LoRA copied by the copy stream."""
     artifact = read_artifact(make_artifact(bert, "lora"), bert)
     monkeypatch.setattr("peltier_adapters.residency.bank.create_transfer", CopyStream)
     return Banks(bert).add(artifact)

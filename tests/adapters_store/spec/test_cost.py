@@ -1,4 +1,4 @@
-"""What adapters cost, against what torch counts and holds when the real parts run."""
+"""The computed cost of adapters, compared with torch's operations and memory when the real parts run."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What parts of one adapter may stand together."""
+"""Which parts may be combined in one adapter."""
 
 from itertools import permutations
 

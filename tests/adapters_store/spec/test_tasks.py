@@ -1,4 +1,4 @@
-"""What a task may ask: templates, targets, ways to answer."""
+"""Settings of a task: templates, targets, ways to answer."""
 
 from typing import Any
 

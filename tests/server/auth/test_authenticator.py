@@ -1,4 +1,4 @@
-"""Who is let in, and as whom."""
+"""Which callers are accepted, and as which tenant."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ MakeDoor = Callable[..., Authenticator]
 
 
 class EveryToken:
-    """An identity provider that signs whatever has two dots."""
+    """An identity provider that accepts every token with two dots."""
 
     def reads(self, text: str) -> bool:
         """As the real one does."""
@@ -47,14 +47,14 @@ def key_of(issued: Issued, *, expires_at: datetime | None = None, revoked_at: da
 
 
 def make_authenticator(*, may_be_open: bool = True, **given: Any) -> Authenticator:
-    """A door whose keyring is unlocked and has not seen the registry yet."""
+    """An authenticator whose keyring is unlocked and has not read the registry yet."""
     keyring = Keyring()
     keyring.unlock(CREDENTIALS)
     return Authenticator(keyring, may_be_open=may_be_open, **given)
 
 
 async def who(authenticator: Authenticator, text: str | None) -> Caller:
-    """Whom the door takes the bearer of `text` for."""
+    """The caller that the authenticator returns for the bearer of `text`."""
     return await authenticator.caller(Headers({} if text is None else {"authorization": f"Bearer {text}"}))
 
 

@@ -1,4 +1,4 @@
-"""Who asks, and what for."""
+"""Callers and their scopes."""
 
 import pytest
 from peltier_client.errors import Forbidden

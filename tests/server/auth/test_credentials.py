@@ -1,4 +1,4 @@
-"""Keys as they are made and compared."""
+"""Creation and comparison of keys."""
 
 import re
 

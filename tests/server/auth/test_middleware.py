@@ -1,4 +1,4 @@
-"""Every route is closed by default: who gets which answer where."""
+"""Every route needs a scope by default: the answer of each route to each kind of key."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ class House:
 
 @pytest.fixture
 async def house(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> House:
-    """Adapter demo is the default tenant's; the door was open until its first key was made."""
+    """Adapter demo belongs to the default tenant; the server was open until the first key."""
     assert (await running.upload(make_artifact(bert, "bitfit"), "demo")).status_code == 201
     assert (await running.client.post("/v1/tenants", json={"name": "b"})).status_code == 201
     house = House(running)

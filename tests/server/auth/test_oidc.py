@@ -1,4 +1,4 @@
-"""Tokens of a real little identity provider: keys over HTTP, and every way in which a token can be wrong."""
+"""Tokens of a small real identity provider: keys over HTTP, and every way in which a token can be wrong."""
 
 import asyncio
 import base64
@@ -62,7 +62,7 @@ class IdentityProvider:
     def token(
         self, *, key: Any = RSA, kid: str = "rsa", algorithm: str = "RS256", leave_out: str = "", **claims: object
     ) -> str:
-        """A good token, but for what is given."""
+        """A valid token with the given changes."""
         good = {"iss": self.url, "aud": "peltier", "sub": "ada", "exp": time.time() + 60, "tenant": "a"}
         body = {**good, "scope": "openid predict publish", **claims}
         body.pop(leave_out, None)
@@ -97,7 +97,7 @@ async def test_claims_have_the_names_that_the_settings_give(idp: IdentityProvide
 
 
 def none_token(idp: IdentityProvider) -> str:
-    """Signed by nobody."""
+    """A token without a signature."""
     return jwt.encode(jwt.decode(idp.token(), options={"verify_signature": False}), None, "none", {"kid": "rsa"})
 
 

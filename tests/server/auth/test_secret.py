@@ -1,4 +1,4 @@
-"""The secret that is made when none is given."""
+"""The secret that the server creates if none is given."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a reference means, and what a page shows."""
+"""The version that a reference means, and the pages of lists."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What goes live, what does not, and what deletion leaves."""
+"""Which uploads go live, which do not, and what deletion leaves behind."""
 
 import asyncio
 import json
@@ -137,7 +137,7 @@ def failing(error: Exception) -> Callable[..., object]:
 
 
 async def is_garbage(running: Running, data: bytes) -> bool:
-    """Neither a version nor an upload needs the bytes."""
+    """Whether neither a version nor an upload needs the bytes."""
     registry, digest = running.service.store.registry, digest_of(data)
     found = await registry.begin_collection([digest])
     await registry.end_collection(found)

@@ -1,4 +1,4 @@
-"""Deletion for good."""
+"""Permanent deletion."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The store goes away under a running server: no change is acknowledged that would be lost, and it recovers."""
+"""The store of a running server disappears: the server acknowledges no change that would be lost, and recovers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Where a read of the registry and other things come between each other: nothing that was written is missed."""
+"""Races between reads of the registry and other work: no write is missed."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ class Replica:
     manifest: str
 
     def retire(self, key: AdapterKey) -> None:
-        """Nobody has these bytes any more."""
+        """Removes the last use of these bytes."""
         self.retired.append(key)
 
     async def publish(self, name: str, data: bytes = b"x") -> None:
@@ -104,7 +104,7 @@ def cancelled() -> None:
 
 
 def broken() -> None:
-    """Something fails that nobody expected."""
+    """An unexpected failure."""
     raise RuntimeError("out of luck")
 
 

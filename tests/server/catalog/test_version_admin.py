@@ -1,4 +1,4 @@
-"""Tenants beside each other: each changes its own adapters, sees its own, and learns of no other's."""
+"""Two tenants: each changes and sees only its own adapters."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One tenant may have at most three times what it leaves to everyone."""
+"""One tenant may have at most three times as much as it leaves free."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Places by turns: who waits, for how many pieces of others, and what a cancelled one leaves behind."""
+"""Turns between tenants: who waits, for how many pieces of others, and what a cancelled turn leaves behind."""
 
 import asyncio
 from itertools import repeat

@@ -1,4 +1,4 @@
-"""Keys in order, whoever leaves."""
+"""Keys stay in order when any of them leaves."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

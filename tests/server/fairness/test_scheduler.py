@@ -1,4 +1,4 @@
-"""Whose turn it is: every promise of the scheduler, for any tenants, weights and items."""
+"""The order of tenants: every promise of the scheduler, for any tenants, weights and items."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping

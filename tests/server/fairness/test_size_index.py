@@ -1,4 +1,4 @@
-"""The first of those that fit, whoever comes and goes."""
+"""The first item that fits, for any sequence of additions and removals."""
 
 from hypothesis import given
 from hypothesis import strategies as st

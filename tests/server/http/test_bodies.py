@@ -1,4 +1,4 @@
-"""Bodies are counted before they are read, and large ones parsed in threads; their errors are the same."""
+"""The server counts bodies before it reads them, and parses large ones in threads with the same errors."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a connection is held to, over a real socket with an app that answers a lot."""
+"""The bounds of a connection, over a real socket with an app that sends large answers."""
 
 import asyncio
 import socket

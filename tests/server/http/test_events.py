@@ -1,4 +1,4 @@
-"""What is said bit by bit over one connection."""
+"""Server-sent events over one connection."""
 
 from collections.abc import AsyncIterator
 

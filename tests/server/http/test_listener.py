@@ -1,4 +1,4 @@
-"""Callers that have left cost the newcomers behind them nothing."""
+"""Closed connections do not delay new callers behind them."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What is counted of answers that their callers have not taken, over real sockets."""
+"""The count of unread bytes of answers, over real sockets."""
 
 import random
 import re

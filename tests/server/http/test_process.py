@@ -1,4 +1,4 @@
-"""The real process, over a real socket: it stops without losses, and what it acknowledged survives a kill."""
+"""The real process over a real socket: it stops without losing requests, and acknowledged changes survive a kill."""
 
 import json
 import re
@@ -107,7 +107,7 @@ def test_a_signal_under_load_loses_nothing(
 
 
 class Caller:
-    """Someone who asks again and again until told to stop, over a connection that is kept alive."""
+    """A caller who sends requests until told to stop, over a connection that is kept alive."""
 
     def __init__(self, url: str, task: str, body: dict[str, object]) -> None:
         self.leaving = threading.Event()

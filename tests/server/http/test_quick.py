@@ -1,4 +1,4 @@
-"""The short way of predictions, and the framework's beside it."""
+"""The direct path of small predictions, compared with the path through the framework."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Whether a caller has closed is known before what it sent is read."""
+"""The server knows that a caller has closed before it reads its bytes."""
 
 import socket
 import struct

@@ -1,4 +1,4 @@
-"""Uploads in turn."""
+"""Uploads wait for their turn."""
 
 import asyncio
 from contextlib import AsyncExitStack

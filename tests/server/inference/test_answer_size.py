@@ -1,4 +1,4 @@
-"""How large answers may be, over a real app."""
+"""Bounds of the size of answers, over a real app."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What parameters mean for a task, and which make no sense."""
+"""The meaning of parameters for a task, and the refusal of parameters that do not apply."""
 
 import pytest
 from peltier_adapters.generation.search import Decoding

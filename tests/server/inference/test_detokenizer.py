@@ -31,7 +31,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 def pieces_of(tokenizer: Tokenizer, ids: Sequence[int], sizes: Sequence[int]) -> list[str]:
-    """What comes out, token by token or in larger bites, and at the end."""
+    """The text pieces, token by token or in larger steps, and at the end."""
     detokenizer, pieces, start = Detokenizer(tokenizer), [], 0
     for size in sizes:
         pieces.append(detokenizer.push(ids[start : start + size]))

@@ -1,4 +1,4 @@
-"""Mixed requests leave the event loop to others, begin few items at a time, and charge for what they cannot find."""
+"""Mixed requests do not block the event loop, start few items at a time, and charge for unknown names."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ NUM_ITEMS = 600
 
 
 def unknown(count: int) -> list[dict[str, object]]:
-    """Items that nobody has an adapter for."""
+    """Items with names of no adapter."""
     return [{"task": f"nobody-{number}", "input": "a"} for number in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""A request keeps its version, as long as there is one to keep."""
+"""A request keeps its version as long as the version exists."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

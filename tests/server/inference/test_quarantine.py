@@ -1,4 +1,4 @@
-"""A version that fails again and again is refused at once, and nobody else notices."""
+"""A version that fails repeatedly is refused at once, without effect on others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,7 +19,7 @@ from tests.server.conftest import Running, Serve, hold, until
 
 @dataclass
 class Clock:
-    """Seconds that pass when told."""
+    """A clock that the test moves."""
 
     now: float = 1000.0
 

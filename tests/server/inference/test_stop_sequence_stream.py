@@ -1,4 +1,4 @@
-"""A streamed text that ends at its first stop, without a server around it."""
+"""A streamed text that ends at its first stop sequence, without a server."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Texts end before the first stop, however they are cut into pieces."""
+"""Texts end before the first stop sequence, for any division into pieces."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""An answer that is sent while it is being written, without a server around it."""
+"""A streamed answer without a server."""
 
 import asyncio
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from peltier_server.queue.ticket import Progress
 
 
 def answer(text: str, num_tokens: int) -> Prediction:
-    """As much of an answer as a stream looks at."""
+    """The fields of an answer that a stream reads."""
     prediction = TextPrediction(text=text, score=0.5, finish_reason="stop")
     response: Any = SimpleNamespace(predictions=[prediction], usage=Usage(tokens=3, completion_tokens=num_tokens))
     return Prediction(response, "device", 100)

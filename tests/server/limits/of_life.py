@@ -1,4 +1,4 @@
-"""Bounds of the server's life, and of what it counts."""
+"""Bounds of the server's life, and of its metrics."""
 
 import pytest
 from peltier_server.http.lifecycle import Lifecycle

@@ -1,4 +1,4 @@
-"""Bounds of what a server asks other systems for. Of those that no test can have hang, what their clients are given."""
+"""Bounds of requests to other systems. For systems that cannot hang in a test, the timeouts that their clients get."""
 
 import asyncio
 import socket

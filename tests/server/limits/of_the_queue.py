@@ -1,4 +1,4 @@
-"""Bounds of what waits, of batches, and of a runner that is stuck."""
+"""Bounds of the queue, of batches, and of a stuck runner."""
 
 import os
 import threading

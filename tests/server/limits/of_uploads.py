@@ -1,4 +1,4 @@
-"""Bounds of uploads and of what an artifact may say."""
+"""Bounds of uploads and of the fields of an artifact."""
 
 import asyncio
 import json

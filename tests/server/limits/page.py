@@ -53,7 +53,7 @@ class Row:
 
     @property
     def answer(self) -> tuple[int, str, re.Pattern[str]] | None:
-        """Status, code and sentence; None where nobody is answered."""
+        """Status, code and message; None if there is no error."""
         found = _STATUS.fullmatch(self.reads)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""How the rows of docs/limits.md are asked for their answers."""
+"""Probes of the rows of docs/limits.md."""
 
 import importlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The servers that are asked for their limits: small ones, which stand by for all rows."""
+"""The small servers with small limits that all probes share."""
 
 import asyncio
 import itertools
@@ -55,7 +55,7 @@ class Small:
 
     @property
     def service(self) -> Service:
-        """Its rooms."""
+        """The service of the app."""
         return self.listening.service
 
     def upload(self, data: bytes, **form: str) -> httpx2.Response:
@@ -92,7 +92,7 @@ class Small:
         return [float(line.split()[-1]) for line in lines if all(one in line for one in wanted)]
 
     def run(self, work: Coroutine[Any, Any, object]) -> None:
-        """Has the server's own event loop do it."""
+        """Runs it on the server's event loop."""
         polling = self.service.store.sync._polling
         assert polling is not None
         asyncio.run_coroutine_threadsafe(work, polling.get_loop()).result()

@@ -1,4 +1,4 @@
-"""docs/limits.md is what the server does: every row is asked for its answer, and every bound has a row."""
+"""docs/limits.md describes the server: each row is tested on a running server, and every bound has a row."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What the log looks like, whatever is in it."""
+"""The format of the log, for any values."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Which keys have labels of their own."""
+"""Which keys have their own labels."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Series of adapter versions: bounded in number, and right for who takes rates of them."""
+"""Series of adapter versions: bounded in number, with correct rates."""
 
 from collections import Counter as Counts
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How much may wait."""
+"""Bounds of the queue."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a batch may cost, alone and beside others."""
+"""The bound of a batch, with one tenant and with several."""
 
 import pytest
 from peltier_server.queue import batch_limit

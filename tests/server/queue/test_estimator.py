@@ -1,4 +1,4 @@
-"""What is learnt of measured batches, and that nothing can make it absurd."""
+"""Estimates learnt from measured batches, which no input can make absurd."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""What one pass may take."""
+"""The rows that one pass may take."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""What rows cost in the queue, beside one another."""
+"""The cost of rows in the queue, relative to each other."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Quotas, as one tenant's requests meet them."""
+"""Quotas of one tenant's requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from starlette.types import Message, Send
 
 
 def make_turnstile(**quotas: float) -> QuotaEnforcer:
-    """A turnstile where every tenant has these quotas."""
+    """An enforcer where every tenant has these quotas."""
     return QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
 
 

@@ -1,4 +1,4 @@
-"""What is counted, in memory and in Redis alike."""
+"""The counts of rates, which are the same in memory and in Redis."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Between the store and the device."""
+"""Loads from the store to the device."""
 
 import asyncio
 import threading

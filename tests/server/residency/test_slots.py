@@ -41,7 +41,7 @@ class FakeResident:
 
 @dataclass
 class FakeLoader:
-    """A store, and a device whose memory is free when nobody names a resident any more."""
+    """A store, and a device whose memory is free when no reference to a resident is left."""
 
     installed: WeakSet[FakeResident] = field(default_factory=WeakSet)
     fetches: list[str] = field(default_factory=list)
@@ -80,7 +80,7 @@ def make_slots(loader: FakeLoader, device_bytes: int = DEVICE_BYTES, host_bytes:
 
 
 async def settle() -> None:
-    """Until the loop is quiet, whatever the clock says."""
+    """Waits until the loop has no work."""
     for _ in range(80):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""The server about itself."""
+"""Routes about the server itself."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the pages tell whom."""
+"""What the pages show to which caller."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ HTML = {"accept": "text/html,application/xhtml+xml"}
 
 
 async def front_pages(app: FastAPI, **headers: str) -> list[tuple[int, str, list[str]]]:
-    """What a stranger reads in a browser and in a program."""
+    """The front page without a key, for a browser and for a program."""
     async with make_client(app) as client:
         answers = [await client.get("/", headers=headers | accept) for accept in (HTML, {})]
     return [(one.status_code, one.text, sorted({*one.headers} - {"x-request-id"})) for one in answers]

@@ -1,4 +1,4 @@
-"""Tenants over HTTP, and what their quotas do."""
+"""Tenants over HTTP, and the effect of their quotas."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Too little memory, really: a process of its own may have no more than so much."""
+"""Real lack of memory: a separate process with a memory limit."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Continuous decoding: whoever joins, leaves or fails, every text is what it would be alone."""
+"""Continuous decoding: every text is the same as alone, while others join, leave or fail."""
 
 import asyncio
 import math
@@ -30,7 +30,7 @@ NUM_KINDS = 24
 
 @dataclass(eq=False)
 class Caller:
-    """Someone who waits for a text, and what they have heard of it."""
+    """A caller who waits for a text, and the tokens received so far."""
 
     ticket: Ticket
     number: int

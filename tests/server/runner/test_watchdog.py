@@ -1,4 +1,4 @@
-"""A computation that does not end: its callers learn of it, and everything else goes on."""
+"""A computation that does not end: its callers get an error, and everything else continues."""
 
 import asyncio
 import sys

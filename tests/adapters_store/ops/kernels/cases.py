@@ -1,4 +1,4 @@
-"""Ragged runs of tokens, and what steps make of them: the reference of every kernel."""
+"""Runs of tokens of different lengths, and the reference result of every kernel."""
 
 from collections.abc import Callable, Sequence
 

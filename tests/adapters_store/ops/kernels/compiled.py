@@ -1,4 +1,4 @@
-"""Compile every kernel for cards that are not there, from the calls that would launch it, at BERT-base's shapes.
+"""Compiles every kernel for GPUs without having one, from the calls that would launch it, at BERT-base's shapes.
 
 python -m tests.adapters_store.ops.kernels.compiled
 """

@@ -1,4 +1,4 @@
-"""Whole batches by Triton's kernels, as a GPU would run them, against torch."""
+"""Whole batches with Triton's kernels, compared with torch."""
 
 from collections.abc import Callable
 

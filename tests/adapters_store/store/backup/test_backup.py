@@ -1,4 +1,4 @@
-"""A store goes out into a backup and comes back into another kind of store, whole or not at all."""
+"""Export and import of a store, into another kind of store, completely or not at all."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Every promise of the registry is kept on both databases: SQLite, and a real PostgreSQL of the session's own."""
+"""Runs every test of the registry on both databases: SQLite and a real PostgreSQL."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""Aliases move in one step, name live versions only, and remember where they were."""
+"""Aliases move in one step, name live versions only, and have a history."""
 
 import asyncio
 import random

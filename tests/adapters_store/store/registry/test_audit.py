@@ -1,4 +1,4 @@
-"""Who did what is never lost, and never said of what did not happen."""
+"""The audit log has every change that happened, and no other."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Bytes that someone is just publishing are never collected, and bytes that are being collected never published."""
+"""Bytes of a running upload are never collected, and bytes in collection are never published."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Which databases are taken, and what is said of the others."""
+"""Which databases are accepted, and the errors for others."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a deletion takes, what it leaves, and until when it can be taken back."""
+"""What a deletion removes, what it leaves, and how long it can be undone."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

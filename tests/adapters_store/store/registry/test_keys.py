@@ -1,4 +1,4 @@
-"""Keys: recorded once, revoked for good."""
+"""Keys: recorded once, revoked permanently."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What may change about a version and an adapter without making a new one."""
+"""Changes of a version or an adapter that make no new version."""
 
 import pytest
 from peltier_store.registry import AdapterUnknown, InvalidRecord, Registry, VersionUnknown

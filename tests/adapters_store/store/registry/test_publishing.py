@@ -1,4 +1,4 @@
-"""How versions are numbered, whoever publishes at the same time."""
+"""The numbers of versions under concurrent uploads."""
 
 import asyncio
 from datetime import UTC, datetime

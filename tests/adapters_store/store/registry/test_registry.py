@@ -1,4 +1,4 @@
-"""What holds for the registry as a whole: what it acknowledged is there, and absent callers disturb nobody."""
+"""The registry as a whole: acknowledged changes persist, and cancelled callers do not affect others."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""Quotas of what is stored are kept in the transaction that stores it."""
+"""Storage quotas are enforced in the transaction that stores."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

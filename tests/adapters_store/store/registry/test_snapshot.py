@@ -1,4 +1,4 @@
-"""Following the registry by snapshots is the same as reading all of it, whoever writes meanwhile."""
+"""Reading the registry by snapshots gives the same state as reading all of it, under concurrent writes."""
 
 import asyncio
 from dataclasses import replace
@@ -9,7 +9,7 @@ from tests.adapters_store.store.registry.conftest import publish
 
 
 class RegistryCopy:
-    """What a replica keeps in memory."""
+    """The state that a replica keeps in memory."""
 
     def __init__(self) -> None:
         self.revision = 0

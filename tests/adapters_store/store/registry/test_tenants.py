@@ -1,4 +1,4 @@
-"""Tenants and what they may use."""
+"""Tenants and their quotas."""
 
 import pytest
 from peltier_store.registry import InvalidRecord, Quotas, Registry, RegistryConflict, TenantUnknown

@@ -1,4 +1,4 @@
-"""Commits are durable, a database that goes away is one sentence, and one that comes back is used again."""
+"""Commits are durable, an unreachable database is one error, and a reachable one is used again."""
 
 import asyncio
 

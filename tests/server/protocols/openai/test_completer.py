@@ -1,4 +1,4 @@
-"""Completions of many prompts with stops: each is a text of its own, begun as the items of a mixed request are."""
+"""Completions of many prompts with stop sequences: each is a text and starts like items of a mixed request."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ async def writing(
 
 
 def complete(running: Running, prompts: list[str]) -> "asyncio.Task[httpx2.Response]":
-    """A request that is on its way."""
+    """A request in progress."""
     body = {"model": "text", "prompt": prompts, "max_tokens": 1, "stop": "zzz"}
     return asyncio.ensure_future(running.client.post("/v1/completions", json=body))
 

@@ -1,4 +1,4 @@
-"""OpenAI's calls, made by OpenAI's own client over a real socket."""
+"""OpenAI's routes, called by OpenAI's client over a real socket."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
