@@ -121,7 +121,7 @@ def written(page: str) -> list[str]:
 
 
 def test_what_the_pages_write_is_ignored_by_git(tmp_path: Path):
-    """Whoever follows README has nothing untracked in the clone: artifacts, reports, runs and the server's store."""
+    """After the commands of README git shows no untracked artifacts, reports, runs or stores."""
     paths = {path for page in PAGES for path in written(page)} | {"runs/intents-compacter-0/x", ".peltier/registry.db"}
     assert {"intents.safetensors", "intents.report.html", "intents.report.json"} <= paths
     shutil.copy(ROOT / ".gitignore", tmp_path)
@@ -138,7 +138,7 @@ def blocks(page: str, languages: str = "sh|python") -> list[tuple[str, str]]:
 
 
 def test_every_command_of_the_documents_is_run():
-    """Whoever writes a block of shell into another page adds the page to `RUN`."""
+    """A page with a block of shell commands must be in `RUN`."""
     assert {page for page in PAGES if blocks(page, "sh")} == RUN
 
 

@@ -64,7 +64,7 @@ def test_every_job_of_ci_is_under_the_rule() -> None:
 
 
 def test_the_suite_is_under_the_rule() -> None:
-    """conftest.py loads it, so a reason that nobody allowed fails here in CI."""
+    """conftest.py loads it, so a skip without an allowed reason fails here in CI."""
     from tests import conftest, skips
 
     assert conftest.pytest_runtest_makereport is skips.pytest_runtest_makereport

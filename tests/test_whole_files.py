@@ -60,7 +60,7 @@ def test_a_write_that_is_done_outlives_a_power_loss(
 def test_two_who_write_at_once_do_not_disturb_each_other(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever is last has its bytes there, and both succeed; what a run of `predict --file` keeps beside it stays."""
+    """Both succeed, and the last one's bytes remain; the part file of `predict --file` stays."""
     path, kept, replace = tmp_path / "a", tmp_path / "a.part", Path.replace
     kept.write_bytes(OLD)
 

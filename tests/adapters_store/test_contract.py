@@ -318,7 +318,7 @@ def _telling(tensors: dict[str, Tensor]) -> list[str]:
     indirect=["backbone"],
 )
 def test_an_adapter_without_effect_is_refused(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
-    """Up maps of zero, or the backbone's own biases and norms: the answer is the bare backbone's, whatever it is."""
+    """Up maps of zero, or the backbone's own biases and norms: the answer equals that of the bare backbone."""
     from peltier_adapters.parts import init_tensors
 
     artifact = read_artifact(make_artifact(backbone, preset), backbone)

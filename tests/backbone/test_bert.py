@@ -124,7 +124,7 @@ def test_token_types_matter(bert: Backbone):
 
 
 def test_roberta_ignores_token_types(roberta: Backbone):
-    """RoBERTa has one token type; transformers never passes it another, whatever the tokenizer says."""
+    """RoBERTa has one token type; transformers never passes it another one."""
     row = _rows(200, typed=True, lengths=(9,))[0]
     assert torch.equal(_ours(roberta, [row]), _ours(roberta, [Encoded(row.ids, (0,) * len(row))]))
 

@@ -48,7 +48,7 @@ def _alone(backbone: Backbone, row: Encoded, text: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def test_rows_join_and_leave_between_steps(backbone: Backbone):
-    """Every row begins and ends at another step, in batches of any order; slots are reused; nobody notices."""
+    """Rows begin and end at different steps, in batches of any order; slots are reused without an effect."""
     num = len(LENGTHS)
     rows, texts, cache = _rows(num), _texts(num), _cache(backbone)
     begins = [0, 0, 2, 3, 9, 5, 11]
@@ -97,7 +97,7 @@ def test_an_empty_cache_takes_no_memory(t5: Backbone):
 
 @torch.inference_mode()
 def test_a_rows_infinities_die_with_it(backbone: Backbone):
-    """Whoever takes a slot over, and whoever shares a step with it, sees nothing of NaN keys and values."""
+    """NaN keys and values do not reach the next row of the slot, nor other rows of the step."""
     rows, texts, cache = _rows(3), _texts(3), _cache(backbone)
     cache.join(_remember(backbone, rows))
     for step in range(6):

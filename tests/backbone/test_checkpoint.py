@@ -59,7 +59,7 @@ def test_a_missing_shard_is_named(tmp_path: Path):
 
 
 def test_a_tensor_in_two_shards_is_refused(tmp_path: Path):
-    """Nobody could say which of the two counts."""
+    """It would be unclear which of the two is valid."""
     _shards(tmp_path)
     save_file({"a": torch.zeros(2)}, tmp_path / "two.safetensors")
     _index(tmp_path, {"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}})

@@ -65,7 +65,7 @@ def test_unsupported_values_are_named(change: dict[str, Any], words: str):
     "text", ["{", "[1, 2]", "null", "\xff", "[" * 100_000], ids=["cut", "list", "null", "latin", "deep"]
 )
 def test_broken_json_is_refused(text: str, tmp_path: Path):
-    """Whatever the file holds, the answer is one sentence with its path."""
+    """The error is one sentence with the path, for any content of the file."""
     (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(BackboneError, match=r"config\.json"):
         load_config(tmp_path)

@@ -32,7 +32,7 @@ def test_where_there_are_no_control_groups_every_core_counts(tmp_path: Path):
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
 def test_threads_sleep_while_they_wait(given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch):
-    """Unless whoever starts the server wants them to spin."""
+    """Unless the environment of the server lets them spin."""
     monkeypatch.setenv("OMP_WAIT_POLICY", given or "")
     if given is None:
         monkeypatch.delenv("OMP_WAIT_POLICY")

@@ -14,7 +14,7 @@ def _store() -> KVBuffer:
 
 @given(steps=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 70)), min_size=1, max_size=6))
 def test_growth_keeps_what_is_there(steps: list[tuple[int, int]]):
-    """Whatever is reserved in whatever order, there is room for it, and nothing is lost."""
+    """For any order of reservations there is room, and no content is lost."""
     store = _store()
     store.reserve(1, 1)
     store.data[:, :, 0, :, 0] = 7.0

@@ -160,7 +160,7 @@ def test_a_missing_gpu_is_refused(bert_directory: Path):
 
 
 def test_bfloat16_keeps_the_identity(bert: Backbone, bert_directory: Path):
-    """The fingerprint is the checkpoint's, whatever the compute dtype; the weights in memory are not."""
+    """The fingerprint is that of the checkpoint for any compute dtype; the weights in memory differ."""
     half = load_backbone(str(bert_directory), dtype="bfloat16")
     assert half.fingerprint == bert.fingerprint
     assert half.weights_digest() != bert.weights_digest()

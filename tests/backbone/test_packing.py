@@ -21,13 +21,13 @@ def test_rows_come_back_out(lengths: list[int], bert: Backbone):
 
 
 def test_an_offset_moves_a_rows_positions_alone(bert: Backbone, roberta: Backbone):
-    """A row that begins later does so whoever its neighbours are, padded or not, and moves none of them."""
+    """The offset of a row does not depend on its neighbours, padded or not, and does not move them."""
     rows = [Encoded((0, 5, 2), (0, 0, 0)), Encoded((0, 2), (0, 0), offset=4).padded(3, 0), Encoded((0, 2), (0, 0))]
     assert bert.pack(rows).positions.tolist() == [0, 1, 2, 4, 5, 6, 0, 1]
     assert roberta.pack(rows).positions.tolist() == [2, 3, 4, 6, 7, 8, 2, 3]
 
 
 def test_roberta_positions_begin_after_its_padding(roberta: Backbone):
-    """Each row counts from two, whatever stands before it."""
+    """The positions of each row begin at two, after any other row."""
     packed = roberta.pack([Encoded((0, 5, 2), (0, 0, 0)), Encoded((0, 2), (0, 0))])
     assert packed.positions.tolist() == [2, 3, 4, 2, 3]

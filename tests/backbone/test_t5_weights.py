@@ -159,7 +159,7 @@ def test_parameters_are_counted_once(name: str, request: pytest.FixtureRequest):
 
 
 def test_bfloat16_keeps_the_identity(t5: Backbone, t5_directory: Path):
-    """The fingerprint is the checkpoint's, whatever the compute dtype; the weights in memory are not."""
+    """The fingerprint is that of the checkpoint for any compute dtype; the weights in memory differ."""
     half = load_backbone(str(t5_directory), dtype="bfloat16")
     assert half.fingerprint == t5.fingerprint
     assert half.weights_digest() != t5.weights_digest()

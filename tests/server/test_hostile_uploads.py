@@ -106,7 +106,7 @@ def _distance(found: Sequence[Sequence[float]], wanted: Sequence[Sequence[float]
 
 
 async def test_a_name_or_alias_of_the_form_is_no_path(running: Running, valid: bytes, tmp_path: Path) -> None:
-    """Whatever the artifact says, the form's own words are held to the rules of names."""
+    """The rules of names apply to the fields of the form, for any artifact."""
     before = _stored(tmp_path / "store")
     names = ("../../etc/passwd", "..", "a/b", "a\0b", "a\nb", "\u0430dmin", "a" * 64, "a" * 4000, "default:x", "a@1")
     for name in names:

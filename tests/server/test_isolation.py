@@ -156,7 +156,7 @@ async def test_the_operators_pages_are_closed(street: Street) -> None:
 
 
 async def test_the_same_bytes_are_new_to_each_tenant(street: Street) -> None:
-    """Blobs are shared, and nobody can tell: not by the status, the version's number or a cache."""
+    """Tenants share blobs, which neither the status, the version's number nor a cache reveals."""
     mine = await street.upload("b", PRIVATE)
     assert (mine.status_code, mine.json()["version"], mine.json()["tenant"]) == (201, 1, "b")
     assert (await street.ask("b", "GET", f"/v1/adapters/{PRIVATE}/aliases")).json()["aliases"] == []

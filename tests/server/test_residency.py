@@ -157,7 +157,7 @@ def store(bert: Backbone, make_artifact: Callable[..., bytes], tmp_path_factory:
 
 @pytest.mark.hypothesis  # it draws within
 def test_every_answer_is_its_own_adapters(store: Store) -> None:
-    """Whoever is loaded, evicted, deleted or replaced meanwhile, and whoever shares the batch."""
+    """While others are loaded, evicted, deleted or replaced, and with any rows in the batch."""
     with ThreadPoolExecutor(4) as executor:
         run_state_machine_as_test(
             lambda: Machine(store, executor),

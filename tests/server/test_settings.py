@@ -154,7 +154,7 @@ def test_graphs_need_a_gpu() -> None:
 
 
 def test_an_identity_provider_is_named_whole() -> None:
-    """Half of one would let nobody in, or too many."""
+    """A part of its settings would accept no caller, or too many."""
     with pytest.raises(SettingsError, match="missing: oidc_audience, oidc_jwks_url"):
         load_settings({"oidc_issuer": "https://id.example"})
 

@@ -180,7 +180,7 @@ def test_hostile_tensor_entries_are_refused(change: Json, valid: bytes, bert: Ba
     "entry", [None, 3, [], {}, {"shape": None}, {"shape": ["2"]}, {"shape": [True]}, {"shape": [2.0]}]
 )
 def test_even_inspecting_needs_readable_shapes(entry: object, valid: bytes):
-    """Reading the header alone refuses a table that nobody could count."""
+    """Reading only the header refuses a table whose elements cannot be counted."""
     header, body = _split(valid)
     header["head.bias"] = entry
     with pytest.raises(ArtifactError, match=r"^tensor 'head\.bias' has shape .*: not a list of sizes$"):

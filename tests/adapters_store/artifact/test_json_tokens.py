@@ -19,7 +19,7 @@ def _num_values(value: object) -> int:
 
 @given(value=VALUES, escaped=st.booleans())
 def test_a_text_has_no_fewer_tokens_than_values(value: object, escaped: bool) -> None:
-    """Whatever stands in its strings; the outermost value may be no token at all."""
+    """For any content of its strings; the outermost value may have no token."""
     text = json.dumps(value, ensure_ascii=escaped, separators=(",", ":")).encode(errors="replace")
     limit = _num_values(value) - 2
     assert limit < 0 or has_more_tokens(text, limit)

@@ -28,7 +28,7 @@ def test_what_is_given_back_is_used_again():
 
 
 def test_memory_stays_while_a_view_of_it_does():
-    """Nobody gets what somebody still reads."""
+    """Memory with a live view is not reused."""
     pages = Pages()
     view = memoryview(pages.take(PAGE)).cast("B")[100:]
     view[0] = 7

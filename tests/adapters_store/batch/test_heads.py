@@ -63,7 +63,7 @@ def _plain(row: Row, pooled: Callable[[str], Tensor], number: int) -> Tensor:
 @pytest.mark.skipif(load_library() is None, reason="no native kernels were built here")
 @torch.inference_mode()
 def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch):
-    """Where native kernels serve, however many tasks they are of, and whatever their numbers of labels."""
+    """With native kernels, for any number of tasks and labels."""
     banks, drawn = Banks(bert), [(seed, labels) for seed in range(3) for labels in (("a", "b"), ("a", "b", "c"))]
     residents = [
         banks.add(read_artifact(make_artifact(bert, "lora", seed=seed, labels=labels), bert)) for seed, labels in drawn
@@ -79,7 +79,7 @@ def test_all_heads_are_one_call(bert: Backbone, make_artifact: Callable[..., byt
 def test_the_host_waits_for_a_gpu_once(
     bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ):
-    """However many heads there are, what they say comes in one copy."""
+    """The outputs of all heads come in one copy."""
     banks = Banks(bert)
     residents = [banks.add(read_artifact(make_artifact(bert, "lora", seed=seed), bert)) for seed in range(3)]
     rows = [Row(bert.tokenizer.encode("bad"), one) for one in (*residents, None)]

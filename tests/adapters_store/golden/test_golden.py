@@ -155,7 +155,7 @@ def test_bfloat16_judges_the_examples_together(half: Backbone, bert: Backbone, m
 
 
 def test_float32_asks_for_each_example_and_runs_no_twins(bert: Backbone, artifact: Artifact):
-    """One example that is off is enough, however many are right."""
+    """One wrong example is enough for a refusal."""
     outputs = [golden.output for golden in artifact.manifest.golden]
     outputs[0] = (outputs[0][0] + 0.01, outputs[0][1])
     (reason,) = _check(bert, artifact, _recorded(artifact.manifest, *outputs))

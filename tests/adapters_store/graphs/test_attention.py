@@ -50,7 +50,7 @@ def _qkv(backbone: Backbone) -> Tensor:
 def test_rows_attend_to_themselves_and_their_prefixes(
     flash: bool, plain: list[int], prefixed: list[int], bert: Backbone
 ):
-    """Whatever their number is, with empty rows beside them and pad tokens behind, which are not even finite."""
+    """For any number of rows, with empty rows and NaN pad tokens after them."""
     lengths, rows = plain + prefixed, 2
     qkv, prefix = _qkv(bert), _prefix(bert, rows)
     own = Prefix(*(part[: len(prefixed)] for part in prefix))

@@ -36,7 +36,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Card:
 
 
 def test_a_call_runs_once_before_it_is_captured(card: Card):
-    """On one stream that has waited for the inputs, in the shared pool; other threads may go on meanwhile."""
+    """On a stream that has waited for the inputs, in the shared pool; other threads may continue meanwhile."""
     capture = CudaCapture(torch.device("cuda"))
     replay = capture(lambda: card.log.append(("run", card.current)))
     assert card.log == [
@@ -47,7 +47,7 @@ def test_a_call_runs_once_before_it_is_captured(card: Card):
 
 
 def test_a_capture_that_fails_leaves_the_stream_as_it_was(card: Card):
-    """The batch goes on without a graph, on the stream where everything else is."""
+    """The batch continues without a graph on the usual stream."""
 
     def fail() -> None:
         raise RuntimeError("an operation that cannot be captured")

@@ -21,5 +21,5 @@ def test_an_encoder_with_kernels_is_captured(
 
 
 def test_the_cpu_has_no_graphs(bert: Backbone):
-    """Whatever the settings say."""
+    """With any settings."""
     assert choice.create_graphs(bert) is None

@@ -54,7 +54,7 @@ def test_a_shape_is_captured_when_it_has_come_often_enough(bert: Backbone):
 
 @given(batches=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=4))
 def test_replays_answer_as_the_forward_does(batches: list[list[int]], bert: Backbone):
-    """For any batches one after the other, whatever the last one left behind."""
+    """For any sequence of batches, with any leftovers of the batch before."""
     graphs = Graphs(bert, Captures(), capture_after=1)
     for lengths in batches:
         rows = _rows(*lengths)

@@ -8,7 +8,7 @@ CPU = torch.device("cpu")
 
 
 def test_vectors_are_filled_where_they_lie():
-    """The last number goes on to the end, whatever stood there before, and no vector moves."""
+    """The last number fills the rest of the vector, and no vector moves."""
     indices = Indices({"starts": 4, "groups": 2}, CPU)
     starts = indices["starts"]
     indices.fill({"starts": [0, 3, 5, 9], "groups": [1, 2]})

@@ -56,7 +56,7 @@ def test_a_shape_has_room_for_its_rows(lengths: list[int], data: st.DataObject, 
 
 
 def test_a_shape_covers_those_with_less_room_for_the_same_banks(residents: list[Resident]):
-    """But none of other tokens, which would be computed for nobody."""
+    """A shape with other tokens is not covered, because its extra tokens would be computed in vain."""
     lora, prefix = residents[0].body, residents[2].body
     shape = Shape(64, 8, 16, (BankShape(lora, 4, 8), BankShape(prefix, 2, 2)))
     assert shape.covers(shape)

@@ -39,7 +39,7 @@ def test_half_written_files_are_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"abc", b"\x80\x02.", b"\x80\x02K", b"\x80\x02}q\x00(X", b"PK\x03\x04"])
 @pytest.mark.parametrize("name", ["broken.bin", "broken.safetensors"])
 def test_broken_files_are_refused(name: str, content: bytes, tmp_path: Path) -> None:
-    """Whatever reading it raises, a file that is no checkpoint is one sentence."""
+    """A file that is not a checkpoint is refused in one sentence, for any error of its reader."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(AdapterError, match="is not a"):
         read_checkpoint(tmp_path / name)

@@ -160,7 +160,7 @@ def test_nothing_happens_where_no_op_is(backend: Backend):
 def test_a_site_is_one_native_call(
     bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ):
-    """However many adapters of however many presets act there."""
+    """For any number of adapters and presets."""
     banks, presets = Banks(bert), ("compacter", "houlsby", "lowrank", "adamix", "phm", "pfeiffer")
     files = [make_artifact(bert, preset, seed=seed) for preset in presets for seed in range(2)]
     residents = [banks.add(read_artifact(data, bert)) for data in files]

@@ -22,7 +22,7 @@ def _run(*command: str, **environment: str) -> None:
 
 @pytest.mark.parametrize("marked", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_kernels_compute_what_the_parts_do(marked: str):
-    """Every test of `ops/kernels/` passes in the interpreter, in a process that nobody else shares."""
+    """Every test of `ops/kernels/` passes in the interpreter, in a separate process."""
     options = ("-q", "-n0", "-p", "no:cacheprovider", "-m", marked)
     _run("-m", "pytest", *options, "tests/adapters_store/ops/kernels", TRITON_INTERPRET="1")
 

@@ -78,7 +78,7 @@ def test_vectors_of_groups_reach_own_tokens(case: Case):
 
 @given(case=cases())
 def test_norms_are_each_groups_own(case: Case):
-    """For the tokens of the window; nobody reads the others."""
+    """For the tokens of the window; the other tokens are not read."""
     x, (weight, more) = case.draw_tokens(), case.draw_weights()
     found, own = case.window.norm(case.among(x), more, more, BASE), weight[case.owners]
     torch.testing.assert_close(case.own(found), torch.nn.functional.layer_norm(x, (WIDTH,), eps=1e-5) * own + own)

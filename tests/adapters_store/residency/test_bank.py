@@ -61,7 +61,7 @@ def _artifacts(backbone: Backbone, make_artifact: MakeArtifact, count: int, **op
 
 
 def test_one_signature_shares_a_bank(bert: Backbone, make_artifact: MakeArtifact):
-    """Bodies of equal parts share a bank whatever their label counts are; heads of equal parts share theirs."""
+    """Bodies of equal parts share a bank for any number of labels; heads of equal parts share a bank too."""
     banks = Banks(bert)
     two = [banks.add(one) for one in _artifacts(bert, make_artifact, 2)]
     three = next(banks.add(one) for one in _artifacts(bert, make_artifact, 1, labels=("a", "b", "c")))
@@ -86,7 +86,7 @@ def test_a_resident_that_is_dropped_leaves_no_trace(bert: Backbone, make_artifac
 
 
 def test_a_bank_goes_with_its_last_adapter(bert: Backbone, make_artifact: MakeArtifact):
-    """However many signatures come and go, those of nobody take no memory."""
+    """Signatures without adapters take no memory."""
     banks = Banks(bert)
     one, other = (banks.add(artifact) for artifact in _artifacts(bert, make_artifact, 2))
     bodies, heads = weakref.ref(one.body), weakref.ref(one.head)

@@ -113,7 +113,7 @@ def large(bert: Backbone, make_artifact: Callable[..., bytes]) -> Callable[[str]
 @pytest.mark.parametrize("preset", ["houlsby", "phm", "compacter"])
 @torch.inference_mode()
 def test_a_batch_builds_no_maps(preset: str, large: Callable[[str], list[Resident]], bert: Backbone):
-    """However large they are, it makes only what is small: tables of whose rows are whose."""
+    """A batch builds only small tables that map rows to adapters, for maps of any size."""
     residents = large(preset)
     rows = [Row(bert.tokenizer.encode("a good film"), one) for one in residents]
     packed = bert.pack([row.prompted for row in rows])

@@ -118,7 +118,7 @@ async def test_only_blobs_that_nothing_needs_go(registry: Registry, blobs: Blobs
 
 
 async def test_young_blobs_stay(registry: Registry, tmp_path: Path) -> None:
-    """Whatever the registry says, nothing goes that was stored within two hours."""
+    """Blobs younger than two hours stay, for any content of the registry."""
     blobs = Blobs.open(tmp_path / "blobs")
     for data, hours in ((b"young", 1.9), (b"old", 2.1)):
         digest = await blobs.put(data)

@@ -40,7 +40,7 @@ async def publish(registry: Registry, blobs: Blobs, data: bytes, name: str, mani
 async def test_a_sound_store_has_no_problems(
     registry: Registry, location: str, bert: Backbone, make_artifact: MakeArtifact
 ) -> None:
-    """Versions whose bytes are there and readable are counted, deleted ones too; what nobody needs is an orphan."""
+    """Versions with readable bytes are counted, also deleted ones; an unneeded blob is an orphan."""
     blobs, data = Blobs.open(location), make_artifact(bert)
     for name in ("a", "b"):
         await publish(registry, blobs, data, name)

@@ -130,7 +130,7 @@ def test_weights_are_read_at_their_places(library: Library):
 
 @torch.inference_mode()
 def test_a_row_is_the_same_in_any_company(library: Library):
-    """To the last bit, alone or among others, whatever they have."""
+    """To the last bit, alone or among any other rows."""
     x, gates = _draw(sum(LENGTHS), WIDTH), torch.empty(1, len(LENGTHS))
     y, other = torch.zeros_like(x), torch.zeros_like(x)
     library.adapt(y, x, None, _table(("bottleneck", "compacter", "unlike"), 1.0), 0, gates)

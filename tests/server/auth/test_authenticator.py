@@ -122,7 +122,7 @@ async def test_the_first_key_shuts_it_at_once() -> None:
 
 
 async def test_revoking_the_last_key_does_not_open_it() -> None:
-    """Or whoever is thrown out could come back as operator."""
+    """Otherwise the owner of a revoked key could return as operator."""
     authenticator, issued = make_authenticator(), CREDENTIALS.issue()
     authenticator.apply(snapshot_of(key_of(issued, revoked_at=NOW)))
     with pytest.raises(Unauthorized, match=f"the API key {issued.prefix} was revoked"):
@@ -132,7 +132,7 @@ async def test_revoking_the_last_key_does_not_open_it() -> None:
 
 
 async def test_an_older_snapshot_brings_no_revoked_key_back() -> None:
-    """Whatever order two reads end in."""
+    """Two reads may end in any order."""
     authenticator, issued = make_authenticator(), CREDENTIALS.issue()
     authenticator.apply(snapshot_of(key_of(issued, revoked_at=NOW), revision=5))
     authenticator.apply(snapshot_of(key_of(issued), revision=4))
@@ -188,7 +188,7 @@ async def test_a_wrong_key_is_a_stranger() -> None:
 
 
 async def test_the_admin_key_is_in_no_registry() -> None:
-    """It also works while the registry is being read; without it nobody is let in, keys or not."""
+    """It works before the registry is read; until then no other caller is accepted."""
     authenticator = make_authenticator(fixed_keys={ADMIN: OPERATOR})
     assert await who(authenticator, ADMIN) == OPERATOR
     with pytest.raises(Unauthorized):

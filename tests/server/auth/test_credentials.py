@@ -42,5 +42,5 @@ def test_a_key_is_in_no_repr() -> None:
     ["", "plt_", "plt_abcdefgh_short", f"plt_abcdefgh_{'x' * 44}", f"plt_ABCDEFGH_{'x' * 43}", "plt_é" + "x" * 50],
 )
 def test_other_text_is_no_key(text: str) -> None:
-    """Whatever a caller sends."""
+    """For any text that a caller sends."""
     assert prefix_of(text) is None

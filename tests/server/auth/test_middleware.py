@@ -194,7 +194,7 @@ async def test_what_is_not_there_is_not_there_for_any_key(house: House) -> None:
 
 @pytest.mark.parametrize("key", [None, "publish"])
 async def test_a_body_is_not_read_before_the_scope(house: House, key: str | None) -> None:
-    """Whoever may not predict does not make the server parse or measure anything."""
+    """For a caller without the scope the server parses and measures nothing."""
     for body in (b"{", b"x" * 10_000_000):
         answer = await house.call("POST /v1/tasks/{task}/predict", key, body)
         assert answer.status_code == (401 if key is None else 403)
@@ -236,7 +236,7 @@ async def test_the_admin_key_opens_at_any_time(early: httpx2.AsyncClient, scheme
 
 
 def test_a_route_without_a_scope_keeps_the_app_from_being_made(unstarted: FastAPI) -> None:
-    """Whatever class and name it has; the walk of a test might come too late."""
+    """For a route of any class and name; a test that walks the routes might run too late."""
     refuse_open_routes(unstarted, KEYED_PATHS)
     for route in (
         APIRoute("/v1/open", lambda: None),

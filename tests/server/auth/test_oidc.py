@@ -135,13 +135,13 @@ WRONG: dict[str, Callable[[IdentityProvider], str]] = {
 
 @pytest.mark.parametrize("why", WRONG)
 async def test_a_wrong_token_is_refused(idp: IdentityProvider, why: str) -> None:
-    """Whatever is wrong with it."""
+    """For every kind of fault."""
     with pytest.raises(Unauthorized):
         await Tokens(idp.provider()).caller(WRONG[why](idp))
 
 
 async def test_keys_are_fetched_once(idp: IdentityProvider) -> None:
-    """And key ids that nobody has do not make the server ask for each."""
+    """Unknown key ids do not make the server fetch keys for each."""
     tokens = Tokens(idp.provider())
     for number in range(20):
         await tokens.caller(idp.token())

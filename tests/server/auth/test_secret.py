@@ -35,7 +35,7 @@ def test_a_secret_has_reached_the_disk_when_it_is_told(tmp_path: Path, monkeypat
 
 
 def test_servers_that_start_together_agree(tmp_path: Path) -> None:
-    """Whoever comes second takes the first one's."""
+    """The second server takes the secret of the first."""
     with ThreadPoolExecutor(8) as pool:
         made = set(pool.map(load_secret, [settings_in(tmp_path)] * 32))
     assert len(made) == 1

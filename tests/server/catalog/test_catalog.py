@@ -80,7 +80,7 @@ def test_a_bare_name_is_the_newest_version(catalog: Catalog) -> None:
 
 
 def test_a_bare_name_is_production_where_there_is_such_an_alias(catalog: Catalog, manifest: str) -> None:
-    """Whatever is newer."""
+    """Also if newer versions exist."""
     catalog.apply(make_record(manifest, "a", 1, 3, 10, production={1: 1.0}))
     assert resolved(catalog, "a") == resolved(catalog, "a@production") == 1
 
@@ -139,7 +139,7 @@ def test_who_gets_which_version_of_one_split_says_nothing_of_another(manifest: s
 
 
 def test_a_split_is_the_same_for_everyone_and_over_time(manifest: str) -> None:
-    """A caller keeps the version when the adapter gains versions, and whoever asks for a public adapter's split."""
+    """A caller keeps the version when the adapter gains versions; callers of other tenants get the same one."""
     catalog, thirds = Catalog(), {1: 0.3, 2: 0.7}
     ids = [f"request-{number}" for number in range(100)]
     catalog.apply(make_record(manifest, "a", 1, 2, public=True, canary=thirds))

@@ -42,7 +42,7 @@ async def test_what_was_deleted_goes_after_its_grace_period(
 async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
     running: Running, bert: Backbone, make_artifact: Callable[..., bytes], tmp_path: Path
 ) -> None:
-    """Nobody waits for something to be deleted first; what an upload on its way has reserved stays."""
+    """The purge needs no deletion first; bytes reserved by a running upload stay."""
     store, data = running.service.store, make_artifact(bert, name="a")
     reservation = await store.registry.reserve(await store.blobs.put(data))
     await make_purge_task(running, 3600).tidy()

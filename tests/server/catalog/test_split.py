@@ -23,7 +23,7 @@ def test_the_shares_come_out_over_many_ids() -> None:
 
 
 def test_moving_a_share_moves_no_more_ids_than_it_must() -> None:
-    """Whoever is in the canary stays in it as it grows."""
+    """An id in the canary stays in it as the canary grows."""
     small, large = Split({1: 0.9, 2: 0.1}, "salt"), Split({1: 0.6, 2: 0.4}, "salt")
     assert all(large.choose(one) == 2 for one in IDS if small.choose(one) == 2)
 

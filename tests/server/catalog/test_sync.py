@@ -87,7 +87,7 @@ async def test_a_replica_decides_by_the_registry_and_not_by_what_it_remembers(
 async def test_uploads_on_both_replicas_get_numbers_of_their_own(
     replicas: tuple[Running, Running], bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """Nobody overwrites anybody, and both come to the same list."""
+    """No upload overwrites another, and both replicas show the same list."""
     artifacts = [make_artifact(bert, "bitfit", name="a", seed=seed) for seed in range(6)]
     answers = await asyncio.gather(*(replicas[n % 2].upload(data) for n, data in enumerate(artifacts)))
     assert sorted(answer.json()["version"] for answer in answers) == [1, 2, 3, 4, 5, 6]
@@ -125,7 +125,7 @@ async def test_a_silent_database_holds_up_no_prediction(
     make_artifact: Callable[..., bytes],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A network that swallows everything is not an error for a long time, and nobody waits for it."""
+    """A network that swallows everything causes no error for a long time; predictions do not wait for it."""
     direct = postgres.url(postgres.create_database())
     with FaultProxy("127.0.0.1", postgres.port).running() as proxy:
         by_proxy = direct.replace(str(postgres.port), str(proxy.port))
@@ -255,7 +255,7 @@ async def test_a_surprise_does_not_end_the_following(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What nobody expected is logged, and tried again."""
+    """An unexpected error is logged, and the read is repeated."""
     sync = running.service.store.sync
     with monkeypatch.context() as broken:
         broken.setattr(sync._registry, "snapshot", lambda since: 1 / 0)

@@ -104,7 +104,7 @@ async def test_a_name_means_the_callers_own_adapter(town: Town) -> None:
 
 
 async def test_anothers_private_adapter_is_like_none(town: Town) -> None:
-    """Status, body and headers are the same for a name that is another's and a name that is nobody's."""
+    """Status, body and headers are the same for another tenant's name and for an unused name."""
     for call in CALLS:
         status, text, _ = secret = await ask(town.zenith, call, "secret")
         assert secret == await ask(town.zenith, call, "nobodi"), call
@@ -166,7 +166,7 @@ async def test_the_same_bytes_are_one_blob_and_two_tenants_versions(
 
 
 async def test_requests_are_counted_for_their_tenant(town: Town) -> None:
-    """Those without a key for nobody."""
+    """Requests without a key count for no tenant."""
     await town.acme.predict("film")
     async with make_client(town.running.app) as stranger:
         await stranger.get("/v1/adapters")

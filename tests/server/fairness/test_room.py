@@ -10,7 +10,7 @@ NUM_PLACES = 256
 
 @pytest.mark.parametrize(("num_takers", "count"), [(34, 16), (20, 64), (300, 1), (5, 256)])
 async def test_all_who_take_several_get_them(num_takers: int, count: int) -> None:
-    """However many there are: nobody holds some of its places while it waits for those of another who does too."""
+    """For any number of callers: none holds part of its places while another waits for the rest."""
     room = Room(NUM_PLACES)
 
     async def work() -> None:

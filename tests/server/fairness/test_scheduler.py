@@ -136,7 +136,7 @@ def test_who_was_idle_has_banked_nothing(rounds: list[tuple[int, int]]) -> None:
 
 
 def test_who_was_served_alone_is_not_punished() -> None:
-    """What nobody else wanted is not held against a tenant when the others come."""
+    """Compute that no other tenant wanted does not count against a tenant when others come."""
     scheduler = make_scheduler(Item("a", 10) for _ in range(50))
     for _ in range(5):
         take_batch(scheduler)

@@ -141,7 +141,7 @@ def test_a_caller_who_takes_its_time_gets_everything(address: tuple[str, int], r
 
 
 def test_far_too_many_connections_are_closed_unheard(address: tuple[str, int]) -> None:
-    """Those that are there go on, and there is room once one has gone."""
+    """Open connections continue, and a new one fits when one has closed."""
     most = _MAX_CONNECTIONS + connection._MAX_SURPLUS
     with ExitStack() as others:
         callers = [others.enter_context(socket.create_connection(address, timeout=20)) for _ in range(most)]

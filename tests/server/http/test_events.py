@@ -18,7 +18,7 @@ async def failing(error: Exception) -> AsyncIterator[bytes]:
 
 
 def test_an_event_is_one_line_of_json() -> None:
-    """Whatever the text holds: a line's end would end the event."""
+    """For any text; a line break would end the event."""
     text = "a\nb\r\n\u2028\u2029\x85"
     sent = event(TextPiece(index=0, text=text))
     line, *rest = sent.split(b"\n")

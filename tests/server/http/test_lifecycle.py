@@ -87,7 +87,7 @@ async def test_only_newcomers_are_counted_as_refused(
 
 
 async def test_a_lame_duck_still_serves(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
-    """Whoever has not noticed yet is answered, and told to take another connection; the readiness probe is told no."""
+    """Requests are answered with `connection: close`, and `/ready` is 503."""
     await running.upload(make_artifact(bert, name="a"))
     before = await running.predict("a", "bad")
     running.app.state.lifecycle.leave()

@@ -85,7 +85,7 @@ def test_a_newcomer_does_not_wait_behind_those_who_have_left(runner: asyncio.Run
 def test_without_a_file_left_it_waits_and_goes_on(
     runner: asyncio.Runner, listening: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The log says so once for each wait, and whoever came meanwhile is heard."""
+    """The log has one line for each wait, and callers that came meanwhile are served."""
     monkeypatch.setattr(listener, "_RETRY_SECONDS", 0.05)
 
     async def meet(newcomer: socket.socket) -> bytes:
@@ -105,7 +105,7 @@ def test_without_a_file_left_it_waits_and_goes_on(
 
 
 def test_closed_it_accepts_nobody(runner: asyncio.Runner, listening: socket.socket) -> None:
-    """What is open goes on."""
+    """Open connections continue."""
 
     async def meet() -> bytes:
         opened = Listener(listening, Greeting)

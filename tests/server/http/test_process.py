@@ -149,7 +149,7 @@ def test_a_drain_has_an_end(start: Start, bert: Backbone, make_artifact: Callabl
 def test_downloads_that_a_drain_cuts_off_are_a_line_each(
     start: Start, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:
-    """Of callers who read slowly, or not at all; nobody gets the rest, and no traceback is written."""
+    """For callers who read slowly or not at all; the rest is not sent, and the log has no traceback."""
     server = start(*_AT_ONCE, "--drain-seconds", "0.3", "--max-adapter-cost", "1000").wait_until_ready()
     server.client.timeout = 120
     large = make_artifact(bert, "houlsby", name="large", overrides={"bottleneck": "4096"})

@@ -64,7 +64,7 @@ async def test_a_wrong_body_is_refused_in_the_same_words(loaded: Running, body: 
 
 
 async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> None:
-    """Whatever is in it."""
+    """For any content."""
     answer = await ask(loaded, b'{"inputs": "a good film"}', "text/plain")
     assert answer.status_code == 400
 

@@ -10,7 +10,7 @@ MANY = 3
 
 
 def test_beyond_the_most_connections_only_probes_are_answered(listen: Listen) -> None:
-    """Others read 503 and are closed; connections that are there go on, and one that leaves makes room."""
+    """Others read 503 and are closed; open connections continue, and one that closes makes room."""
     with listen(max_connections=MANY) as listening, ExitStack() as others:
         clients = [others.enter_context(httpx2.Client(base_url=listening.url)) for _ in range(MANY)]
         assert [client.get("/info").status_code for client in clients] == [200] * MANY

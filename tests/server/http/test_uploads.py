@@ -23,7 +23,7 @@ async def test_so_many_are_received_and_no_more() -> None:
 
 
 async def test_no_tenant_takes_all_places() -> None:
-    """However many uploads of it drip, and however many more wait, another's is received at once."""
+    """An upload of another tenant is received at once, beside any number of slow and waiting uploads of one tenant."""
     intake, received = UploadTurns(100, patience_seconds=3600), 0
 
     async def drip() -> None:

@@ -41,7 +41,7 @@ async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., by
 
 
 async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> None:
-    """Whatever is asked; and in the thread that writes large answers they come out the same."""
+    """For any request; the thread that writes large answers writes the same bytes."""
     answering = labelled.service.predictor
     for task, top_k, raw, count in product(("many", "any", "few", "value"), (None, 1, MANY), (False, True), (1, 3)):
         parameters = Parameters(top_k=top_k, raw_scores=raw, return_gates=raw)

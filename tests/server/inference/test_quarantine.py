@@ -128,7 +128,7 @@ async def test_requests_of_one_moment_count_once(quarantine: Quarantine, entry: 
 
 
 async def test_a_tenants_failures_are_its_own(quarantine: Quarantine, entry: Entry) -> None:
-    """Who sends a public adapter what it fails on shuts nobody else out, and nobody else learns of it."""
+    """A tenant cannot disable another's public adapter by failing requests, and other tenants do not see them."""
     fail(quarantine, entry, tenant="b")
     assert not attempt(quarantine, entry, tenant="b")
     assert attempt(quarantine, entry)

@@ -42,7 +42,7 @@ async def test_pieces_are_the_text(t5: Backbone) -> None:
 
 
 async def test_a_text_without_tokens_begins_with_its_end(t5: Backbone) -> None:
-    """Nobody waits for a first token that never comes."""
+    """The caller does not wait for a first token."""
     stream = TextStream(t5.tokenizer)
     stream.start(write(stream, [], answer("", 0)))
     await stream.begin()
@@ -67,7 +67,7 @@ async def test_what_goes_wrong_is_raised_where_it_happens(t5: Backbone) -> None:
 
 
 async def test_closing_ends_the_work(t5: Backbone) -> None:
-    """Whatever it waits for."""
+    """In every state of the text."""
     stream = TextStream(t5.tokenizer)
     cancelled = asyncio.Event()
 

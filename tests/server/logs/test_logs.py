@@ -55,7 +55,7 @@ def test_a_line_of_json_holds_the_whole_record() -> None:
 
 
 def test_fields_do_not_take_the_place_of_the_records_own() -> None:
-    """Whatever they are called."""
+    """Fields of any name."""
     line = json.loads(JsonFormatter(REDACTOR).format(record("a", {"level": "none", "message": "none"})))
     assert (line["level"], line["message"]) == ("INFO", "a")
 
@@ -172,7 +172,7 @@ def logging_of_ones_own() -> Iterator[None]:
 
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_the_level_bounds_everything_but_the_access_log(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who wants a line for each request wants it whatever else is written."""
+    """The access log is written at any level."""
     configure_logging(load_settings({"log_level": "WARNING", "log_format": "json", "access_log": True}))
     logging.getLogger("peltier_server.app").info("quiet")
     logging.getLogger("uvicorn.error").warning("loud")

@@ -6,7 +6,7 @@ from peltier_server.metrics.label_slots import LabelSlots
 
 
 def test_free_slots_are_taken_at_the_first_use() -> None:
-    """Whoever comes later has none, until slots change hands."""
+    """Later keys have none until slots change their key."""
     slots = LabelSlots[str](2)
     assert [slots.use(key) for key in ("a", "b", "c", "a")] == [True, True, False, True]
     assert slots.held == {"a", "b"}
@@ -66,7 +66,7 @@ def test_without_slots_nobody_has_one() -> None:
 
 @given(max_slots=st.integers(0, 4), steps=st.lists(st.one_of(st.integers(0, 9), st.none()), max_size=100))
 def test_no_more_keys_have_slots_than_there_are(max_slots: int, steps: list[int | None]) -> None:
-    """Whatever is used and turned over; who has lost a slot had one, and has none then."""
+    """For any sequence of uses and changes; a key that loses its slot had one, and has none then."""
     slots = LabelSlots[int](max_slots)
     for step in steps:
         before = slots.held

@@ -25,7 +25,7 @@ async def test_both_ways_of_predictions_are_one_route(running: Running) -> None:
 
 
 async def test_callers_cannot_make_labels(running: Running) -> None:
-    """Unknown paths and methods have one label each, whatever they are; so has whoever is turned away at the door."""
+    """All unknown paths and methods share one label each, and so do requests refused by authentication."""
     for number in range(20):
         await running.client.get(f"/v1/nothing/{number}")
         await running.client.get(f"/v1/adapters/{number}/versions")

@@ -4,7 +4,7 @@ from peltier_server.metrics.tenant_labels import TenantLabels
 
 
 def test_tenant_labels_are_bounded_in_number() -> None:
-    """Those who came first keep theirs, whoever comes later."""
+    """The first tenants keep their labels."""
     labels = TenantLabels(max_labels=2)
     assert [labels.of(tenant) for tenant in ("a", "b", "c", "a", "d", "b")] == [
         "a",

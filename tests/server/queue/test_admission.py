@@ -9,7 +9,7 @@ from peltier_server.queue.admission import Admission
 
 @given(max_tokens=st.integers(40, 10_000), requests=st.lists(st.integers(1, 200), min_size=300, max_size=300))
 def test_floods_leave_room_for_the_next(max_tokens: int, requests: list[int]) -> None:
-    """Whoever is let in leaves a third of what it has waiting to others, whatever five tenants send."""
+    """After each admission a third of that tenant's waiting tokens is still free, for any requests of five tenants."""
     admission, queued = Admission(max_tokens), dict.fromkeys(range(5), 0)
     for number, tokens in enumerate(requests):
         try:

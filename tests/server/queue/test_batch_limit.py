@@ -59,7 +59,7 @@ def test_a_slow_device_keeps_batches_that_are_worth_it(clock: Clock):
 
 
 def test_batches_are_whole_before_anything_is_measured(clock: Clock):
-    """Nobody knows then what a token takes."""
+    """The time of a token is not known then."""
     limit = BatchLimit(BOUNDS)
     limit.asked("a")
     limit.asked("b")

@@ -108,7 +108,7 @@ async def test_what_can_never_fit_is_too_large() -> None:
 
 
 async def test_a_flooded_queue_has_room_for_others() -> None:
-    """One tenant may have three times what it leaves; so however many flood the queue, a next one gets in."""
+    """One tenant may have three times what it leaves free, so beside any number of floods the next tenant gets in."""
     batcher = make_batcher(queue=400)
     for _ in range(30):
         batcher.put([make_ticket(10, tenant="a")])
@@ -225,7 +225,7 @@ async def test_a_draft_costs_what_it_may_write() -> None:
 
 @pytest.mark.parametrize("asks", ["next", "put"])
 async def test_a_late_draft_is_refused_while_it_waits_for_room(asks: str) -> None:
-    """Its caller does not wait for the texts that are being written to end; drafts that have time go on waiting."""
+    """Its caller does not wait until running texts end; drafts that have time continue to wait."""
     batcher = make_batcher(decode_rows=1)
     late, other = make_draft(3, deadline=0.0), make_draft(3)
     batcher.put([other, late])
@@ -264,7 +264,7 @@ async def test_those_who_are_late_take_no_room() -> None:
 
 
 async def test_waiting_tokens_are_counted_for_each_tenant() -> None:
-    """Rows and texts, until they leave; nobody is listed with nothing."""
+    """Rows and texts count until they leave; a tenant without any is not listed."""
     batcher = make_batcher(tokens=8, queue=400)
     late = make_ticket(9, deadline=time.monotonic() + 60, tenant="b")
     for ticket in (make_ticket(5), make_ticket(3), late, make_draft(7, tenant="a")):
@@ -327,7 +327,7 @@ async def test_a_draft_with_many_beams_is_not_passed_over() -> None:
 
 
 async def test_a_lane_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where texts cannot be handed out, rows are, and texts that are being written go on; the texts wait meanwhile."""
+    """While the queue of texts fails, rows are served and running texts continue; new texts wait."""
     batcher = make_batcher()
     row, draft = make_ticket(2), make_draft(2)
     batcher.put([row])
@@ -352,7 +352,7 @@ async def test_priority_orders_one_tenants_rows() -> None:
 
 
 async def test_a_low_priority_has_its_turn_in_the_end() -> None:
-    """Whoever came a minute before, for each step between them, is not overtaken."""
+    """A row that came a minute earlier per step of priority is not overtaken."""
     batcher, now = make_batcher(rows=1), time.monotonic()
     old, new = make_ticket(2, queued_at=now - 121), make_ticket(2, queued_at=now, priority=2)
     newer = make_ticket(2, queued_at=now - 119)

@@ -58,7 +58,7 @@ def test_batches_of_one_kind_teach_nothing_of_the_others():
 
 
 def test_steps_teach_nothing_of_what_a_batch_costs():
-    """Whatever a step takes beside its tokens, the price of a batch stays what it was."""
+    """Fixed costs of a decoding step do not change the price of a batch."""
     estimator, draw = Estimator(), random.Random(0)
     for _ in range(200):
         tokens = draw.uniform(3, 200)

@@ -74,7 +74,7 @@ async def test_a_request_that_its_tenant_is_refused_counts(status: int) -> None:
 
 
 async def test_requests_at_a_time() -> None:
-    """Whoever has left makes room, also one that failed or was cancelled."""
+    """A request that ends makes room, also if it failed or was cancelled."""
     enforcer = make_turnstile(max_concurrent_requests=2)
     entered = [enforcer.slot("a") for _ in range(2)]
     for one in entered:

@@ -46,7 +46,7 @@ def test_dropping_twice_is_once() -> None:
 
 
 def test_the_cache_is_filled_to_its_last_byte() -> None:
-    """What just fits evicts nobody, alone or beside others; one byte more does, and evicts no more than it must."""
+    """An adapter that just fits evicts none; one byte more evicts only as many as necessary."""
     cache = make_cache(10)
     cache.put("all", Thing(10))
     assert cache.nbytes == 10

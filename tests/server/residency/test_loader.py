@@ -53,7 +53,7 @@ async def test_a_batch_that_runs_keeps_what_it_reads(
     make_artifact: Callable[..., bytes],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whatever is dropped and loaded meanwhile: nothing waits for the batch, and it answers as if nothing had been."""
+    """Deletions and loads do not wait for the batch, and do not change its answers."""
     computing, go_on = threading.Event(), threading.Event()
 
     def slow(backbone: Backbone, rows: Sequence[Row], **options: Any) -> list[RowOutput]:

@@ -430,7 +430,7 @@ async def test_what_nobody_leases_evicts_nobody() -> None:
 
 
 async def test_a_prefetch_that_fails_is_tried_again() -> None:
-    """Its failure is nobody's; the lease has its own."""
+    """The failure of the prefetch reaches no request; the lease loads again."""
     loader = FakeLoader(failing={"a"})
     slots = make_slots(loader)
     slots.prefetch("a", "t")
@@ -441,7 +441,7 @@ async def test_a_prefetch_that_fails_is_tried_again() -> None:
 
 
 async def test_a_store_that_hangs_holds_nobody_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many loads hang, each has its time; what comes from the host tier waits for none of them."""
+    """Each hanging load has its own timeout; loads from the host tier wait for none of them."""
     monkeypatch.setattr(fetches_module, "_FETCH_SECONDS", 0.05)
     monkeypatch.setattr(fetches_module, "_MAX_FETCHES", 4)
     loader = FakeLoader(hanging={"a", "b"})
@@ -570,7 +570,7 @@ async def test_a_load_waits_in_the_line_of_each_tenant_that_wants_it() -> None:
 
 
 async def test_each_tenant_is_charged_for_a_public_adapter_it_uses() -> None:
-    """With all of its bytes, once however many leases it has; it takes its room on the device once."""
+    """With all of its bytes, once for any number of leases; on the device its bytes count once."""
     slots = make_slots(FakeLoader())
     holders = [Holder(slots, "b", tenant) for tenant in "ttu"]
     await settle()
@@ -674,7 +674,7 @@ async def test_gauges_tell_what_the_device_holds() -> None:
 
 @pytest.mark.parametrize("given", [False, True])
 async def test_what_is_deleted_while_it_loads_does_not_come_back(given: bool) -> None:
-    """Neither the load from the store nor an upload's own keeps it in the host tier: whoever asks next fetches it."""
+    """Neither the load nor an upload keeps it in the host tier: the next request reads the store."""
     loader = FakeLoader()
     slots = make_slots(loader)
 

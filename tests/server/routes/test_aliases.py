@@ -77,7 +77,7 @@ async def test_a_flip_is_seen_by_all_or_by_none(shelf: Running) -> None:
 async def test_a_prediction_keeps_the_version_that_it_began_with(
     shelf: Running, hold_runner: Callable[[], object]
 ) -> None:
-    """Whatever its alias means by the time it is computed."""
+    """Also if its alias moves before it is computed."""
     await put(shelf, "live", {"version": 1})
     async with hold_runner():
         waiting = asyncio.ensure_future(answering(shelf, "a@live"))
@@ -215,7 +215,7 @@ async def test_an_upload_may_be_given_an_alias_at_once(
 
 @pytest.mark.parametrize("body", ['{"versions": {"1": 0.5, "1": 1.0}}', '{"version": 1, "version": 2}'])
 async def test_a_name_given_twice_is_refused(shelf: Running, body: str) -> None:
-    """Nobody could say which share was meant; a parser takes the last one in silence."""
+    """It would be unclear which share is meant; JSON parsers silently take the last one."""
     headers = {"content-type": "application/json"}
     answer = await shelf.client.put("/v1/adapters/a/aliases/production", content=body, headers=headers)
     assert answer.status_code == 422

@@ -27,7 +27,7 @@ def bearer(key: str | None) -> dict[str, str]:
 
 
 async def test_the_first_key_closes_the_door_at_once(running: Running) -> None:
-    """Whoever made it has it; everyone else, on this machine too, needs one from then on."""
+    """Only its creator has it; every other caller, also on this machine, needs a key from then on."""
     assert (await running.client.get("/info")).status_code == 200
     made = await make(running, "admin", "predict", note="the operator's")
     assert made.status_code == 201
@@ -117,7 +117,7 @@ async def test_the_last_admin_key_cannot_be_revoked(serve: Serve) -> None:
 
 
 async def test_unknown_prefixes_cannot_be_revoked(running: Running) -> None:
-    """404, whatever they look like."""
+    """The answer is 404 for any prefix."""
     for prefix in ("zzzzzzzz", "x", "%00", "a" * 300):
         assert (await running.client.delete(f"/v1/keys/{prefix}")).status_code in (404, 422), prefix
 

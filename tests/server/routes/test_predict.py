@@ -190,7 +190,7 @@ async def test_a_mixed_request_has_one_result_each(loaded: Running) -> None:
 
 
 async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even what nobody expected is an error of its own part."""
+    """An unexpected error concerns only its own part."""
     lease = loaded.service.slots.lease
     bad = loaded.service.catalog.get("default", "stsb").newest.digest
     monkeypatch.setattr(
@@ -249,7 +249,7 @@ async def test_a_deadline_is_kept_while_the_runner_is_busy(loaded: Running, hold
 
 
 async def test_a_caller_who_hangs_up_is_dropped(loaded: Running, hold_runner: Callable[[], object]) -> None:
-    """Nothing is computed for nobody."""
+    """Nothing is computed after a disconnect."""
     async with hold_runner():
         with pytest.raises(httpx2.ReadTimeout):
             await _hang_up(loaded)

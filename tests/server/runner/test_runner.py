@@ -177,7 +177,7 @@ async def test_a_row_that_does_not_fit_alone_may_come_back(
 async def test_what_fails_around_a_batch_fails_the_batch(
     runner: Runner, batcher: Batcher, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for ever, and the loop lives on."""
+    """Its requests fail at once, and the loop continues."""
     with monkeypatch.context() as patch:
         patch.setattr(Metrics, "observe_batch", lambda *_: 1 / 0)
         with pytest.raises(InferenceFailed, match="the server failed while it computed this input"):
@@ -225,7 +225,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, at_call
 
 
 async def test_two_threads_may_compute_at_once(bert: Backbone, rows: list[Row]) -> None:
-    """Nothing under the forward is shared, so a batch that was given up and goes on disturbs nobody."""
+    """The forward pass shares no state, so an abandoned batch that continues has no effect on others."""
     expected = [output.logits for output in forward(bert, rows)]
 
     def compute() -> list[torch.Tensor]:
@@ -246,7 +246,7 @@ async def test_a_row_that_is_not_finite_fails_alone(
 
 
 async def test_a_cancelled_request_leaves_no_trace(runner: Runner, batcher: Batcher, rows: list[Row]) -> None:
-    """Nobody waits for the answer of a caller who is gone, and nothing breaks over it."""
+    """Its rows are dropped without an error."""
     request = asyncio.ensure_future(batcher.compute(rows))
     await asyncio.sleep(0)
     request.cancel()

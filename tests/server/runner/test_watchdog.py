@@ -255,7 +255,7 @@ async def test_a_queue_that_has_failed_answers_who_waited_in_it(serve_demo: Serv
 async def test_a_queue_that_has_failed_is_ready_without_a_request(
     serve_demo: ServeDemo, break_queue: BreakQueue
 ) -> None:
-    """Nobody comes to a server that is not ready, so it finds out for itself."""
+    """A server that is not ready gets no requests, so it must detect the recovery itself."""
     async with serve_demo(max_runner_restarts=1000) as running:
         mended = break_queue(running)
         leaving = asyncio.ensure_future(running.predict("demo", "a good film"))

@@ -13,7 +13,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.loras.intents"
 def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
     version: str, scale: int, save_adapterhub: SaveAdapterHub, bert: Backbone
 ) -> None:
-    """`adapters` before 1.1 scaled by 1 whatever alpha / r says; later ones, and adapter-transformers, by alpha / r."""
+    """`adapters` before 1.1 scaled by 1 for any alpha / r; later versions, and adapter-transformers, by alpha / r."""
     b = torch.ones(bert.config.hidden_size, 2)
     foreign = read_adapterhub(save_adapterhub({f"{QUERY}.lora_B": b}, version=version), bert)
     assert torch.equal(foreign.tensors["lora.up"][0, 0], scale * b.T)

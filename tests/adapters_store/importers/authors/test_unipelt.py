@@ -125,7 +125,7 @@ def test_an_adapter_of_another_width_is_refused(
 
 
 def test_a_central_gate_and_a_plain_model_are_refused(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
-    """Settings that change the answers are looked at, and a model without an adapter is none."""
+    """Settings that change the answers are checked, and a model without an adapter is refused."""
     torch.save(_state(bert_directory, ""), tmp_path / "pytorch_model.bin")
     with pytest.raises(AdapterError, match="holds no prefix, LoRA or adapter"):
         read_unipelt(tmp_path, bert)

@@ -135,7 +135,7 @@ async def test_a_backup_comes_back_in_another_kind_of_store(
 async def test_an_imported_registry_goes_on(
     database: str, backup: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """Numbers go on where they were, in PostgreSQL too, and replicas that knew the empty registry see all of it."""
+    """Version numbers continue, in PostgreSQL too, and replicas that knew the empty registry see everything."""
     url = sqlite(tmp_path / "new") if database == "sqlite" else request.getfixturevalue("postgres_url")
     async with opened(url) as registry:
         blobs, seen = Blobs.open(tmp_path / "new" / "blobs"), await registry.revision()
@@ -360,7 +360,7 @@ CHANGES: dict[str, tuple[Callable[[Members], object], str]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 async def test_a_damaged_backup_is_refused_as_a_whole(backup: Path, tmp_path: Path, name: str) -> None:
-    """Whatever is missing, changed or unknown in a backup is one sentence, and the registry stays empty."""
+    """A missing, changed or unknown member is refused in one sentence, and the registry stays empty."""
     change, sentence = CHANGES[name]
     async with opened(sqlite(tmp_path)) as registry:
         with pytest.raises((BackupError, RegistryError), match=rf"\A[^\n]*{sentence}[^\n]*\Z"):

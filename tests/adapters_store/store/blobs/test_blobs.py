@@ -63,7 +63,7 @@ async def test_a_large_blob_comes_in_pieces(blobs: Blobs) -> None:
 
 @pytest.mark.parametrize("damage", [b"", bytes(2**19 - 1), bytes(2**19)])
 async def test_the_last_piece_of_a_damaged_blob_never_comes(blobs: Blobs, location: str, damage: bytes) -> None:
-    """So that nobody takes for whole what is not."""
+    """So that no reader takes a damaged blob for complete."""
     data = os.urandom(2**19)
     digest = await blobs.put(data)
     await locate(location).store.put_async(digest.replace(":", "/"), damage)
@@ -85,7 +85,7 @@ async def test_pieces_of_an_unknown_digest_are_not_found(blobs: Blobs) -> None:
 
 
 async def test_concurrent_puts_of_the_same_bytes_all_succeed(blobs: Blobs, location: str) -> None:
-    """Whoever wins the race, each caller gets the digest, and one blob holds the bytes."""
+    """Each caller gets the digest, and one blob holds the bytes."""
     other = Blobs.open(location)
     digests = await asyncio.gather(*(store.put(DATA) for store in [blobs, other] * 10))
     assert set(digests) == {DIGEST}
@@ -140,7 +140,7 @@ async def test_a_damaged_blob_that_is_put_again_has_reached_the_disk(
 async def test_an_owner_has_reached_the_disk_when_it_is_told(
     local: Blobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever claims a store or is handed it over owns it after a power loss too."""
+    """A registry that claims a store, or gets it by a transfer, still owns it after a power loss."""
     power_loss, path = PowerLoss(monkeypatch), tmp_path / "new" / "blobs" / "owner"
     await local.owner.claim("one")
     assert power_loss.left(path) == b"one"

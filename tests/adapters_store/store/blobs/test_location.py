@@ -77,7 +77,7 @@ def test_a_timeout_that_is_no_time_is_refused(timeout: str) -> None:
     ],
 )
 def test_a_wrong_url_is_refused_in_one_sentence(url: str, sentence: str) -> None:
-    """Whatever is wrong with a location, the error is one line that names it and the rule."""
+    """The error is one line that names the location and the rule."""
     with pytest.raises(BlobError, match=rf"(?s)\A[^\n]*{sentence}[^\n]*\Z"):
         locate(url)
 

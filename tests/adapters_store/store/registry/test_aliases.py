@@ -73,7 +73,7 @@ async def test_only_live_versions_can_be_named(registry: Registry) -> None:
 
 
 async def test_a_rollback_goes_one_step_back_each_time(registry: Registry) -> None:
-    """To the split that was in force before, then to the one before that, and then there is none."""
+    """To the split before the last change, then to the one before that, until none is left."""
     for split in ({1: 1.0}, {1: 0.5, 2: 0.5}, {2: 1.0}):
         await set_alias(registry, split)
     for split in ({1: 0.5, 2: 0.5}, {1: 1.0}):

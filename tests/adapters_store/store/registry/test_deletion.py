@@ -96,7 +96,7 @@ async def test_purging_ends_what_was_deleted_before_and_nothing_else(registry: R
 
 
 async def test_a_version_that_an_alias_names_is_not_deleted(registry: Registry) -> None:
-    """Nobody who calls the alias is left without an answer; with the whole adapter its aliases go."""
+    """Callers of the alias keep an answer; deleting the whole adapter deletes its aliases."""
     await publish(registry, b"one")
     await publish(registry, b"two")
     await registry.set_alias("acme", "sst2", "production", {1: 0.5, 2: 0.5}, actor="ann")

@@ -76,7 +76,7 @@ async def test_an_alias_names_a_version_from_the_moment_it_is_live(registry: Reg
 
 
 async def test_an_unknown_tenant_owns_nothing(registry: Registry) -> None:
-    """Tenants are made by whoever operates the server, never by an upload."""
+    """Operators create tenants; an upload never does."""
     with pytest.raises(TenantUnknown, match=r"^tenant 'nobody' does not exist$"):
         await publish(registry, b"one", tenant="nobody")
     assert [tenant.name for tenant in (await registry.snapshot()).tenants] == ["acme", "default", "zenith"]

@@ -13,7 +13,7 @@ from tests.adapters_store.store.registry.conftest import publish
 
 
 async def test_versions_survive_reopening(url: str) -> None:
-    """What was acknowledged is there in full after a restart, and numbers go on."""
+    """Acknowledged versions are complete after a restart, and numbers continue."""
     registry = await Registry.open(url)
     first, _ = await publish(registry, b"one")
     await registry.close()
@@ -24,7 +24,7 @@ async def test_versions_survive_reopening(url: str) -> None:
 
 
 async def test_cancelled_publishes_leave_the_registry_working(registry: Registry) -> None:
-    """A caller who goes away at any moment leaves a whole version or none, and holds up nobody."""
+    """A cancelled upload leaves a whole version or none, and delays no other."""
     for steps in range(30):
         task = asyncio.create_task(publish(registry, bytes([steps])))
         for _ in range(steps):
@@ -127,7 +127,7 @@ async def test_a_strange_name_is_only_not_there(registry: Registry, text: str) -
 
 @pytest.mark.parametrize("number", [0, -1, 2**31, 2**70])
 async def test_a_strange_number_is_only_not_there(registry: Registry, number: int) -> None:
-    """Whatever it is, no version has it."""
+    """No version has such a number."""
     await publish(registry, b"one")
     calls = (
         lambda: registry.delete_version("acme", "sst2", number, actor="ann"),
@@ -140,6 +140,6 @@ async def test_a_strange_number_is_only_not_there(registry: Registry, number: in
 
 
 def test_the_store_imports_without_torch() -> None:
-    """Whoever only keeps adapters needs no torch."""
+    """A program that only stores adapters needs no torch."""
     script = "import sys, peltier_store.blobs.blobs, peltier_store.registry; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

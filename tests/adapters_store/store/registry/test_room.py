@@ -28,7 +28,7 @@ async def test_a_tenant_has_as_many_adapters_as_it_may(registry: Registry) -> No
 
 
 async def test_each_version_counts_until_it_is_purged(registry: Registry) -> None:
-    """Also one whose bytes another version has: nobody fills the registry with records of one file."""
+    """Also a version that shares its bytes, so that no tenant can fill the registry with records of one file."""
     await limit(registry, Quotas(max_stored_bytes=12))
     for name in ("a", "b"):
         await publish(registry, b"12345", name=name)

@@ -97,7 +97,7 @@ async def test_every_kind_of_change_is_followed(registry: Registry) -> None:
 
 
 async def test_manifests_are_read_once_and_only_of_what_is_live(registry: Registry) -> None:
-    """However many versions an adapter has and had, a change of it brings the manifests of those that are new."""
+    """After a change of an adapter a snapshot has only the manifests of its new versions."""
     for data in (b"one", b"two"):
         await publish(registry, data)
     await registry.delete_version("acme", "sst2", 1, actor="ann")

@@ -87,7 +87,7 @@ async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
 
 
 async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails in one sentence and has changed nothing; those before it go on, and so do those after them."""
+    """The late writer fails in one sentence and changes nothing; earlier and later writers succeed."""
     monkeypatch.setattr(transactions, "_TURN_SECONDS", 0.1)
     began, goes_on = asyncio.Event(), asyncio.Event()
 
@@ -154,7 +154,7 @@ async def test_another_registry_in_the_same_database_is_refused(
 
 
 async def test_a_database_that_was_dropped_is_gone(postgres: PostgresServer, migrated_database: str) -> None:
-    """It answers, and says that there is none."""
+    """The database server answers that the database does not exist."""
     name = postgres.create_database(migrated_database)
     registry = Registry(database_url(postgres.url(name)))
     await registry.identity()

@@ -154,7 +154,7 @@ def test_a_completion_has_a_priority(
 
 
 def test_closed_tasks_are_written(client: openai.OpenAI) -> None:
-    """A completion is a text, whatever the task's own way to answer."""
+    """A completion is a generated text for a task with any kind of answer."""
     assert (
         client.completions.create(model="film", prompt="bad", temperature=0, max_tokens=4).usage.completion_tokens <= 4
     )
@@ -302,7 +302,7 @@ async def test_an_encoder_lists_models_and_completes_nothing(encoder: Running) -
 
 
 async def test_models_come_in_pages(encoder: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, each is there once, in order."""
+    """Each model is listed once, in order, for any number of models."""
     monkeypatch.setattr("peltier_server.protocols.openai.routes._PAGE", 3)
     catalog = encoder.service.catalog
     names = [f"m{number:02}" for number in range(10)]
