@@ -6,23 +6,19 @@ from collections.abc import AsyncIterator
 from importlib.metadata import version as release_of
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from peltier_server.auth.authenticator import Authenticator, create_authenticator
 from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
-from peltier_server.auth.middleware import AuthMiddleware
 from peltier_server.auth.secret import load_secret
-from peltier_server.errors import install_handlers
 from peltier_server.fairness.preparation import Preparation
-from peltier_server.http.drain_middleware import DrainMiddleware
+from peltier_server.http.auth_middleware import AuthMiddleware
+from peltier_server.http.error_handlers import install_handlers
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.outgoing import OutgoingMiddleware
-from peltier_server.http.quick import Quick
 from peltier_server.http.request_middleware import RequestMiddleware
 from peltier_server.http.scoped_route import refuse_open_routes
 from peltier_server.http.slow_body import SlowBodyMiddleware
-from peltier_server.http.surplus import SurplusMiddleware
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols.openai import routes as openai
@@ -34,15 +30,12 @@ from peltier_server.service import Service
 from peltier_server.settings import Settings
 
 _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
-# What the parts of a multipart body need besides the artifact.
-_FORM_BYTES = 64 * 1024
-# While it is proved an artifact is in memory four times: as it came, as tensors, on the device, on its way to disk.
-_READ_AT_ONCE = 2
 _ROUTERS = (
     predict.router,
     openai.router,
     adapters.router,
     adapters.changes,
+    adapters.uploads,
     aliases.router,
     aliases.changes,
     audit.router,
@@ -81,27 +74,28 @@ def create_app(settings: Settings) -> FastAPI:
         version=release_of("peltier"),
         description=_DESCRIPTION,
         lifespan=lifespan,
-        generate_unique_id_function=_operation_id,
+        # Not included, which would match each request twice: nothing is added to what the routers say.
+        routes=[route for router in _ROUTERS for route in router.routes],
         # The framework's own pages load their scripts from the internet.
         docs_url=None,
         redoc_url=None,
     )
     app.state.lifecycle, app.state.metrics = lifecycle, metrics
     app.state.keyring, app.state.enforcer = keyring, enforcer
-    app.state.upload_turns = UploadTurns(_READ_AT_ONCE * settings.max_artifact_bytes, settings.stall_seconds)
+    app.state.upload_turns = UploadTurns(settings.max_artifact_bytes, settings.stall_seconds)
     app.state.preparation = preparation
     install_handlers(app, (OPENAI_ERRORS,))
     # The last one added is the outermost.
-    app.add_middleware(Quick, endpoint=predict.predict, max_body_bytes=settings.max_body_bytes)
     app.add_middleware(OutgoingMiddleware, bound=preparation.answer_bytes)
     app.add_middleware(AuthMiddleware, authenticator=authenticator)
-    app.add_middleware(SurplusMiddleware, max_connections=settings.max_connections)
-    app.add_middleware(RequestMiddleware, metrics=metrics, access_log=settings.access_log)
+    app.add_middleware(
+        RequestMiddleware,
+        lifecycle=lifecycle,
+        metrics=metrics,
+        max_connections=settings.max_connections,
+        access_log=settings.access_log,
+    )
     app.add_middleware(SlowBodyMiddleware, stall_seconds=settings.stall_seconds)
-    app.add_middleware(DrainMiddleware, lifecycle=lifecycle)
-    for router in _ROUTERS:
-        app.include_router(router, max_body_size=settings.max_body_bytes)
-    app.include_router(adapters.uploads, max_body_size=settings.max_artifact_bytes + _FORM_BYTES)
     refuse_open_routes(app, pages.KEYED_PATHS)
     return app
 
@@ -118,7 +112,3 @@ async def _load(
     lifecycle.start(service)
     service.watchdog.start(lifecycle.fail)
     return service
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

@@ -1,15 +1,13 @@
 """Whatever is raised, as the one body that the contract promises."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from peltier_adapters.errors import AdapterError, ArtifactError, InputError, first_of
-from peltier_backbone.errors import BackboneError
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -17,7 +15,6 @@ from peltier_client.errors import (
     Conflict,
     ErrorBody,
     InvalidInput,
-    MethodNotAllowed,
     NotFound,
     PeltierError,
     ServerError,
@@ -42,18 +39,15 @@ from peltier_store.registry import (
 )
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
 from starlette.types import Scope
 
 from peltier_server import retry_hints
 
-logger = logging.getLogger(__name__)
-
-_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _MAX_SHOWN_REASONS = 100
 _MAX_SHOWN_CHARS = 80
-_FULL = (BlobStoreFull, RegistryFull)
-_GONE = (BlobStoreGone, RegistryGone)
+# A store without room, and one that is not there: known conditions, which need no traceback.
+STORE_FULL = (BlobStoreFull, RegistryFull)
+STORE_GONE = (BlobStoreGone, RegistryGone)
 # Children before their parents.
 _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (AdapterUnknown, AdapterNotFound),
@@ -81,10 +75,6 @@ class RefusedBody(HTTPException):
     def __init__(self, error: PeltierError) -> None:
         super().__init__(error.status, error.message)
         self.error = error
-
-
-# What a route may raise; anything else is a fault of the server.
-ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
 
 
 class ErrorShape(Protocol):
@@ -121,13 +111,6 @@ class PeltierErrors:
 
 
 PELTIER_ERRORS = PeltierErrors()
-
-
-def install_handlers(app: FastAPI, shapes: Sequence[ErrorShape] = ()) -> None:
-    """Makes every error of a route an answer, in one of `shapes` at their addresses."""
-    app.state.error_shapes = shapes
-    for kind in ANSWERED:
-        app.add_exception_handler(kind, answer_error)
 
 
 def error_response(error: PeltierError, scope: Scope, headers: Mapping[str, str] | None = None) -> Response:
@@ -183,45 +166,17 @@ def describe_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERR
     return described
 
 
-async def answer_error(request: Request, error: Exception) -> Response:
-    """The answer to a request that one of `ANSWERED` has ended."""
-    if isinstance(error, ClientGone):
-        return Response(status_code=ClientGone.status)
-    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return _method_not_allowed(request)
-    wire = to_wire(error)
-    _log(request.state.request_id, error, wire)
-    return error_response(wire, request.scope)
-
-
-def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
-    if isinstance(error, _FULL):
-        # Every upload meets it until there is room again, and a traceback says no more than the sentence.
-        logger.warning("request %s: %s", request_id, error)
-    elif isinstance(wire, ServerError | Unavailable) and not isinstance(error, (PeltierError, RefusedBody, *_GONE)):
-        logger.error("request %s failed", request_id, exc_info=error)
-
-
-def _method_not_allowed(request: Request) -> Response:
-    # The framework's own Allow header names the methods of the first route at the address, and there may be several.
-    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
-    routes = request.app.routes
-    allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
-    error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
-    return error_response(error, request.scope, {"allow": allowed})
-
-
 def _from_store(error: AdapterError) -> PeltierError:
     kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
     if kind is not None:
         pauses = {Unavailable: retry_hints.SOON, StorageFull: retry_hints.STORE_FULL}
         return kind(str(error), retry_after=pauses.get(kind))
-    if isinstance(error, _FULL):
+    if isinstance(error, STORE_FULL):
         return StorageFull(
             "the server's store has no room left; what is published keeps answering",
             retry_after=retry_hints.STORE_FULL,
         )
-    if isinstance(error, _GONE):
+    if isinstance(error, STORE_GONE):
         return Unavailable(
             "the server's store is gone, so it takes no changes; what is loaded keeps answering",
             retry_after=retry_hints.STORE_GONE,
@@ -240,20 +195,13 @@ def _failure() -> ServerError:
 
 
 def _from_http(error: HTTPException) -> PeltierError:
-    match error.status_code:
-        case HTTPStatus.NOT_FOUND:
-            return NotFound("nothing is at this address; /docs lists what there is")
-        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            return TooLarge("the request body is larger than this server accepts")
-        case _:
-            return BadRequest("the request body cannot be read")
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return NotFound("nothing is at this address; /docs lists what there is")
+    return BadRequest("the request body cannot be read")
 
 
 def _from_validation(error: RequestValidationError) -> PeltierError:
     problems = error.errors()
-    if problems[0]["type"] == "json_invalid":
-        place = problems[0]["loc"][-1]
-        return BadRequest(f"the body is not JSON: {problems[0]['ctx']['error']} at character {place}")
     if problems[0]["loc"] == ("body",) and isinstance(problems[0].get("input"), bytes):
         return BadRequest("the body is not declared as JSON; send it with content-type: application/json")
     reasons = [_reason(problem) for problem in problems[:_MAX_SHOWN_REASONS]]

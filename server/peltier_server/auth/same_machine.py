@@ -1,6 +1,7 @@
 """Whether a request to a server without keys comes from this machine's own programs, not through a browser or proxy."""
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from peltier_client.errors import Forbidden
@@ -20,9 +21,16 @@ def check_host(headers: Headers) -> None:
     Anyone can point a name at 127.0.0.1 and let a browser's page of that name call it, and a proxy that listens
     elsewhere passes its own name on.
     """
-    name = _host_name(headers.get("host", ""))
-    if "." in name and not _is_loopback(name):
+    host = headers.get("host", "")
+    if not _is_own(host):
+        name = _host_name(host)
         raise Forbidden(f"a server without keys does not answer to the name {name!r}; make a key first")
+
+
+@lru_cache(maxsize=64)
+def _is_own(host: str) -> bool:
+    name = _host_name(host)
+    return "." not in name or _is_loopback(name)
 
 
 def _host_name(host: str) -> str:

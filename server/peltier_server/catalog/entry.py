@@ -12,7 +12,7 @@ from peltier_client.protocol import AdapterRef, AdapterVersion, TaskOutline, Tas
 from peltier_store.registry import Version
 
 from peltier_server.catalog.label_bytes import LabelBytes
-from peltier_server.metrics.version_metrics import VersionLabels
+from peltier_server.context import VersionLabels
 from peltier_server.residency.adapter_key import AdapterKey
 
 

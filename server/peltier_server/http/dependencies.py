@@ -6,9 +6,8 @@ from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import Depends, Request
 
-from peltier_server.auth.caller import Caller
 from peltier_server.auth.keyring import Keyring
-from peltier_server.context import RequestContext
+from peltier_server.context import RequestContext, context_of
 from peltier_server.errors import ClientGone
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
@@ -29,7 +28,7 @@ def get_lifecycle(request: Request) -> Lifecycle:
 
 def accept(request: Request) -> Service:
     """The service, which does not stop before the request is answered."""
-    return get_lifecycle(request).service(admitted=request.state.admitted)
+    return get_lifecycle(request).service(admitted=get_context(request).admitted)
 
 
 async def accept_change(request: Request) -> Service:
@@ -39,22 +38,17 @@ async def accept_change(request: Request) -> Service:
     return service
 
 
-def get_caller(request: Request) -> Caller:
-    """Who asks, as the guard has found."""
-    caller: Caller = request.state.caller
-    return caller
-
-
 def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
     """The version that `task` means now; the request is measured and logged as one for it."""
-    target = service.predictor.resolve(get_context(request), task)
-    request.state.target = target
+    context = get_context(request)
+    target = service.predictor.resolve(context, task)
+    context.version = target.entry.labels
     return target
 
 
 def get_context(request: Request) -> RequestContext:
     """Who asks, in which request."""
-    return RequestContext(request.state.caller, request.state.request_id, request.state.answer_bytes)
+    return context_of(request.scope)
 
 
 def get_upload_turns(request: Request) -> UploadTurns:
@@ -84,8 +78,7 @@ Accepted = Annotated[Service, at_once(accept)]
 Changing = Annotated[Service, Depends(accept_change)]
 Uploads = Annotated[UploadTurns, at_once(get_upload_turns)]
 Keys = Annotated[Keyring, at_once(get_keyring)]
-Asking = Annotated[Caller, at_once(get_caller)]
-From = Annotated[RequestContext, at_once(get_context)]
+Context = Annotated[RequestContext, at_once(get_context)]
 
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:

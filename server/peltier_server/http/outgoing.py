@@ -3,7 +3,7 @@
 from peltier_client.errors import QueueFull
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from peltier_server.context import PIECE_BYTES
+from peltier_server.context import PIECE_BYTES, context_of
 from peltier_server.errors import error_response
 from peltier_server.fairness.shared_bound import Held, SharedBound
 
@@ -11,7 +11,7 @@ from peltier_server.fairness.shared_bound import Held, SharedBound
 class OutgoingMiddleware:
     """Counts the bytes of answers of more than 64 KiB against `bound` until the socket has them, or nobody wants them.
 
-    Predictions reserve theirs through `Held` in the request's state before anything is computed. Any other answer is
+    Predictions reserve theirs through the request's context before anything is computed. Any other answer is
     replaced by a 503 where it does not fit. Answers go out in pieces of 64 KiB, each when the one before has left: what
     is handed to the transport at once is out of sight.
     """
@@ -22,11 +22,11 @@ class OutgoingMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on; what strangers may ask for is small."""
-        caller = scope["state"].get("caller") if scope["type"] == "http" else None
-        if caller is None:
+        context = context_of(scope) if scope["type"] == "http" else None
+        if context is None or context.known_caller is None:
             await self._app(scope, receive, send)
             return
-        held = scope["state"]["answer_bytes"] = Held(self._bound, caller.tenant)
+        held = context.answer_bytes = Held(self._bound, context.tenant)
         answer = _Answer(held, self._bound.max_of_one, scope, send)
         try:
             await self._app(scope, receive, answer.send)

@@ -1,4 +1,4 @@
-"""The outermost layer of every request: its identity, its measure, and an answer whatever happens."""
+"""One request from its head to the end of its answer: its context, its measure, and an answer whatever happens."""
 
 import asyncio
 import logging
@@ -6,16 +6,16 @@ import random
 import re
 import time
 
-from peltier_client.errors import Draining, PeltierError, ServerError, TooLarge
-from starlette.datastructures import Headers, MutableHeaders
+from peltier_client.errors import Draining, PeltierError, QueueFull, ServerError
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server import retry_hints
-from peltier_server.auth.caller import Caller
+from peltier_server.context import RequestContext, attach_context, current_context
 from peltier_server.errors import ClientGone, error_response
-from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.http.auth_middleware import OPEN_PATHS
+from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.logs.access_log import log_access
-from peltier_server.logs.request_fields import request_state
 from peltier_server.metrics.matched_route import matched_route
 from peltier_server.metrics.metrics import Metrics
 
@@ -26,11 +26,22 @@ _ID_BITS = 128
 
 
 class RequestMiddleware:
-    """Gives each request an `x-request-id` (the caller's own if it is plain text), measures and may log it."""
+    """Gives each request a context with its `x-request-id` (the caller's own if it is plain text), measures and may log
+    it.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, access_log: bool = False) -> None:
+    A request that came before the server began to drain is answered whatever is still to come of its body. While the
+    server is leaving, every answer ends its connection, so that the caller's next request looks for another replica
+    instead of meeting a socket that closes. A connection that `Connection` calls surplus reads 503 and is closed, but
+    for probes: a server with very many callers is alive.
+    """
+
+    def __init__(
+        self, app: ASGIApp, lifecycle: Lifecycle, metrics: Metrics, max_connections: int, *, access_log: bool = False
+    ) -> None:
         self._app = app
+        self._lifecycle = lifecycle
         self._metrics = metrics
+        self._max_connections = max_connections
         self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -38,90 +49,82 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else _new_id()
-        scope.setdefault("state", {})["request_id"] = request_id
-        answer = _Answer(request_id, scope, receive, send)
-        started = time.monotonic()
-        # Log records that are made until the answer has ended say for which request.
-        token = request_state.set(scope["state"])
-        try:
-            await self._answer(answer, scope, receive)
-        finally:
-            self._measure(scope, answer, time.monotonic() - started)
-            request_state.reset(token)
+        with self._lifecycle.arrive() as admitted:
+            context = RequestContext(_request_id(scope), admitted)
+            is_surplus = scope.setdefault("state", {}).get("surplus", False)
+            attach_context(scope, context)
+            answer = _Answer(context, self._lifecycle, send, is_last=is_surplus)
+            started = time.monotonic()
+            # Log records that are made until the answer has ended say for which request.
+            token = current_context.set(context)
+            try:
+                await self._answer(answer, scope, receive, is_surplus=is_surplus)
+            finally:
+                self._measure(scope, answer, time.monotonic() - started)
+                current_context.reset(token)
 
-    async def _answer(self, answer: "_Answer", scope: Scope, receive: Receive) -> None:
+    async def _answer(self, answer: "_Answer", scope: Scope, receive: Receive, *, is_surplus: bool) -> None:
+        request_id = answer.context.request_id
+        app = self._refuse if is_surplus and scope["path"] not in OPEN_PATHS else self._app
+        error: PeltierError
         try:
-            await self._app(scope, receive, answer.send)
+            await app(scope, receive, answer.send)
         except asyncio.CancelledError:
             # Requests are cancelled from outside only where a draining server's time is up.
             if answer.started:
-                logger.warning("the server stopped in the middle of the answer to request %s", answer.request_id)
-            await answer.fail(Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON))
+                logger.warning("the server stopped in the middle of the answer to request %s", request_id)
+            error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
         except Exception:
-            request_id = scope["state"]["request_id"]
             logger.exception("request %s failed", request_id)
-            await answer.fail(ServerError(f"the server failed; its log has the reason under x-request-id {request_id}"))
+            error = ServerError(f"the server failed; its log has the reason under x-request-id {request_id}")
+        else:
+            return
+        # An answer that has begun stays incomplete: the server then closes the connection, so that nobody takes it for
+        # whole.
+        if not answer.started:
+            await error_response(error, scope)(scope, receive, answer.send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sentence = f"{self._max_connections} connections are open, and this server holds no more"
+        await error_response(QueueFull(sentence, retry_after=retry_hints.SOON), scope)(scope, receive, send)
 
     def _measure(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
-        caller: Caller | None = scope["state"].get("caller")
-        tenant = None if caller is None else caller.tenant
+        context = answer.context
+        tenant = None if context.known_caller is None else context.tenant
         self._metrics.observe_request(tenant, answer.status, seconds)
         self._metrics.observe_route(matched_route(scope), seconds)
-        target: ResolvedTask | None = scope["state"].get("target")
-        if target is not None:
-            self._metrics.versions.observe(target.entry.labels, answer.status, seconds)
+        if context.version is not None:
+            self._metrics.versions.observe(context.version, answer.status, seconds)
         if self._access_log:
             log_access(scope, answer.status, answer.num_bytes, seconds)
 
 
-def _new_id() -> str:
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get("x-request-id", "")
     # It is no secret. Asking the kernel for randomness would hand the interpreter to another thread meanwhile.
-    return f"{random.getrandbits(_ID_BITS):032x}"
+    return given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(_ID_BITS):032x}"
 
 
 class _Answer:
-    """What is being sent for one request."""
+    """What is being sent for one request; `is_last` says that its connection is closed then."""
 
-    def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, context: RequestContext, lifecycle: Lifecycle, send: Send, *, is_last: bool) -> None:
+        self.context = context
         self.status = ClientGone.status
         self.num_bytes = 0
-        self.request_id = request_id
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        self._replaced = False
         self.started = False
+        self._lifecycle = lifecycle
+        self._send = send
+        self._is_last = is_last
 
     async def send(self, message: Message) -> None:
-        if self._replaced:
-            return
         if message["type"] == "http.response.start":
             self.started = True
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["x-request-id"] = self.request_id
-            if self.status == TooLarge.status and headers.get("content-type", "").startswith("text/plain"):
-                await self._replace_refused_body()
-                return
+            headers = [*message["headers"], (b"x-request-id", self.context.request_id.encode())]
+            if self._is_last or self._lifecycle.leaving:
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
         else:
             self.num_bytes += len(message.get("body", b""))
         await self._send(message)
-
-    async def fail(self, error: PeltierError) -> None:
-        """Answers with `error`. An answer that has begun stays incomplete: the server then closes the connection, so
-        that nobody takes it for whole."""
-        if not self.started:
-            await self._answer(error)
-
-    async def _replace_refused_body(self) -> None:
-        # The framework's own limit of bodies answers in plain text, in the place where no handler can shape it.
-        self._replaced = True
-        await self._answer(TooLarge("the request body is larger than this server accepts"))
-
-    async def _answer(self, error: PeltierError) -> None:
-        response = error_response(error, self._scope, {"x-request-id": self.request_id})
-        self.status = response.status_code
-        self.num_bytes = len(response.body)
-        await response(self._scope, self._receive, self._send)

@@ -13,17 +13,23 @@ from peltier_server import retry_hints
 MAX_RECEIVED_AT_ONCE = 32
 # Of one tenant: a body may take an hour to arrive, and must not keep the others out for so long.
 MAX_RECEIVED_OF_ONE = 8
+# What the parts of a multipart body need besides the artifact.
+_FORM_BYTES = 64 * 1024
+# While it is proved an artifact is in memory four times: as it came, as tensors, on the device, on its way to disk.
+_READ_AT_ONCE = 2
 
 
 class UploadTurns:
     """Uploads wait for their turn twice: to be received, and to be read from their file into memory.
 
     Waiting costs neither memory nor disk: a body that nobody reads stays with its sender. The second turn goes by
-    bytes, so that large artifacts come one after the other and small ones side by side.
+    bytes, so that large artifacts come one after the other and small ones side by side. The body of one has at most
+    `max_bytes`.
     """
 
-    def __init__(self, max_read_bytes: int, patience_seconds: float) -> None:
-        self._max_read_bytes = max_read_bytes
+    def __init__(self, max_artifact_bytes: int, patience_seconds: float) -> None:
+        self.max_bytes = max_artifact_bytes + _FORM_BYTES
+        self._max_read_bytes = _READ_AT_ONCE * max_artifact_bytes
         self._patience_seconds = patience_seconds
         self._receiving = asyncio.Semaphore(MAX_RECEIVED_AT_ONCE)
         self._of_tenant = WeakValueDictionary[str, asyncio.Semaphore]()

@@ -20,7 +20,5 @@ class MatchedRoute(NamedTuple):
 def matched_route(scope: Scope) -> MatchedRoute:
     """The route that has answered; its path is "none" where the request was refused before, and for unknown paths."""
     method = scope["method"]
-    path = scope["state"].get("route_path")
-    if path is None:
-        path = getattr(scope.get("route"), "path", _NO_ROUTE)
+    path = getattr(scope.get("route"), "path", _NO_ROUTE)
     return MatchedRoute(method if method in _METHODS else _NO_METHOD, path)

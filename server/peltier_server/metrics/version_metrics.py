@@ -2,24 +2,16 @@
 
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from peltier_server.context import VersionLabels
 from peltier_server.metrics.label_slots import LabelSlots
 
 # Few, because there is a series of each for every version.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
 _HALF_LIFE_SECONDS = 600.0
-
-
-class VersionLabels(NamedTuple):
-    """Whose adapter, its name, and the version's number as text."""
-
-    tenant: str
-    adapter: str
-    version: str
 
 
 # No version of an adapter has this for a number, whatever tenants and adapters are called.

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Header, Path, Query, Request, Response, UploadFile
+from fastapi import Form, Header, Path, Query, Request, Response, UploadFile
 from peltier_client.errors import (
     AdapterNotFound,
     ArtifactRefused,
@@ -35,9 +35,9 @@ from starlette.responses import StreamingResponse
 
 from peltier_server.catalog.publisher import Place
 from peltier_server.errors import describe_errors
-from peltier_server.http.bodies import Handler
-from peltier_server.http.dependencies import Accepted, Asking, Changing, From, Uploads, get_caller, get_upload_turns
-from peltier_server.http.scoped_route import ScopedRoute, require_scope, scoped_router
+from peltier_server.http.bodies import Handler, LimitedRequest
+from peltier_server.http.dependencies import Accepted, Changing, Context, Uploads, get_context, get_upload_turns
+from peltier_server.http.scoped_route import ScopedRoute, scoped_router
 from peltier_server.routes.paging import Limit, NameCursor, NumberCursor
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
@@ -52,28 +52,22 @@ changes = scoped_router("publish", "adapters", "/v1/adapters")
 
 
 class UploadRoute(ScopedRoute):
-    """Receives as many uploads at once as the `UploadTurns` of the app allows."""
+    """Receives as many uploads at once, and as large ones, as the `UploadTurns` of the app allow."""
 
     def get_route_handler(self) -> Handler:
         """The framework's handler, in turn."""
         handle = super().get_route_handler()
 
         async def in_turn(request: Request) -> Response:
-            async with get_upload_turns(request).receive(get_caller(request).tenant):
-                return await handle(request)
+            turns = get_upload_turns(request)
+            async with turns.receive(get_context(request).tenant):
+                return await handle(LimitedRequest(request, turns.max_bytes))
 
         return in_turn
 
 
-# Its bodies are artifacts, so it has a limit of its own. The other parts are names: a caller may say in which charset,
-# and some take a second to decode sixty kilobytes.
-uploads = APIRouter(
-    prefix="/v1/adapters",
-    tags=["adapters"],
-    route_class=UploadRoute,
-    dependencies=[require_scope("publish")],
-    form_limits={"max_files": 1, "max_fields": 8, "max_part_size": 4096},
-)
+# Its bodies are artifacts, so it has a limit of its own.
+uploads = scoped_router("publish", "adapters", "/v1/adapters", UploadRoute)
 
 
 class UploadForm(BaseModel):
@@ -89,6 +83,8 @@ class UploadForm(BaseModel):
 @uploads.post(
     "",
     status_code=201,
+    # The other parts are names: a caller may say in which charset, and some take a second to decode sixty kilobytes.
+    form_limits={"max_files": 1, "max_fields": 8, "max_part_size": 4096},
     responses={
         200: {"model": UploadedVersion, "description": "These bytes already are a version of this adapter."},
         **describe_errors(*_SHARED, ArtifactRefused, QueueFull, Unavailable, StorageFull),
@@ -97,7 +93,7 @@ class UploadForm(BaseModel):
 async def upload(
     form: Annotated[UploadForm, Form(media_type="multipart/form-data")],
     response: Response,
-    caller: Asking,
+    context: Context,
     service: Changing,
     upload_turns: Uploads,
 ) -> UploadedVersion:
@@ -105,23 +101,23 @@ async def upload(
 
     The answer says which version the bare name means then.
     """
-    place = Place(caller, form.name, form.alias)
+    place = Place(context.caller, form.name, form.alias)
     async with upload_turns.read(form.file.size or 0):
         entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
     # None where it has been deleted since.
-    published = service.catalog.find(caller.tenant, entry.version.name)
+    published = service.catalog.find(context.tenant, entry.version.name)
     live, aliases = ({}, {}) if published is None else (dict(published.live), published.meanings)
     return UploadedVersion(**entry.on_the_wire.model_dump(), created=created, live=live, aliases=aliases)
 
 
 @router.get("", response_model=AdapterPage, responses=describe_errors(*_SHARED))
 async def list_adapters(
-    caller: Asking, service: Accepted, limit: Limit = 100, cursor: NameCursor = "", containing: Containing = ""
+    context: Context, service: Accepted, limit: Limit = 100, cursor: NameCursor = "", containing: Containing = ""
 ) -> Response:
     """The caller's adapters in order of name, a page at a time."""
-    found = service.catalog.page(caller.tenant, after=cursor, containing=containing, limit=limit + 1)
+    found = service.catalog.page(context.tenant, after=cursor, containing=containing, limit=limit + 1)
     page = [published.summary for published in found[:limit]]
     return _as_it_is(AdapterPage(adapters=page, next_cursor=page[-1].name if len(found) > limit else None))
 
@@ -132,24 +128,24 @@ def _as_it_is(body: BaseModel) -> Response:
 
 
 @router.get("/{name}", response_model=Adapter, responses=describe_errors(*_SHARED, AdapterNotFound))
-async def get_adapter(name: str, caller: Asking, service: Accepted) -> Response:
+async def get_adapter(name: str, context: Context, service: Accepted) -> Response:
     """One adapter with its newest version and its aliases."""
-    return _as_it_is(service.catalog.get(caller.tenant, name).on_the_wire)
+    return _as_it_is(service.catalog.get(context.tenant, name).on_the_wire)
 
 
 @changes.patch("/{name}", responses=describe_errors(*_OF_CHANGES))
-async def change_adapter(name: str, body: AdapterChange, caller: Asking, service: Changing) -> Adapter:
+async def change_adapter(name: str, body: AdapterChange, context: Context, service: Changing) -> Adapter:
     """Open an adapter to other tenants, which then call it `tenant:name`, or close it."""
-    await service.version_admin.set_public(caller, name, public=body.public)
-    return service.catalog.get(caller.tenant, name).on_the_wire
+    await service.version_admin.set_public(context.caller, name, public=body.public)
+    return service.catalog.get(context.tenant, name).on_the_wire
 
 
 @router.get("/{name}/versions", response_model=VersionList, responses=describe_errors(*_SHARED, AdapterNotFound))
 async def list_versions(
-    name: str, caller: Asking, service: Accepted, limit: Limit = 100, cursor: NumberCursor = ""
+    name: str, context: Context, service: Accepted, limit: Limit = 100, cursor: NumberCursor = ""
 ) -> Response:
     """The live versions, newest first, a page at a time."""
-    published = service.catalog.get(caller.tenant, name)
+    published = service.catalog.get(context.tenant, name)
     found = published.versions(before=int(cursor) if cursor else None, limit=limit + 1)
     page = [entry.summary for entry in found[:limit]]
     return _as_it_is(VersionList(versions=page, next_cursor=str(page[-1].version) if len(found) > limit else None))
@@ -160,9 +156,9 @@ async def list_versions(
     response_model=AdapterVersion,
     responses=describe_errors(*_SHARED, AdapterNotFound, VersionNotFound),
 )
-async def get_version(name: str, version: VersionNumber, caller: Asking, service: Accepted) -> Response:
+async def get_version(name: str, version: VersionNumber, context: Context, service: Accepted) -> Response:
     """One version with its labels and the metrics of its training."""
-    return _as_it_is(service.catalog.get(caller.tenant, name).version(version).on_the_wire)
+    return _as_it_is(service.catalog.get(context.tenant, name).version(version).on_the_wire)
 
 
 @router.get(
@@ -177,7 +173,7 @@ async def get_version(name: str, version: VersionNumber, caller: Asking, service
 async def download(
     name: str,
     version: VersionNumber,
-    context: From,
+    context: Context,
     service: Accepted,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:
@@ -198,9 +194,9 @@ async def download(
 
 
 @changes.delete("/{name}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
-async def delete_adapter(name: str, caller: Asking, service: Changing) -> None:
+async def delete_adapter(name: str, context: Context, service: Changing) -> None:
     """Delete every version and alias; requests in flight still get their answers, and each version can be undeleted."""
-    await service.version_admin.delete(caller, name)
+    await service.version_admin.delete(context.caller, name)
 
 
 @changes.delete(
@@ -209,26 +205,26 @@ async def delete_adapter(name: str, caller: Asking, service: Changing) -> None:
     response_class=Response,
     responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict),
 )
-async def delete_version(name: str, version: VersionNumber, caller: Asking, service: Changing) -> None:
+async def delete_version(name: str, version: VersionNumber, context: Context, service: Changing) -> None:
     """Delete one version that no alias names. It can be undeleted; its number is never given out again."""
-    await service.version_admin.delete(caller, name, version)
+    await service.version_admin.delete(context.caller, name, version)
 
 
 @changes.post(
     "/{name}/versions/{version}/undelete",
     responses=describe_errors(*_OF_CHANGES, VersionNotFound, Conflict, StorageFull),
 )
-async def undelete_version(name: str, version: VersionNumber, caller: Asking, service: Changing) -> AdapterVersion:
+async def undelete_version(name: str, version: VersionNumber, context: Context, service: Changing) -> AdapterVersion:
     """Bring a deleted version back as it was, within its grace period."""
-    return (await service.version_admin.undelete(caller, name, version)).on_the_wire
+    return (await service.version_admin.undelete(context.caller, name, version)).on_the_wire
 
 
 @changes.post("/{name}/versions/{version}/deprecate", responses=describe_errors(*_OF_CHANGES, VersionNotFound))
 async def deprecate_version(
-    name: str, version: VersionNumber, body: DeprecationRequest, caller: Asking, service: Changing
+    name: str, version: VersionNumber, body: DeprecationRequest, context: Context, service: Changing
 ) -> AdapterVersion:
     """Advise against a version. It still answers when it is named; a bare name means another one where there is one."""
-    return (await service.version_admin.deprecate(caller, name, version, body.reason)).on_the_wire
+    return (await service.version_admin.deprecate(context.caller, name, version, body.reason)).on_the_wire
 
 
 async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

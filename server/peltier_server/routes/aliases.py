@@ -17,7 +17,7 @@ from peltier_client.protocol import Alias, AliasChange, AliasHistory, AliasList,
 from peltier_store.registry import Alias as Recorded
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Asking, Changing
+from peltier_server.http.dependencies import Accepted, Changing, Context
 from peltier_server.http.scoped_route import scoped_router
 
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining, AdapterNotFound)
@@ -31,17 +31,17 @@ changes = scoped_router("publish", "aliases", _PREFIX)
 
 
 @router.get("", responses=describe_errors(*_SHARED))
-async def list_aliases(name: str, caller: Asking, service: Accepted) -> AliasList:
+async def list_aliases(name: str, context: Context, service: Accepted) -> AliasList:
     """Every alias of an adapter, in order of name."""
-    published = service.catalog.get(caller.tenant, name)
+    published = service.catalog.get(context.tenant, name)
     return AliasList(aliases=[_on_the_wire(alias) for _, alias in sorted(published.aliases.items())])
 
 
 @router.get("/{alias}/history", responses=describe_errors(*_SHARED, VersionNotFound, Unavailable))
-async def alias_history(name: str, alias: str, caller: Asking, service: Accepted) -> AliasHistory:
+async def alias_history(name: str, alias: str, context: Context, service: Accepted) -> AliasHistory:
     """What an alias has meant, newest first, and who said so; no versions where it was deleted."""
-    service.catalog.get(caller.tenant, name)
-    changes = await service.store.registry.alias_history(caller.tenant, name, check_alias(alias))
+    service.catalog.get(context.tenant, name)
+    changes = await service.store.registry.alias_history(context.tenant, name, check_alias(alias))
     return AliasHistory(
         changes=[
             AliasChange(versions=dict(one.split or {}), created_at=one.created_at, created_by=one.created_by)
@@ -51,24 +51,24 @@ async def alias_history(name: str, alias: str, caller: Asking, service: Accepted
 
 
 @changes.put("/{alias}", responses=describe_errors(*_OF_CHANGES))
-async def set_alias(name: str, alias: str, body: AliasRequest, caller: Asking, service: Changing) -> Alias:
+async def set_alias(name: str, alias: str, body: AliasRequest, context: Context, service: Changing) -> Alias:
     """Make an alias mean a version, or several with the share of requests that each gets, in one step.
 
     Every request that arrives after the answer follows it; those under way keep the version that they began with.
     """
-    return _on_the_wire(await service.version_admin.set_alias(caller, name, check_alias(alias), body.split))
+    return _on_the_wire(await service.version_admin.set_alias(context.caller, name, check_alias(alias), body.split))
 
 
 @changes.post("/{alias}/rollback", responses=describe_errors(*_OF_CHANGES, Conflict))
-async def rollback_alias(name: str, alias: str, caller: Asking, service: Changing) -> Alias:
+async def rollback_alias(name: str, alias: str, context: Context, service: Changing) -> Alias:
     """Make an alias mean what it meant before; again, and it goes one more step back."""
-    return _on_the_wire(await service.version_admin.roll_back(caller, name, check_alias(alias)))
+    return _on_the_wire(await service.version_admin.roll_back(context.caller, name, check_alias(alias)))
 
 
 @changes.delete("/{alias}", status_code=204, response_class=Response, responses=describe_errors(*_OF_CHANGES))
-async def delete_alias(name: str, alias: str, caller: Asking, service: Changing) -> None:
+async def delete_alias(name: str, alias: str, context: Context, service: Changing) -> None:
     """Make an alias mean nothing; a rollback brings it back."""
-    await service.version_admin.delete_alias(caller, name, check_alias(alias))
+    await service.version_admin.delete_alias(context.caller, name, check_alias(alias))
 
 
 def _on_the_wire(alias: Recorded) -> Alias:

@@ -10,7 +10,7 @@ from peltier_store.registry import Key
 
 from peltier_server.auth.caller import LOCAL
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.http.dependencies import Accepted, Changing, Context, Keys
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.routes.paging import Limit, NameCursor
 
@@ -32,11 +32,13 @@ async def list_keys(
 
 
 @router.post("", status_code=201, responses=describe_errors(*_SHARED, NotFound, Conflict))
-async def create_key(body: KeyRequest, response: Response, caller: Asking, keyring: Keys, service: Changing) -> NewKey:
+async def create_key(
+    body: KeyRequest, response: Response, context: Context, keyring: Keys, service: Changing
+) -> NewKey:
     """Make a key and show it, this once. With the first key of all, every call begins to need one."""
     if body.expires_at is not None and body.expires_at <= datetime.now(UTC):
         raise InvalidInput(f"expires_at is {body.expires_at.isoformat()}: a key must have some time left")
-    if caller == LOCAL and "admin" not in body.scopes:
+    if context.caller == LOCAL and "admin" not in body.scopes:
         raise Conflict("the first key must have the scope admin: it shuts the server, and nobody could make another")
     issued = keyring.credentials.issue()
     key = await service.store.registry.create_key(
@@ -46,7 +48,7 @@ async def create_key(body: KeyRequest, response: Response, caller: Asking, keyri
         scopes=body.scopes,
         note=body.note,
         expires_at=body.expires_at,
-        actor=caller.actor,
+        actor=context.caller.actor,
     )
     await service.store.sync.sync_after_write()
     response.headers["cache-control"] = "no-store"
@@ -56,12 +58,12 @@ async def create_key(body: KeyRequest, response: Response, caller: Asking, keyri
 @router.delete(
     "/{prefix}", status_code=204, response_class=Response, responses=describe_errors(*_SHARED, NotFound, Conflict)
 )
-async def revoke_key(prefix: str, caller: Asking, keyring: Keys, service: Changing) -> None:
+async def revoke_key(prefix: str, context: Context, keyring: Keys, service: Changing) -> None:
     """Take a key's rights for good: here at once, within a second on every replica."""
     settings = service.settings
     if settings.admin_key is None and settings.oidc_issuer is None and keyring.is_last_admin(prefix):
         raise Conflict(f"key {prefix!r} is the last with the scope admin: make another before it is revoked")
-    await service.store.registry.revoke_key(prefix, actor=caller.actor)
+    await service.store.registry.revoke_key(prefix, actor=context.caller.actor)
     await service.store.sync.sync_after_write()
 
 

@@ -3,7 +3,7 @@
 import json
 from importlib.metadata import version as release_of
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.graphs.choice import can_capture
 from peltier_adapters.ops.backend import choose_backend
@@ -13,8 +13,8 @@ from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, 
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, AnyTime, Asking
-from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.dependencies import Accepted, AnyTime, Context
+from peltier_server.http.scoped_route import open_router, scoped_router
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.service import Service
 
@@ -38,7 +38,7 @@ router = scoped_router("predict", "operations")
 # Metrics name every tenant and the adapters in use.
 measures = scoped_router("metrics", "operations")
 # What orchestrators ask, who have no key.
-probes = APIRouter(tags=["operations"])
+probes = open_router(tags=["operations"])
 
 
 @probes.get("/health")
@@ -55,15 +55,15 @@ async def ready(lifecycle: AnyTime) -> ReadyResponse:
 
 
 @router.get("/info", responses=describe_errors(*_SHARED, NotReady, Draining))
-async def info(caller: Asking, service: Accepted) -> InfoResponse:
+async def info(context: Context, service: Accepted) -> InfoResponse:
     """Release, backbone, kernels, limits, and the caller's adapters: how many, and which are in quarantine."""
     return InfoResponse(
         version=release_of("peltier"),
         backbone=_describe(service.backbone),
         kernels=service.backbone.kernels | _batch_kernels(service),
         limits={name: getattr(service.settings, name) for name in _LIMITS},
-        num_adapters=service.catalog.count(caller.tenant),
-        quarantined=service.quarantine.of(caller.tenant),
+        num_adapters=service.catalog.count(context.tenant),
+        quarantined=service.quarantine.of(context.tenant),
     )
 
 

@@ -4,9 +4,11 @@ from importlib.resources import files
 from pathlib import Path
 
 import fastapi_offline
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+
+from peltier_server.http.scoped_route import open_router
 
 _ASSETS = Path(fastapi_offline.__file__).with_name("static")
 _SCRIPT, _STYLE = "swagger-ui-bundle.js", "swagger-ui.css"
@@ -32,7 +34,7 @@ _OWN_ORIGIN = (
     "img-src 'self' data:; font-src 'self' data:; frame-ancestors 'none'"
 )
 
-router = APIRouter(include_in_schema=False)
+router = open_router(include_in_schema=False)
 
 
 @router.get("/")

@@ -28,10 +28,9 @@ from peltier_client.protocol import (
 )
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, accept, begin, cancel_on_disconnect, get_context, resolve
+from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect, get_context, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.quick import JSON
-from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.scoped_route import JSON, scoped_router
 from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
 from peltier_server.inference.prediction import Prediction, StreamStart
@@ -74,8 +73,9 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
 
 
 @router.post("/predict", response_model=MixedPredictResponse, responses=_MIXED_RESPONSES)
-async def predict_mixed(body: MixedPredictRequest, request: Request, service: Accepted) -> Response:
+async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response:
     """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
+    service = accept(request)
     service.predictor.check_count(len(body.requests), "requests")
     preparation, context = request.app.state.preparation, get_context(request)
     mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, context, body.requests)

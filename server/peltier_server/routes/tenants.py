@@ -7,7 +7,7 @@ from peltier_client.protocol import TenantInfo, TenantList, TenantQuotas, Tenant
 from peltier_store.registry import Quotas, Tenant
 
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Asking, Changing, Keys
+from peltier_server.http.dependencies import Accepted, Changing, Context, Keys
 from peltier_server.http.scoped_route import scoped_router
 from peltier_server.routes.paging import Limit, NameCursor
 
@@ -25,10 +25,10 @@ async def list_tenants(keyring: Keys, service: Accepted, limit: Limit = 100, cur
 
 
 @router.post("", status_code=201, responses=describe_errors(*_SHARED, Conflict))
-async def create_tenant(body: TenantRequest, caller: Asking, service: Changing) -> TenantInfo:
+async def create_tenant(body: TenantRequest, context: Context, service: Changing) -> TenantInfo:
     """Make a tenant, whose keys and adapters are its own."""
     quotas = Quotas(**body.quotas.model_dump())
-    tenant = await service.store.registry.create_tenant(body.name, quotas, actor=caller.actor)
+    tenant = await service.store.registry.create_tenant(body.name, quotas, actor=context.caller.actor)
     await service.store.sync.sync_after_write()
     return _on_the_wire(tenant)
 
@@ -40,9 +40,9 @@ async def get_tenant(tenant: str, keyring: Keys, service: Accepted) -> TenantInf
 
 
 @router.put("/{tenant}", responses=describe_errors(*_SHARED, NotFound))
-async def set_tenant(tenant: str, body: TenantQuotas, caller: Asking, keyring: Keys, service: Changing) -> TenantInfo:
+async def set_tenant(tenant: str, body: TenantQuotas, context: Context, keyring: Keys, service: Changing) -> TenantInfo:
     """Replace all quotas of a tenant; what is left out is no longer limited. They hold within a second."""
-    await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=caller.actor)
+    await service.store.registry.update_tenant(tenant, Quotas(**body.model_dump()), actor=context.caller.actor)
     await service.store.sync.sync_after_write()
     return _on_the_wire(keyring.tenant(tenant))
 

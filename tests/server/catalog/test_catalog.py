@@ -67,7 +67,7 @@ def catalog(manifest: str) -> Catalog:
 
 
 def resolved(catalog: Catalog, text: str, tenant: str = "default", request_id: str = "1") -> int:
-    context = RequestContext(Caller(tenant, ALL_SCOPES, "test"), request_id)
+    context = RequestContext(request_id, known_caller=Caller(tenant, ALL_SCOPES, "test"))
     return catalog.resolve(TaskReference.parse(text), context).number
 
 

@@ -12,11 +12,12 @@ import httpx2
 import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.auth.caller import LOCAL
+from peltier_server.context import RequestContext, attach_context
 from peltier_server.fairness.shared_bound import SharedBound
 from peltier_server.http.outgoing import PIECE_BYTES, OutgoingMiddleware
 from peltier_server.inference import predictor
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Scope
 
 from tests.server.attacker import post
 from tests.server.conftest import Listen, Listening
@@ -159,7 +160,9 @@ async def _sent(app: ASGIApp) -> tuple[int, bytes]:
         assert len(message.get("body", b"")) <= PIECE_BYTES
         messages.append(message)
 
-    await app({"type": "http", "method": "GET", "path": "/", "state": {"caller": LOCAL}}, receive, send)
+    scope: Scope = {"type": "http", "method": "GET", "path": "/", "state": {}}
+    attach_context(scope, RequestContext("1", known_caller=LOCAL))
+    await app(scope, receive, send)
     start, *pieces = messages
     assert [piece.get("more_body", False) for piece in pieces] == [True] * (len(pieces) - 1) + [False]
     return start["status"], b"".join(piece["body"] for piece in pieces)

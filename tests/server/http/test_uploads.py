@@ -10,7 +10,7 @@ from peltier_server.http.uploads import MAX_RECEIVED_AT_ONCE, MAX_RECEIVED_OF_ON
 
 async def test_so_many_are_received_and_no_more() -> None:
     """The next one is told to come later, and is served once another has gone."""
-    intake = UploadTurns(100, patience_seconds=0.01)
+    intake = UploadTurns(50, patience_seconds=0.01)
     async with AsyncExitStack() as stack:
         for number in range(MAX_RECEIVED_AT_ONCE):
             await stack.enter_async_context(intake.receive(f"tenant-{number}"))
@@ -24,7 +24,7 @@ async def test_so_many_are_received_and_no_more() -> None:
 
 async def test_no_tenant_takes_all_places() -> None:
     """An upload of another tenant is received at once, beside any number of slow and waiting uploads of one tenant."""
-    intake, received = UploadTurns(100, patience_seconds=3600), 0
+    intake, received = UploadTurns(50, patience_seconds=3600), 0
 
     async def drip() -> None:
         nonlocal received
@@ -45,7 +45,7 @@ async def test_no_tenant_takes_all_places() -> None:
 
 async def test_bytes_in_memory_never_exceed_the_limit() -> None:
     """Small ones side by side, a large one alone, and none is overtaken for ever."""
-    intake, now, most, done = UploadTurns(100, patience_seconds=3600), 0, 0, []
+    intake, now, most, done = UploadTurns(50, patience_seconds=3600), 0, 0, []
 
     async def read(size: int) -> None:
         nonlocal now, most
@@ -62,14 +62,14 @@ async def test_bytes_in_memory_never_exceed_the_limit() -> None:
 
 async def test_what_is_larger_than_all_room_has_it_alone() -> None:
     """It waits for the others, and is not stuck."""
-    intake = UploadTurns(100, patience_seconds=3600)
+    intake = UploadTurns(50, patience_seconds=3600)
     async with intake.read(1000):
         pass
 
 
 async def test_a_caller_who_gives_up_frees_its_place() -> None:
     """In the middle of a turn, and in the middle of waiting for one."""
-    intake, reading = UploadTurns(100, patience_seconds=3600), asyncio.Event()
+    intake, reading = UploadTurns(50, patience_seconds=3600), asyncio.Event()
 
     async def stay() -> None:
         async with intake.receive("a"), intake.read(80):

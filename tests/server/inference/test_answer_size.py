@@ -45,7 +45,9 @@ async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> No
     answering = labelled.service.predictor
     for task, top_k, raw, count in product(("many", "any", "few", "value"), (None, 1, MANY), (False, True), (1, 3)):
         parameters = Parameters(top_k=top_k, raw_scores=raw, return_gates=raw)
-        found = await answering.predict(answering.resolve(RequestContext(LOCAL, "1"), task), [TEXT] * count, parameters)
+        found = await answering.predict(
+            answering.resolve(RequestContext("1", known_caller=LOCAL), task), [TEXT] * count, parameters
+        )
         whole = found.response.model_dump_json(by_alias=True).encode()
         assert len(whole) <= found.max_bytes
         preparation = labelled.app.state.preparation

@@ -44,7 +44,7 @@ def _(servers: Servers) -> Met:
 @probe("bytes of uploads in memory at once", _IN_MEMORY)
 def _(_: Servers) -> Met:
     async def overtakes() -> bool:
-        turns = UploadTurns(10, 1)
+        turns = UploadTurns(5, 1)
         async with turns.read(6):
             second = asyncio.create_task(_read(turns, 6))
             await asyncio.sleep(0)

@@ -70,7 +70,6 @@ UNMET = frozenset(
         "peltier_server.fairness.preparation.MAX_PIECE_COST",
         "peltier_server.queue.estimator.MAX_CHANGE",
         "peltier_server.queue.estimator._MAX_SURPRISE",
-        "peltier_server.http.quick._MAX_BYTES",
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",

@@ -16,8 +16,8 @@ async def routes_of(running: Running) -> set[tuple[str, str]]:
     }
 
 
-async def test_both_ways_of_predictions_are_one_route(running: Running) -> None:
-    """The short one, and the framework's, which answers what is not plain."""
+async def test_a_prediction_and_a_refused_one_are_one_route(running: Running) -> None:
+    """Its label is the template of the path."""
     await running.predict("demo", "good")
     assert await routes_of(running) == {("POST", TEMPLATE)}
     await running.client.post(DEMO, content=b"{", headers={"content-type": "application/json"})

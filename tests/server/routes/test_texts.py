@@ -290,7 +290,7 @@ async def test_a_caller_who_gives_up_frees_the_slots(loaded: Running) -> None:
     with pytest.MonkeyPatch.context() as patch:
         slow_down(patch)
         predictor = loaded.service.predictor
-        target = predictor.resolve(RequestContext(LOCAL, "1"), "long")
+        target = predictor.resolve(RequestContext("1", known_caller=LOCAL), "long")
         gone = asyncio.ensure_future(predictor.predict(target, ["bad"] * 3, _parameters()))
         other = asyncio.ensure_future(text_of(loaded, "say", "a good film"))
         await until(lambda: live_rows(loaded) >= 3)

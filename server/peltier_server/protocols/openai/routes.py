@@ -21,14 +21,14 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
+from pydantic import BaseModel
 
-from peltier_server.auth.caller import Caller
 from peltier_server.catalog.entry import Entry
 from peltier_server.catalog.published import Published
 from peltier_server.errors import describe_errors
-from peltier_server.http.dependencies import Accepted, Asking, From, begin, cancel_on_disconnect, resolve
+from peltier_server.http.dependencies import Accepted, Context, accept, begin, cancel_on_disconnect, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.scoped_route import JSON, scoped_router
 from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
@@ -65,14 +65,15 @@ router = scoped_router("predict", "openai", "/v1")
     response_model=Completion,
     responses={200: _STREAMED, **describe_errors(*_OF_COMPLETIONS, shape=OPENAI_ERRORS)},
 )
-async def create_completion(body: CompletionRequest, request: Request, service: Accepted) -> Completion | Response:
+async def create_completion(body: CompletionRequest, request: Request) -> Response:
     """Continue prompts, or rather answer them: `model` is a task on T5, the prompt its input."""
+    service = accept(request)
     target = resolve(request, service, body.model)
-    make = partial(Completion, id=f"cmpl-{request.state.request_id}", created=int(time.time()), model=body.model)
+    make = partial(Completion, id=f"cmpl-{target.context.request_id}", created=int(time.time()), model=body.model)
     if not body.stream:
         preparation = request.app.state.preparation
         done = await cancel_on_disconnect(request, complete(preparation, service.predictor, target, body))
-        return make(choices=done.choices, usage=done.usage)
+        return _as_it_is(make(choices=done.choices, usage=done.usage))
     text = stream_completion(service.predictor, target, body)
     await begin(request, text)
     events = until_error(_events(text, make, body.stream_options), lambda error: event(OPENAI_ERRORS.body(error)))
@@ -80,20 +81,21 @@ async def create_completion(body: CompletionRequest, request: Request, service: 
 
 
 @router.get("/models", response_model=ModelList, responses=describe_errors(*_SHARED, InvalidInput, shape=OPENAI_ERRORS))
-async def list_models(caller: Asking, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = "") -> Response:
+async def list_models(
+    context: Context, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = ""
+) -> Response:
     """The adapters of the caller, on T5 or not, in order of name; those that follow `after`."""
     models: list[Model] = []
-    while len(models) <= limit and (page := _page(service, caller, models[-1].id if models else after)):
+    while len(models) <= limit and (page := _page(service, context.tenant, models[-1].id if models else after)):
         models += [_model(published.name, published.newest) for published in page]
         # Between two pages others have their turn.
         await asyncio.sleep(0)
     body = ModelList(data=models[:limit], has_more=len(models) > limit)
-    # The framework would check every field of every model once more.
-    return Response(body.model_dump_json(), media_type="application/json")
+    return _as_it_is(body)
 
 
 @router.get("/models/{model}", responses=describe_errors(*_OF_ONE_MODEL, shape=OPENAI_ERRORS))
-async def get_model(model: str, context: From, service: Accepted) -> Model:
+async def get_model(model: str, context: Context, service: Accepted) -> Model:
     """One adapter, or one version of it (`name@3`)."""
     return _model(model, service.predictor.resolve(context, model).entry)
 
@@ -109,8 +111,13 @@ async def _events(
     yield DONE
 
 
-def _page(service: Service, caller: Caller, after: str) -> list[Published]:
-    return service.catalog.page(caller.tenant, after=after, containing="", limit=_PAGE)
+def _as_it_is(body: BaseModel) -> Response:
+    """The framework would check every field once more."""
+    return Response(body.model_dump_json(), media_type=JSON)
+
+
+def _page(service: Service, tenant: str, after: str) -> list[Published]:
+    return service.catalog.page(tenant, after=after, containing="", limit=_PAGE)
 
 
 def _model(name: str, entry: Entry) -> Model:

@@ -5,13 +5,14 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.authenticator import Authenticator
+from peltier_server.context import context_of
 from peltier_server.errors import error_response
 
 OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 
 
 class AuthMiddleware:
-    """Puts the `Caller` into `request.state.caller`, or answers in the router's place.
+    """Puts the caller into the request's context, or answers in the router's place.
 
     It is no dependency: the framework reads and parses a body before it runs dependencies, and a stranger shall not
     make the server take in an upload or learn which addresses exist.
@@ -19,15 +20,14 @@ class AuthMiddleware:
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
         self._app = app
-        self._door = authenticator
+        self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes the request on, or answers with why not."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
-                caller = await self._door.caller(Headers(scope=scope))
+                context_of(scope).known_caller = await self._authenticator.caller(Headers(scope=scope))
             except PeltierError as error:
                 await error_response(error, scope)(scope, receive, send)
                 return
-            scope.setdefault("state", {})["caller"] = caller
         await self._app(scope, receive, send)

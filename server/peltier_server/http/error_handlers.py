@@ -1,0 +1,67 @@
+"""What a route raises, as an answer."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from peltier_adapters.errors import AdapterError
+from peltier_backbone.errors import BackboneError
+from peltier_client.errors import MethodNotAllowed, PeltierError, ServerError, Unavailable
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from peltier_server.context import context_of
+from peltier_server.errors import (
+    STORE_FULL,
+    STORE_GONE,
+    ClientGone,
+    ErrorShape,
+    RefusedBody,
+    error_response,
+    to_wire,
+)
+
+logger = logging.getLogger(__name__)
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+# What a route may raise; anything else is a fault of the server.
+_ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
+
+
+def install_handlers(app: FastAPI, shapes: Sequence[ErrorShape] = ()) -> None:
+    """Makes every error of a route an answer, in one of `shapes` at their addresses."""
+    app.state.error_shapes = shapes
+    for kind in _ANSWERED:
+        app.add_exception_handler(kind, _answer_error)
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, ClientGone):
+        return Response(status_code=ClientGone.status)
+    if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        return _method_not_allowed(request)
+    wire = to_wire(error)
+    _log(context_of(request.scope).request_id, error, wire)
+    return error_response(wire, request.scope)
+
+
+def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
+    if isinstance(error, STORE_FULL):
+        # Every upload meets it until there is room again, and a traceback says no more than the sentence.
+        logger.warning("request %s: %s", request_id, error)
+    elif isinstance(wire, ServerError | Unavailable) and not isinstance(
+        error, (PeltierError, RefusedBody, *STORE_GONE)
+    ):
+        logger.error("request %s failed", request_id, exc_info=error)
+
+
+def _method_not_allowed(request: Request) -> Response:
+    # The framework's own Allow header names the methods of the first route at the address, and there may be several.
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    routes = request.app.routes
+    allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
+    error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
+    return error_response(error, request.scope, {"allow": allowed})

@@ -1,0 +1,160 @@
+"""The route class: plain endpoints are called without the framework's solver of dependencies, and answer as it does."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_server.http.scoped_route import ScopedRoute
+from peltier_server.protocols.openai import routes as openai
+from peltier_server.routes import predict
+from starlette.types import Message, Scope
+
+from tests.server.conftest import Running, Serve
+
+# With a parameter in its content type a body is left to the framework's own handler.
+PLAIN, SOLVED = "application/json", "application/json; charset=utf-8"
+
+
+@pytest.fixture
+async def loaded(running: Running, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """A server with one adapter."""
+    assert (await running.upload(make_artifact(bert, "compacter", name="sst2"))).status_code == 201
+    return running
+
+
+async def ask(running: Running, body: bytes, content_type: str) -> httpx2.Response:
+    headers = {"content-type": content_type}
+    return await running.client.post("/v1/tasks/sst2/predict", content=body, headers=headers)
+
+
+async def test_both_handlers_give_one_answer(loaded: Running) -> None:
+    """But for the timings; the headers have the same names."""
+    body = json.dumps({"inputs": ["a good film", "bad"], "parameters": {"top_k": 1}}).encode()
+    plain, solved = [await ask(loaded, body, kind) for kind in (PLAIN, SOLVED)]
+    assert plain.status_code == 200
+    assert {**plain.json(), "timings_ms": None} == {**solved.json(), "timings_ms": None}
+    assert plain.headers.keys() == solved.headers.keys()
+    assert plain.headers["content-type"] == PLAIN
+
+
+async def test_both_handlers_say_what_was_truncated(loaded: Running) -> None:
+    """In the body and in a header, which is absent where nothing was; a refusal is worded alike."""
+    for long, said in ((("good " * 200, "bad", "film " * 63), "2"), (("bad", "film " * 62), None)):
+        body = json.dumps({"inputs": long}).encode()
+        plain, solved = [await ask(loaded, body, kind) for kind in (PLAIN, SOLVED)]
+        assert plain.json()["usage"] == solved.json()["usage"]
+        assert plain.json()["usage"]["truncated_inputs"] == int(said or 0)
+        assert plain.headers.get("x-truncated-inputs") == solved.headers.get("x-truncated-inputs") == said
+    body = json.dumps({"inputs": ["bad", "good " * 200, "film " * 63], "parameters": {"truncate": False}}).encode()
+    plain, solved = [await ask(loaded, body, kind) for kind in (PLAIN, SOLVED)]
+    assert (plain.status_code, plain.json()) == (solved.status_code, solved.json())
+    assert plain.json()["error"]["details"] == [
+        "input 1: the input has 202 tokens; this task takes at most 64",
+        "input 2: the input has 65 tokens; this task takes at most 64",
+    ]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[" * 2000, b"null", b'{"inputs": 5}', b'{"inputs": ["a"], "more": 1}', b"[1]"]
+)
+async def test_a_wrong_body_is_refused_in_the_same_words(loaded: Running, body: bytes) -> None:
+    """Whichever handler reads it, and with the status of what is wrong."""
+    plain, solved = [await ask(loaded, body, kind) for kind in (PLAIN, SOLVED)]
+    assert 400 <= plain.status_code < 500
+    assert (plain.status_code, plain.json()) == (solved.status_code, solved.json())
+
+
+async def test_a_body_that_is_no_json_by_name_is_refused(loaded: Running) -> None:
+    """Whatever is in it."""
+    answer = await ask(loaded, b'{"inputs": "a good film"}', "text/plain")
+    assert answer.status_code == 400
+
+
+async def test_a_wrong_body_counts_once(loaded: Running) -> None:
+    """Towards the tenant's quotas."""
+    assert (await loaded.client.put("/v1/tenants/default", json={"requests_per_second": 0.02})).status_code == 200
+    answer = await ask(loaded, b"{}", PLAIN)
+    assert (answer.status_code, answer.headers["ratelimit-remaining"]) == (422, "1")
+
+
+async def test_a_body_in_pieces_is_read_whole(loaded: Running) -> None:
+    """Whatever its pieces are."""
+    body = b'{"inputs": "a good film"}'
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield body[:9]
+        yield body[9:]
+
+    headers = {"content-type": PLAIN, "content-length": str(len(body))}
+    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=pieces(), headers=headers)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_of_a_header_that_is_there_twice_the_first_counts(loaded: Running) -> None:
+    """In both handlers."""
+    headers = [("content-type", "text/plain"), ("content-type", PLAIN)]
+    answer = await loaded.client.post("/v1/tasks/sst2/predict", content=b'{"inputs": "a good film"}', headers=headers)
+    assert answer.status_code == 400
+
+
+async def test_a_body_that_does_not_come_is_408(serve: Serve) -> None:
+    """What goes wrong before the body is there is answered in the same place."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.5)
+        yield b"{}"
+
+    headers = {"content-type": PLAIN, "content-length": "2"}
+    async with serve(stall_seconds=0.05) as running:
+        answer = await running.client.post("/v1/tasks/sst2/predict", content=pieces(), headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (408, "too_slow")
+
+
+def test_the_routes_of_inference_are_plain() -> None:
+    """Their endpoints are called without the solver of dependencies."""
+    routes = [route for router in (predict.router, openai.router) for route in router.routes]
+    plain = {route.path for route in routes if isinstance(route, ScopedRoute) and route._is_plain}
+    assert plain == {"/v1/tasks/{task}/predict", "/v1/predict", "/v1/completions"}
+
+
+async def test_a_body_has_a_bound(serve: Serve) -> None:
+    """Where its length is known; one in chunks once more has come than may. Uploads have a bound of their own."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b" " * 1000
+
+    async with serve(max_body_bytes=2000, max_artifact_bytes=2000) as running:
+        for path, kind in (("/v1/tasks/a/predict", PLAIN), ("/v1/tasks/a/predict", SOLVED), ("/v1/tenants", PLAIN)):
+            for length in ({"content-length": "2001"}, {}):
+                headers = {"content-type": kind, **length}
+                answer = await running.client.post(path, content=pieces(), headers=headers)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large"), path
+        headers = {"content-type": "multipart/form-data; boundary=a", "content-length": str(2001 + 64 * 1024)}
+        answer = await running.client.post("/v1/adapters", content=pieces(), headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+
+
+async def test_a_caller_who_leaves_in_the_middle_of_a_body_is_499(loaded: Running) -> None:
+    """In both handlers, and nothing is logged as a fault of the server."""
+    for kind in (PLAIN, SOLVED):
+        messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+        statuses = list[int]()
+
+        async def receive(messages: Iterator[Message] = messages) -> Message:
+            return next(messages)
+
+        async def send(message: Message, statuses: list[int] = statuses) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", kind.encode()), (b"content-length", b"20")]
+        path = "/v1/tasks/sst2/predict"
+        scope: Scope = {
+            "type": "http", "method": "POST", "path": path, "root_path": "", "query_string": b"", "headers": headers,
+        }  # fmt: skip
+        await loaded.app(scope, receive, send)
+        assert statuses == [499]
