@@ -79,7 +79,7 @@ def ask(server: Server, requests: list[bytes], clients: int, seconds: float) -> 
     used = server.cpu_seconds
     answers = run(ask_for(server.url, requests, clients, seconds))
     rows = Counter(json.loads(body)["batch"]["rows"] for _, body in answers)
-    # Each row of a batch of n says n; the last batches, of those who ask no more, are small and few.
+    # Each of the n rows of a batch reports n. The last batches are small, because some callers have ended.
     sizes = Counter({size: max(1, round(count / size)) for size, count in rows.items()})
     taken = Taken(len(answers), server.cpu_seconds - used, answers[-1][0])
     return taken, sizes

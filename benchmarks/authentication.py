@@ -92,7 +92,7 @@ async def measure(name: str, call: Callable[[], Awaitable[object]]) -> None:
 
 
 async def _send(message: Message) -> None:
-    """Nobody listens."""
+    """Drops the message."""
 
 
 def visit(enforcer: QuotaEnforcer) -> Callable[[], Awaitable[None]]:

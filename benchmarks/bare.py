@@ -37,7 +37,7 @@ async def ready() -> None:
 
 @app.post("/v1/tasks/{task}/predict")
 async def predict(task: str, body: PredictRequest) -> PredictResponse:
-    """The same answer to whoever asks."""
+    """The same answer to every request."""
     return _ANSWER
 
 

@@ -110,7 +110,7 @@ async def measure(stage: Stage, what: str, *asking: Awaitable[list[float]]) -> N
 
 
 async def show_little(stage: Stage, seconds: float) -> None:
-    """The table of those who send little."""
+    """Prints the table of the tenants that send little."""
     names = f"{'n':>6}{'p50 ms':>9}{'p99 ms':>9}{'tokens':>10}{'flood':>10}{'a second':>10}"
     print(f"{'sentences every 200 ms, asked':34}{names}")
     await measure(stage, "by two tenants, no flood", *(stage.ask_little(name, seconds) for name in LITTLE))

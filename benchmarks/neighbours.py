@@ -158,7 +158,7 @@ class Publisher:
 
 @contextmanager
 def attacking(names: Sequence[str], url: str, key: str) -> Iterator[Counter[str]]:
-    """The attacks go on while the block runs; afterwards the value has the statuses that they read."""
+    """Runs the attacks during the block; afterwards the value has the statuses that they read."""
     script = Path(__file__).with_name("attacks.py")
     statuses: Counter[str] = Counter()
     running = [

@@ -1,4 +1,4 @@
-"""Two replicas behind HAProxy, restarted one after the other while callers go on: how many requests fail.
+"""Two replicas behind HAProxy, restarted one after the other under load: how many requests fail.
 
     .venv/bin/python benchmarks/rolling_restart.py [--rounds 3] [--callers 16] [--kill] [--backbone minilm]
 

@@ -112,7 +112,7 @@ class Stage:
 
 
 def adapter_name(kind: Kind) -> str:
-    """As it is uploaded."""
+    """The name of its upload."""
     return "".join(letter if letter.isalnum() else "-" for letter in kind.name).strip("-")
 
 

@@ -102,7 +102,7 @@ def percentile(seconds: Sequence[float], percent: int) -> float:
 
 
 def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list[Crowd]:
-    """Stores filled one after the other, servers started side by side, every adapter asked once."""
+    """Fills stores one after the other, starts servers in parallel, and sends one request to every adapter."""
     counts: Sequence[int] = given.adapters
     flags = () if given.device_mib is None else ("--device-bytes", str(given.device_mib * 2**20), "--host-bytes", "0")
     backbone = load_backbone("minilm")

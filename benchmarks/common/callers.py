@@ -134,10 +134,10 @@ async def ask_for(url: str, requests: Iterable[bytes], num_callers: int, seconds
 
 
 async def ask_at(url: str, arrivals: Sequence[tuple[float, bytes]], num_lines: int) -> list[float]:
-    """Seconds from each request's arrival to its answer, whatever the answers before it take.
+    """Seconds from each request's arrival to its answer, independent of earlier answers.
 
-    Arrivals are seconds from now, in order. Where all connections are busy a request waits for one, and that time
-    counts: nothing is asked later because the server is slow (no coordinated omission).
+    Arrivals are seconds from now, in order. If all connections are busy, a request waits for one, and its latency
+    includes this time: a slow server delays no request (no coordinated omission).
     """
     loop, seconds = asyncio.get_running_loop(), [0.0] * len(arrivals)
     async with asyncio.timeout(arrivals[-1][0] + _PATIENCE_SECONDS), lines(url, num_lines) as opened:

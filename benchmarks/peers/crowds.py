@@ -62,7 +62,7 @@ class Crowd:
 
 
 def measure(crowds: Sequence[Crowd], counts: Sequence[int], rounds: int) -> None:
-    """For each number of adapters those who can, all in turn in every round."""
+    """For each number of adapters, all contenders that reach it, in turn in every round."""
     for count in counts:
         able = [one for one in crowds if count <= one.most]
         with ThreadPoolExecutor(len(able)) as loading:

@@ -1,4 +1,4 @@
-"""`python -m docs.generator` writes the pages; with `--check` it writes nothing and fails if one of them is stale."""
+"""`python -m docs.generator` writes the pages; with `--check` it only fails if one of them is stale."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _NOTE = "<!-- Written by `make reference` from the code; do not edit. -->\n"
 
 
 def stale_pages() -> dict[str, str]:
-    """The pages that are not what the code says now, by their name, as they should be."""
+    """The pages that differ from the code, by their name, with the correct text."""
     pages = {name: _NOTE + page() for name, page in PAGES.items()}
     return {name: text for name, text in pages.items() if _committed(name) != text}
 

@@ -13,11 +13,11 @@ from docs.generator.table import table
 
 _HEAD = """# Commands
 
-Exit status: 0 done, 1 failed with one sentence on stderr, 2 wrong usage, 130 interrupted. `--json` prints one JSON
-document on stdout. Commands that ask a server read its address from `PELTIER_URL` (`--url`) and the key from
-`PELTIER_API_KEY` (`--api-key`). `peltier --version` prints the version, `--help` behind any command its help.
+Exit status: 0 success, 1 failure with one sentence on stderr, 2 wrong usage, 130 interrupted. `--json` prints one JSON
+document on stdout. Commands that call a server read its address from `PELTIER_URL` (`--url`) and the key from
+`PELTIER_API_KEY` (`--api-key`). `peltier --version` prints the version, and `--help` after any command prints its help.
 """
-# What `show_literally` puts behind characters that Rich would read as markup.
+# `show_literally` adds this after characters that Rich would read as markup.
 _ESCAPE = "[b][/]"
 
 

@@ -7,23 +7,22 @@ from docs.generator.table import table
 
 _HEAD = """# Errors
 
-Every refusal has one body:
+Every error has this body:
 
 ```json
 {"error": {"code": "adapter_not_found", "message": "task 'sst3' is unknown", "details": []}}
 ```
 
-`code` is stable; write programs against it. `message` is one sentence for people. `details` lists every reason where
-there are several. On routes that speak OpenAI's protocol the body has OpenAI's shape, and a 422 is a 400. The Python
-client raises the class named below; each is a subclass of `PeltierError`, and a class inherits from the one whose
-name stands in brackets. 429, 503 and 507 carry `Retry-After` in seconds. The client repeats a request after 429, 503
-and a failed connection.
+`code` is stable; write programs against it. `message` is one sentence for people. `details` lists all reasons if there
+are several. On the routes of OpenAI's protocol the body has OpenAI's format, and 422 becomes 400. The Python client
+raises the class in the table; each is a subclass of `PeltierError`, or of the class in brackets. 429, 503 and 507 carry
+`Retry-After` in seconds. The client repeats a request after 429, 503 and a failed connection.
 
 """
 
 
 def errors_page() -> str:
-    """The page; status 0 are errors that only a client meets."""
+    """The page; errors with status 0 occur only in a client."""
     rows = [_row(error) for error in sorted(error_classes(), key=lambda error: (error.status or 999, error.code))]
     return _HEAD + table(("status", "OpenAI", "code", "Python class", "meaning"), rows) + "\n"
 

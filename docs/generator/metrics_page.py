@@ -9,11 +9,11 @@ from docs.generator.table import table
 
 _HEAD = """# Metrics
 
-`GET /metrics` in Prometheus' text format, or OpenMetrics where the caller accepts it. Durations are in seconds, sizes
-in bytes. A histogram has the series `…_bucket`, `…_sum` and `…_count`. Counters and histograms also have a series
-`…_created`, the time at which they began. Label values are bounded: the first hundred tenants have labels of their
-own, the others share `_others`, and callers without a key are `_nobody`.
-[Operations](../operations.md#metrics-and-alerts) says what to watch.
+`GET /metrics` answers in Prometheus' text format, or in OpenMetrics if the caller accepts it. Durations are in seconds,
+sizes in bytes. A histogram has the series `…_bucket`, `…_sum` and `…_count`. Counters and histograms also have a series
+`…_created`, the time at which they began. Label values are bounded: the first hundred tenants have their own labels,
+the others share `_others`, and callers without a key are `_nobody`. [Operations](../operations.md#metrics-and-alerts)
+lists alerts.
 
 """
 # These collectors make their series only when a page is written.

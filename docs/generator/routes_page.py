@@ -11,13 +11,13 @@ from docs.generator.table import Schema, default_of, table, type_of
 
 _HEAD = """# Routes
 
-The same as a running server's `/docs` and `/openapi.json`, which also have examples to try. `/` is a page of links.
-Errors are listed by their [codes](errors.md). **Key** is the scope that the API key needs; `/health`, `/ready` and
-`/` need no key, and on a server without keys no route does.
+A running server shows the same content, with examples to try, at `/docs` and `/openapi.json`. `/` is a page of links.
+[Errors](errors.md) describes the error codes. **Key** is the scope that the API key needs. `/health`, `/ready` and `/`
+need no key, and on a server without keys no route needs one.
 
-A task reference (`{task}`, `model`) is `name`, `name@3` (a version), `name@canary` (an alias), or `tenant:name…`,
-another tenant's public adapter. Answers of predictions carry the headers `x-request-id`, `x-adapter-version`,
-`x-adapter-digest`, `x-adapter-tier` (`device`, `host` or `store`), `x-queue-time-ms`, `x-compute-time-ms` and, where
+A task reference (`{task}`, `model`) is `name`, `name@3` (a version), `name@canary` (an alias), or `tenant:name…`
+(another tenant's public adapter). Answers of predictions carry the headers `x-request-id`, `x-adapter-version`,
+`x-adapter-digest`, `x-adapter-tier` (`device`, `host` or `store`), `x-queue-time-ms`, `x-compute-time-ms` and, if
 inputs were truncated, `x-truncated-inputs`.
 """
 _TITLES = {"openai": "OpenAI's protocol", "predict": "Predictions"}

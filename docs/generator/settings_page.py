@@ -9,11 +9,11 @@ from docs.generator.table import default_of, table, type_of
 
 _HEAD = """# Settings
 
-Settings of `peltier serve`. A flag wins over the environment variable, the variable over the TOML file that
-`--config` names. The variable of a setting is its name in capitals behind `PELTIER_`: `max_inputs` is
-`PELTIER_MAX_INPUTS`. A key of the TOML file is the name itself. Unknown flags, variables and keys are errors.
-Settings that hold a secret have no flag, because other users of a machine can read command lines.
-[Limits](../limits.md) says what a caller reads at each bound.
+These are the settings of `peltier serve`. A flag wins over the environment variable, and the variable over the TOML
+file that `--config` names. The variable of a setting is `PELTIER_` and its name in capitals: `max_inputs` is
+`PELTIER_MAX_INPUTS`. A key of the TOML file is the name itself. Unknown flags, variables and keys are errors. Settings
+with a secret have no flag, because other users of a machine can read command lines. [Limits](../limits.md) lists the
+error at each bound.
 
 """
 

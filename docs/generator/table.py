@@ -53,6 +53,6 @@ def _plain_type(schema: Schema) -> str:
 
 
 def default_of(schema: Schema) -> str:
-    """The default as JSON, or nothing where it is null or not given."""
+    """The default as JSON, or nothing if it is null or missing."""
     default = schema.get("default")
     return "" if default in (None, "") else f"`{json.dumps(default)}`"
