@@ -45,17 +45,17 @@ class Taken:
 
     @property
     def per_core(self) -> float:
-        """How many one second of CPU time is enough for."""
+        """Requests, or rows, per CPU second."""
         return self.count / self.cpu_seconds
 
     @property
     def by_clock(self) -> float:
-        """How many a second."""
+        """Requests, or rows, per second of wall-clock time."""
         return self.count / self.seconds
 
 
 class Engine:
-    """The forwards alone, of batches of the sizes that a server has formed."""
+    """Runs the forward passes alone, on batches of the sizes that a server has formed."""
 
     def __init__(self, backbone: Backbone, residents: list[Resident], sentences: list[str]) -> None:
         self._backbone = backbone
@@ -64,7 +64,7 @@ class Engine:
         self._draw = random.Random(0)
 
     def compute(self, sizes: Counter[int], seconds: float) -> Taken:
-        """Batch after batch until `seconds` are over."""
+        """Computes batches until `seconds` are over."""
         count, used, begun = 0, time.process_time(), time.perf_counter()
         while time.perf_counter() - begun < seconds:
             (size,) = self._draw.choices(list(sizes), list(sizes.values()))
@@ -75,7 +75,7 @@ class Engine:
 
 
 def ask(server: Server, requests: list[bytes], clients: int, seconds: float) -> tuple[Taken, Counter[int]]:
-    """What the server's process has taken, and how many batches of each size it has formed."""
+    """The time that the server's process took, and how many batches of each size it formed."""
     used = server.cpu_seconds
     answers = run(ask_for(server.url, requests, clients, seconds))
     rows = Counter(json.loads(body)["batch"]["rows"] for _, body in answers)
@@ -86,7 +86,7 @@ def ask(server: Server, requests: list[bytes], clients: int, seconds: float) -> 
 
 
 def report(rounds: list[tuple[Taken, Taken]], sizes: Counter[int], clients: int) -> dict[str, float]:
-    """Rates and their ratios: medians of the rounds."""
+    """Prints rates and their ratios: medians of the rounds."""
     mean_rows = sum(size * count for size, count in sizes.items()) / sizes.total()
     print(
         f"{clients} clients, one text each, {NUM_TASKS} tasks of {len(PRESETS)} presets; {mean_rows:.1f} rows a batch"

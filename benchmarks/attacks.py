@@ -34,7 +34,7 @@ _SLOW_PIECE_SECONDS = 0.5
 
 
 def predict(task: str, inputs: object, **parameters: object) -> Callable[[str], bytes]:
-    """One request for one task; like all of them it becomes bytes once the caller's key is known."""
+    """One request for one task; it becomes bytes when the caller's key is known, like all requests here."""
     body = {"inputs": inputs, "parameters": parameters}
     return lambda key: request_bytes(f"/v1/tasks/{task}/predict", body, key)
 
@@ -61,7 +61,7 @@ def random_lengths(task: str, count: int) -> list[Callable[[str], bytes]]:
 
 @dataclass(frozen=True)
 class Attacker:
-    """A caller in a loop: where, with which requests, and the statuses it has read."""
+    """A caller in a loop: its address, its requests, and the statuses it has read."""
 
     url: str
     requests: Iterator[bytes]
@@ -96,7 +96,7 @@ async def hang_up(attacker: Attacker) -> None:
 
 
 async def read_slowly(attacker: Attacker) -> None:
-    """Takes an answer in small pieces, and leaves in the middle of it."""
+    """Reads an answer in small pieces, and disconnects in the middle of it."""
     host, _, port = urlsplit(attacker.url).netloc.partition(":")
     while True:
         try:
@@ -136,7 +136,7 @@ async def _status(line: Line, request: bytes) -> str:
 
 @dataclass(frozen=True)
 class Attack:
-    """So many callers who all send the same requests; `adapters` are the kinds that the tenant must have published."""
+    """A number of callers who all send the same requests; `adapters` are the kinds that the tenant must publish."""
 
     callers: int
     requests: tuple[Callable[[str], bytes], ...]

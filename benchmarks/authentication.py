@@ -37,7 +37,7 @@ _NOW = datetime.now(UTC)
 
 
 def make_keyring(num_keys: int) -> tuple[Keyring, str]:
-    """A keyring of so many keys, and the text of one."""
+    """A keyring of `num_keys` keys, and the text of one."""
     credentials, keyring = Credentials(b"a secret of thirty-two characters"), Keyring()
     keyring.unlock(credentials)
     issued = [credentials.issue() for _ in range(num_keys)]
@@ -81,7 +81,7 @@ def make_token() -> tuple[bytes, str]:
 
 
 async def measure(name: str, call: Callable[[], Awaitable[object]]) -> None:
-    """Prints what one call takes."""
+    """Prints the time of one call."""
     taken = []
     for _ in range(_NUM_BATCHES):
         started = time.perf_counter()
@@ -110,7 +110,7 @@ def visit(enforcer: QuotaEnforcer) -> Callable[[], Awaitable[None]]:
 
 
 async def main(redis: str | None, num_keys: int) -> None:
-    """Each part alone."""
+    """Measures each step alone."""
     keyring, key = make_keyring(num_keys)
     keys, token = make_token()
     with serving_keys(keys) as url:  # they are fetched once, by the first token

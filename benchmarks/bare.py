@@ -32,7 +32,7 @@ _ANSWER = PredictResponse(
 
 @app.get("/ready")
 async def ready() -> None:
-    """At once."""
+    """Answers at once."""
 
 
 @app.post("/v1/tasks/{task}/predict")

@@ -64,7 +64,7 @@ Setting = tuple[float, int, str]
 
 @dataclass(frozen=True)
 class Point:
-    """One training."""
+    """One training of the grid."""
 
     task: str
     preset: str
@@ -86,7 +86,7 @@ class Point:
 
 
 def points() -> Iterator[Point]:
-    """Every combination, one seed after the other."""
+    """Every combination, one seed after another."""
     for seed, preset, size, task in product(SEEDS, PRESETS, SIZES, TASKS):
         if task in FEW_TASKS.get(preset, TASKS):
             for rate, epochs, pooling in product(RATES, EPOCHS[size], POOLINGS):
@@ -105,7 +105,7 @@ def is_in_grid(point: Point, values: Mapping[Point, float]) -> bool:
 
 
 def run(point: Point, root: Path) -> dict[str, Any]:
-    """Train, and measure on rows that chose nothing."""
+    """Trains, and measures on rows that chose nothing."""
     columns, task_type = TASKS[point.task]
     examples = read_examples(root / point.task / "train.jsonl.gz", columns, "label")
     train, rest = draw(examples, point.size, DEV_ROWS + TEST_ROWS, point.seed)
@@ -152,7 +152,7 @@ def create_run(point: Point, folder: Path) -> Run:
 
 
 def default_setting(cell: Cell) -> Setting:
-    """What `peltier train` takes where nothing is set."""
+    """The settings that `peltier train` chooses by default."""
     preset, task, size = cell
     columns, task_type = TASKS[task]
     data = Data(Path("train.jsonl"), Path("dev.jsonl"), columns, "label")
@@ -170,7 +170,7 @@ def default_setting(cell: Cell) -> Setting:
 
 
 def show(output: Path) -> None:
-    """The default of each cell, and the setting that is the most above it, on the seeds that both have."""
+    """Prints the default of each cell, and the best other setting on the seeds that both have."""
     cells: dict[Cell, dict[Setting, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for line in read_lines(output):
         point = create_point(line)
@@ -200,7 +200,7 @@ def _above(values: dict[int, float], default: dict[int, float]) -> float:
 
 
 def read_lines(output: Path) -> list[dict[str, Any]]:
-    """What has been run."""
+    """The lines of earlier runs."""
     return [json.loads(line) for line in output.read_text().splitlines()] if output.exists() else []
 
 

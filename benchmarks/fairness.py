@@ -62,7 +62,7 @@ class Stage:
         return Counter({tenant: int(float(tokens)) for tenant, tokens in _SERVED.findall(page)})
 
     async def ask_little(self, tenant: str, seconds: float, priority: int = 0) -> list[float]:
-        """Seconds of each answer to one sentence at a time, asked at a steady rate."""
+        """Seconds of each answer to one sentence at a time, sent at a steady rate."""
         end, asked = time.monotonic() + seconds, []
         while time.monotonic() < end:
             asked.append(asyncio.ensure_future(self._ask_one(tenant, priority)))
@@ -70,7 +70,7 @@ class Stage:
         return list(await asyncio.gather(*asked))
 
     async def flood(self, tenant: str) -> None:
-        """Keeps as many requests on their way until it is cancelled."""
+        """Keeps `_NUM_FLOODING` requests in progress until it is cancelled."""
         await asyncio.gather(*(self._ask_on_and_on(tenant) for _ in range(_NUM_FLOODING)))
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ class Waiting:
 
 
 async def measure(stage: Stage, what: str, *asking: Awaitable[list[float]]) -> None:
-    """Prints how long answers took, and what was computed meanwhile."""
+    """Prints how long answers took, and how much was computed meanwhile."""
     before, begun = await stage.served(), time.monotonic()
     seconds = sorted(one for answers in await asyncio.gather(*asking) for one in answers)
     taken, served = time.monotonic() - begun, await stage.served() - before
@@ -123,7 +123,7 @@ async def show_little(stage: Stage, seconds: float) -> None:
 
 
 async def show_weights(stage: Stage, seconds: float) -> None:
-    """How far apart two that flood ever are."""
+    """Prints the largest gap between two tenants that flood the server."""
     floods = [asyncio.ensure_future(stage.flood(name)) for name in FLOODS]
     await asyncio.sleep(3)
     before, end_at, gaps = await stage.served(), time.monotonic() + seconds, []
@@ -140,13 +140,13 @@ async def show_weights(stage: Stage, seconds: float) -> None:
 
 
 async def end(work: asyncio.Future[None]) -> None:
-    """Of a flood: what is on its way is hung up on."""
+    """Cancels a flood; its requests disconnect."""
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
 
 
 def show_scheduler(num_tenants: int, num_rows: int = 100_000) -> None:
-    """What a row costs on its way in and out."""
+    """Prints the CPU time to add a row to the scheduler and to take it out."""
     draw = random.Random(0)
     rows = [Waiting(str(number % num_tenants), draw.randint(5, 512), number) for number in range(num_rows)]
     scheduler = Scheduler[Waiting](_BATCH_TOKENS, lambda _: 1.0)
@@ -165,7 +165,7 @@ def show_scheduler(num_tenants: int, num_rows: int = 100_000) -> None:
 
 
 def take_batch(scheduler: Scheduler[Waiting]) -> int:
-    """One batch, as the server's queue takes it; how many rows it has."""
+    """Takes one batch as the server's queue does; returns its number of rows."""
     tokens, rows = _BATCH_TOKENS, 0
     while rows < _BATCH_ROWS and (row := scheduler.next(tokens if rows else None)) is not None:
         scheduler.serve(row)
@@ -174,7 +174,7 @@ def take_batch(scheduler: Scheduler[Waiting]) -> int:
 
 
 async def show_server(url: str, sentences: list[str], data: bytes, seconds: float) -> None:
-    """Everything that needs one."""
+    """Prints all measurements that need a server."""
     stage = Stage(url, sentences)
     try:
         await stage.settle_in(data)

@@ -153,7 +153,7 @@ def draw_memory(axes: Axes, found: dict[str, Any]) -> None:
 def draw_line(
     axes: Axes, name: str, counts: Sequence[int], rounds: Sequence[Sequence[float]], label: str
 ) -> list[float]:
-    """The medians of the rounds, which are returned."""
+    """Draws the medians of the rounds, and returns them."""
     middles = [statistics.median(one) for one in rounds]
     face = "white" if look(name)["linestyle"] == "--" else None
     axes.plot(counts, middles, marker="o", markerfacecolor=face, label=label, **look(name))
@@ -161,7 +161,7 @@ def draw_line(
 
 
 def beside_plain(axes: Axes, counts: Sequence[int]) -> None:
-    """A thin line for what everything is measured against."""
+    """Draws a thin line for the reference."""
     axes.plot([counts[0], counts[-1]], [1, 1], color=GREY, linewidth=1, zorder=1)
     axes.set_ylim(0, 1.25)
     axes.set_ylabel("throughput / plain transformers'")
@@ -175,7 +175,7 @@ def look(name: str) -> dict[str, Any]:
 
 
 def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
-    """Each line's name at its end, none over another."""
+    """Writes each line's name at its end, without overlaps."""
     places = {name: axes.transData.transform(end)[1] for name, end in ends.items()}
     last = float("-inf")
     for name in sorted(places, key=lambda name: places[name]):
@@ -185,7 +185,7 @@ def label_ends(axes: Axes, ends: Mapping[str, tuple[float, float]]) -> None:
 
 
 def adapters_axis(axes: Axes, counts: Sequence[int], label: str) -> None:
-    """Powers of ten, written out."""
+    """Labels an axis with powers of ten, written out."""
     axes.set_xscale("log")
     axes.set_xticks(counts, labels=[f"{count:,}" for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())

@@ -51,7 +51,7 @@ async def fill(url: str, manifest: str, count: int) -> None:
 
 
 async def read(url: str) -> Catalog:
-    """The catalog of that registry, as a server that starts reads it."""
+    """The catalog of that registry, read as by a starting server."""
     registry, catalog = await Registry.open(url), Catalog()
     start = time.process_time()
     snapshot = await registry.snapshot()
@@ -63,7 +63,7 @@ async def read(url: str) -> Catalog:
 
 
 def cpu_seconds(call: Callable[[int], object], repeats: int) -> float:
-    """Of one call, on average."""
+    """CPU seconds of one call, on average."""
     start = time.process_time()
     for number in range(repeats):
         call(number)

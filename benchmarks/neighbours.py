@@ -45,13 +45,13 @@ _LABELS = ((4096, 240), (4096, 100), (4096, 50), (1024, 240), (1024, 50), (512, 
 
 @dataclass
 class Watch:
-    """Seconds of each answer that the victim got, and the statuses of those that were no answer."""
+    """Seconds of each answer that the victim got, and the statuses of failed requests."""
 
     seconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
     def percentile_ms(self, share: float) -> float:
-        """Of the answers."""
+        """A percentile of the answers' times, in milliseconds."""
         ranked = sorted(self.seconds)
         return 1e3 * ranked[round(share * (len(ranked) - 1))] if ranked else float("nan")
 
@@ -72,7 +72,7 @@ async def watch(url: str, request: bytes, seconds: float) -> Watch:
 
 
 async def watch_both(url: str, requests: Sequence[bytes], seconds: float) -> list[Watch]:
-    """Each request by a caller of its own."""
+    """Runs each request with its own caller."""
     return list(await asyncio.gather(*(watch(url, request, seconds) for request in requests)))
 
 
@@ -106,7 +106,7 @@ class Publisher:
         self._client = client
 
     async def publish(self, kinds: Collection[str]) -> None:
-        """Those of `kinds`."""
+        """Publishes the adapters of `kinds`."""
         making = {
             "plain": self._publish_plain,
             "prefix": self._publish_prefix,
@@ -205,7 +205,7 @@ class Stage:
         run(self._wait_until_calm(alone[0].percentile_ms(0.5)))
 
     async def _wait_until_calm(self, usual_ms: float) -> None:
-        """Until the victim is answered as it usually is, because the attack's requests have ended."""
+        """Waits until the victim's answers are as fast as usual, because the attack's requests have ended."""
         end = time.monotonic() + _CALM_SECONDS
         while time.monotonic() < end:
             (seen,) = await watch_both(self.server.url, self.requests[:1], 1)
@@ -214,7 +214,7 @@ class Stage:
 
 
 async def settle_in(url: str, backbone: Backbone, kinds: Collection[str]) -> tuple[str, str]:
-    """The keys of the victim and of the attacker, whose adapters of `kinds` are published."""
+    """Creates the keys of the victim and of the attacker, and publishes the attacker's adapters of `kinds`."""
     async with AsyncClient(url, OPERATOR, timeout=300) as operator:
         keys = []
         for tenant in ("victim", "attacker"):

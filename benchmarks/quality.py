@@ -119,7 +119,7 @@ def run(name: str, method: str, root: Path) -> dict[str, Any]:
 
 
 def show(output: Path) -> None:
-    """The table of what has been run."""
+    """Prints the table of earlier runs."""
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     last = {(line["task"], line["method"]): line for line in lines}
     total = load_config(find_checkpoint("minilm")).num_parameters

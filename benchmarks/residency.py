@@ -51,7 +51,7 @@ _DEVICE_SHARE, _HOST_SHARE = 10, 5
 
 
 class Seconds(NamedTuple):
-    """By the clock, and of the CPU."""
+    """Wall-clock and CPU seconds."""
 
     clock: float
     cpu: float
@@ -85,7 +85,7 @@ class Shelf:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def store(self, preset: str) -> AdapterKey:
-        """A new artifact, with bytes of its own."""
+        """Stores a new artifact with different bytes."""
         data = variant(self.originals[preset], next(self.numbers))
         digest = digest_of(data)
         # What `Blobs.put` would write, without waiting for the disk ten thousand times.
@@ -93,13 +93,13 @@ class Shelf:
         return AdapterKey("default", digest)
 
     async def load(self, owned: AdapterKey) -> Seconds:
-        """How long until it can be used."""
+        """Seconds until it can be used."""
         start, used = time.perf_counter(), time.process_time()
         async with self.slots.lease(owned, "default"):
             return Seconds(time.perf_counter() - start, time.process_time() - used)
 
     async def load_all(self, owned: Sequence[AdapterKey]) -> None:
-        """Each once, some of them at a time."""
+        """Loads each adapter once, some of them at a time."""
         for start in range(0, len(owned), _AT_ONCE):
             await asyncio.gather(*map(self.load, owned[start : start + _AT_ONCE]))
 
@@ -117,26 +117,26 @@ class _Mallinfo(ctypes.Structure):
 
 
 def tensor_bytes(data: bytes) -> int:
-    """Of the tensors alone."""
+    """Bytes of the tensors alone."""
     return sum(4 * prod(entry["shape"]) for entry in read_header(data)[1].values())
 
 
 def resident_set() -> int:
-    """Bytes of memory that the process has."""
+    """Bytes of memory of the process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
 
 
 def free_heap() -> int:
-    """Bytes that the C library keeps for later."""
+    """Free bytes that the C library keeps."""
     mallinfo = ctypes.CDLL(None).mallinfo2
     mallinfo.restype = _Mallinfo
     return int(mallinfo().sizes[8])
 
 
 async def time_loads(shelf: Shelf, counts: Sequence[int]) -> Samples:
-    """Loads of each preset with so many adapters on the device."""
+    """Times loads of each preset with each of `counts` adapters on the device."""
     loaded, found = 0, Samples()
     for count in counts:
         for _ in range(count - loaded):
@@ -153,7 +153,7 @@ async def time_loads(shelf: Shelf, counts: Sequence[int]) -> Samples:
 
 
 async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, float]:
-    """(process, accounted) bytes an adapter."""
+    """Bytes per adapter of the process, and as accounted."""
     owned = [shelf.store(preset) for _ in range(count)]
     before, used = resident_set(), shelf.slots.used_bytes
     for one in owned:
@@ -165,7 +165,7 @@ async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, 
 
 
 async def measure_cycles(shelf: Shelf, cycles: int) -> list[Cycle]:
-    """Each of them with the same adapters."""
+    """Runs every cycle with the same adapters."""
     owned = [shelf.store(preset) for preset in itertools.islice(itertools.cycle(PRESETS), _CYCLE_LOADS)]
     before, free, found = resident_set(), free_heap(), []
     for _ in range(cycles):
@@ -192,7 +192,7 @@ def show_loads(found: Samples) -> None:
 
 
 def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int]) -> None:
-    """Bytes an adapter, and how they compare with those of its tensors."""
+    """Prints bytes per adapter, and their ratio to those of its tensors."""
     print(f"\n{'memory an adapter':18}{'tensors KB':>12}{'accounted':>12}{'x':>7}{'process':>12}{'x':>7}")
     for preset, (process, accounted) in memory.items():
         own = tensors[preset]
@@ -201,7 +201,7 @@ def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int])
 
 
 def show_cycles(cycles: list[Cycle]) -> None:
-    """Some of them, with bytes in MB."""
+    """Prints some of the cycles, with bytes in MB."""
     print(f"\n{len(cycles)} cycles of {_CYCLE_LOADS} loads; bytes in MB, the process's more than before")
     print(f"{'evictions':>35}{'tiers':>20}{'process':>30}")
     heads = ("loads", "device", "host", "device", "host", "full", "empty", "in use")

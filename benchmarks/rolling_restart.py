@@ -52,7 +52,7 @@ class Replica:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Returns once it is ready."""
+        """Starts the process; returns when it is ready."""
         command = [sys.executable, "-m", "peltier_client", "serve", "--port", str(self.port), "--threads", "1"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen([*command, *self.flags], env=environment, stderr=subprocess.DEVNULL)
@@ -64,12 +64,12 @@ class Replica:
             time.sleep(0.1)
 
     def stop(self, sign: signal.Signals) -> int:
-        """Its exit status, once it has ended."""
+        """Stops the process; returns its exit status."""
         self.processes[-1].send_signal(sign)
         return self.processes[-1].wait(START_SECONDS)
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Kills every process of the replica."""
         for process in self.processes:
             process.kill()
             process.wait()
@@ -77,7 +77,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Load:
-    """So many callers, who ask any of `tasks` and pause so long after each answer."""
+    """A number of callers, who request any of `tasks` and pause after each answer."""
 
     tasks: Sequence[str]
     num_callers: int
@@ -86,7 +86,7 @@ class Load:
 
 @dataclass
 class Caller:
-    """Asks again and again, over a connection that is kept alive as long as the balancer keeps it."""
+    """Sends requests one after another, over a connection that stays open as long as the balancer keeps it."""
 
     url: str
     load: Load
@@ -114,7 +114,7 @@ class Caller:
 
 @contextmanager
 def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
-    """The URL of a HAProxy before `replicas`."""
+    """The URL of a HAProxy in front of `replicas`."""
     bind = f"127.0.0.1:{free_port()}"
     environment = {"PELTIER_BIND": bind}
     environment |= {f"PELTIER_REPLICA_{number}": one.address for number, one in enumerate(replicas, 1)}
@@ -134,7 +134,7 @@ def balanced(replicas: Sequence[Replica]) -> Iterator[str]:
 
 @contextmanager
 def calling(callers: Sequence[Caller]) -> Iterator[None]:
-    """All of `callers` ask until the block ends."""
+    """All of `callers` send requests until the block ends."""
     end = threading.Event()
     threads = [threading.Thread(target=caller.ask_until, args=(end,)) for caller in callers]
     for thread in threads:
@@ -148,7 +148,7 @@ def calling(callers: Sequence[Caller]) -> Iterator[None]:
 
 
 def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None:
-    """Restarts every replica so often, one after the other."""
+    """Restarts every replica `rounds` times, one after the other."""
     for _ in range(rounds):
         for replica in replicas:
             status = replica.stop(sign)
@@ -158,7 +158,7 @@ def roll(replicas: Sequence[Replica], rounds: int, sign: signal.Signals) -> None
 
 
 def measure(flags: Sequence[str], load: Load, rounds: int, sign: signal.Signals) -> list[Caller]:
-    """What callers have met while replicas with `flags` were restarted."""
+    """The answers that callers got while replicas with `flags` were restarted."""
     replicas = [Replica(free_port(), flags) for _ in range(2)]
     with ExitStack() as started:
         for replica in replicas:

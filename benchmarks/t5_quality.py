@@ -164,7 +164,7 @@ def run_without(setting: Setting, data: Data, directory: Path) -> tuple[dict[str
 
 
 def majority(task: Task, examples: Sequence[Example], validation: Sequence[Example]) -> dict[str, float]:
-    """What always answering the commonest label is worth."""
+    """The accuracy of always answering the commonest label."""
     if task.type != "classification":
         return {}
     common = Counter(example.label for example in examples).most_common(1)[0][0]
@@ -218,7 +218,7 @@ def _config(setting: Setting) -> Any:
 
 
 def show(output: Path, backbone: str) -> None:
-    """The table of what has been run."""
+    """Prints the table of earlier runs."""
     lines = [json.loads(line) for line in output.read_text().splitlines()]
     last = {(line["task"], line["method"]): line for line in lines}
     total = load_config(find_checkpoint(backbone)).num_parameters

@@ -144,7 +144,7 @@ def measure(calls: Calls, rounds: int) -> Rounds:
 
 
 def report(title: str, seconds: Rounds, batches: Batches) -> None:
-    """One line a contender: its rate, and its speed against those that were run beside it."""
+    """Prints one line per contender: its rate, and its ratio to the contenders of the same rounds."""
     rows, tokens = sum(map(len, batches)), sum(len(row) for batch in batches for row in batch)
     bases = [base for base in BASES if base in seconds]
     print(f"\n{title}: {rows} rows, {tokens} tokens, batches of {BATCH}, one thread, {torch.get_num_threads()=}")

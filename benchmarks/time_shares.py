@@ -117,7 +117,7 @@ def adapter_name(kind: Kind) -> str:
 
 
 async def show(server: Server, sentences: Sequence[str], files: dict[str, bytes], seconds: float) -> None:
-    """The table."""
+    """Prints the table."""
     stage = Stage(server, sentences)
     try:
         await stage.settle_in(files)

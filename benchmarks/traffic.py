@@ -50,7 +50,7 @@ PERCENTS = (50, 90, 99)
 
 @dataclass
 class Crowd:
-    """A server, its tasks in the order of their popularity, and what was measured of it."""
+    """A server, its tasks in the order of their popularity, and its measurements."""
 
     server: Server
     tasks: list[str]
@@ -71,7 +71,7 @@ class Crowd:
         return [predict_bytes(task, text) for task, text in zip(chosen, sentences, strict=True)]
 
     def saturate(self, requests: Sequence[bytes], seconds: float) -> None:
-        """What it answers when it is never without work."""
+        """The rate of answers when the server always has work."""
         loaded, used = self.server.counter(LOADS), self.server.cpu_seconds
         answers = run(ask_for(self.server.url, requests, CALLERS, seconds))
         self.per_core.append(len(answers) / (self.server.cpu_seconds - used))
@@ -80,7 +80,7 @@ class Crowd:
         self.num_loads += self.server.counter(LOADS) - loaded
 
     def bear(self, requests: Sequence[bytes], rate: float, seconds: float, turn: int) -> None:
-        """How long it takes to answer what arrives at `rate`."""
+        """Latencies of requests that arrive at `rate`."""
         moments = poisson(rate, seconds, random.Random(turn).expovariate)
         self.latencies.append(run(ask_at(self.server.url, list(zip(moments, itertools.cycle(requests))), LINES)))
 
@@ -121,7 +121,7 @@ def gather(stack: ExitStack, directory: Path, given: argparse.Namespace) -> list
 
 
 def measure(crowds: Sequence[Crowd], given: argparse.Namespace) -> float:
-    """Rounds of both, the servers in turn; returns the rate of the arrivals in the median of the rounds."""
+    """Runs rounds of saturation and load, with the servers in turn; returns the median arrival rate."""
     sentences = load_sentences(None, NUM_REQUESTS)
     for crowd in crowds:  # code paths and the products of each size get warm
         run(ask_for(crowd.server.url, crowd.requests(sentences, given.alpha, 0), CALLERS, given.seconds / 2))
@@ -137,7 +137,7 @@ def measure(crowds: Sequence[Crowd], given: argparse.Namespace) -> float:
 
 
 def report(crowds: Sequence[Crowd], rate: float, given: argparse.Namespace) -> None:
-    """A line a server: medians of the rounds, of ratios within a round too."""
+    """Prints one line per server: medians of the rounds, and of ratios within a round."""
     first = crowds[0]
     print(f"power law with exponent {given.alpha:g}, {given.rounds} rounds; {CALLERS} callers at saturation,")
     arrivals = sum(map(len, first.latencies))

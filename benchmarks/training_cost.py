@@ -141,7 +141,7 @@ class Method:
 
 
 def measure(directory: Path, batch: Batch, rounds: int) -> dict[str, tuple[Method, list[float], int]]:
-    """Of each method its seconds a step, round by round, and the bytes that a step keeps."""
+    """For each method, its seconds per step in each round, and the bytes that a step keeps."""
     backbone = load_backbone(str(directory))
     found: dict[str, tuple[Method, list[float], int]] = {}
     for name, preset in METHODS.items():
@@ -161,7 +161,7 @@ def measure(directory: Path, batch: Batch, rounds: int) -> dict[str, tuple[Metho
 
 
 def report(found: dict[str, tuple[Method, list[float], int]], num_rows: int, title: str) -> None:
-    """One row a method."""
+    """Prints one row per method."""
     full, full_seconds, full_kept = found["T5-base, full"]
     table = Table("", "parameters", "activations, MB an example", "x full", "training state, MB", "s a step", "x full")
     for name, (method, seconds, kept) in found.items():

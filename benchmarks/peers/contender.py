@@ -41,7 +41,7 @@ class Contender:
         return seconds
 
     def close(self) -> None:
-        """It ends when its input does."""
+        """Ends the process by closing its input."""
         self._process.communicate()
 
     def _read(self):  # type: ignore[no-untyped-def]
