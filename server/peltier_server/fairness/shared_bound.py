@@ -1,4 +1,8 @@
-"""How much of something may be in progress: of all tenants together, and of one beside the others."""
+"""How much of something may be in progress: of all tenants together, and of one beside the others.
+
+Of what all tenants share, one may have three times what is then left to everyone. Alone that is three quarters. Beside
+n tenants that take all they can, one part of 3 n + 1 stays free for a newcomer.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,7 +11,18 @@ from contextlib import contextmanager
 from peltier_client.errors import QueueFull, TooLarge
 
 from peltier_server import retry_hints
-from peltier_server.fairness.fair_share import TIMES_THE_REST, is_fair, max_alone
+
+TIMES_THE_REST = 3
+
+
+def max_alone(limit: int) -> int:
+    """The most that a tenant may have of `limit` while nobody else has anything."""
+    return TIMES_THE_REST * limit // (TIMES_THE_REST + 1)
+
+
+def is_fair(held: int, rest: int) -> bool:
+    """Whether one tenant may hold so much, where `rest` is what is then left to everyone."""
+    return held <= TIMES_THE_REST * rest
 
 
 class SharedBound:

@@ -1,5 +1,6 @@
 """One TCP connection: nobody may hold it without speaking HTTP, or without listening."""
 
+import socket
 from asyncio import TimerHandle
 
 from httptools import HttpParserError
@@ -9,7 +10,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from peltier_server.http.request_head import RequestHead
 from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND
-from peltier_server.http.tcp_state import has_closed
 
 # Requests that wait for the answer to an earlier one on their connection.
 _MAX_PIPELINED = 16
@@ -17,6 +17,11 @@ _MAX_PIPELINED = 16
 _MAX_SURPLUS = 64
 # For the request of one of these.
 _SURPLUS_SECONDS = 2.0
+
+
+# tcp_info begins with the state (Linux, net/tcp_states.h); macOS calls it otherwise.
+_TCP_INFO = getattr(socket, "TCP_INFO", None)
+_ESTABLISHED = 1
 
 
 class Connection(HttpToolsProtocol):
@@ -179,3 +184,14 @@ def connection_class(stall_seconds: float, max_connections: int) -> type[Connect
     """A `Connection` that waits this long, of which there are so many."""
     limits = {"stall_seconds": stall_seconds, "max_connections": max_connections}
     return type("Connection", (Connection,), limits)
+
+
+def has_closed(connection: socket.socket) -> bool:
+    """Whether the other side has closed an accepted connection. What it sent before may still wait to be read, so a
+    read says it much later. Where the kernel does not tell, False."""
+    if _TCP_INFO is None:
+        return False
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] != _ESTABLISHED
+    except OSError:
+        return False

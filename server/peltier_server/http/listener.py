@@ -8,7 +8,7 @@ from asyncio import Protocol, TimerHandle
 from collections.abc import Callable
 from typing import Any
 
-from peltier_server.http.tcp_state import has_closed
+from peltier_server.http.connection import has_closed
 
 logger = logging.getLogger(__name__)
 

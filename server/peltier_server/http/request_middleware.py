@@ -16,7 +16,7 @@ from peltier_server.errors import ClientGone, error_response
 from peltier_server.http.auth_middleware import OPEN_PATHS
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.logs.access_log import log_access
-from peltier_server.metrics.matched_route import matched_route
+from peltier_server.metrics.labels import matched_route
 from peltier_server.metrics.metrics import Metrics
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,7 @@ from prometheus_client import (
 )
 from prometheus_client.exposition import choose_encoder
 
-from peltier_server.metrics.matched_route import MatchedRoute
-from peltier_server.metrics.tenant_labels import TenantLabels
+from peltier_server.metrics.labels import MatchedRoute, TenantLabels
 from peltier_server.metrics.version_metrics import VersionMetrics
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.ticket import Ticket

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from peltier_server.context import VersionLabels
-from peltier_server.metrics.label_slots import LabelSlots
+from peltier_server.metrics.labels import LabelSlots
 
 # Few, because there is a series of each for every version.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from peltier_client.errors import QueueFull, TooLarge
 
 from peltier_server import retry_hints
-from peltier_server.fairness.fair_share import TIMES_THE_REST, is_fair, max_alone
+from peltier_server.fairness.shared_bound import TIMES_THE_REST, is_fair, max_alone
 
 
 @dataclass(frozen=True)

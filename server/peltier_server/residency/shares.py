@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from peltier_server.fairness.fair_share import is_fair
+from peltier_server.fairness.shared_bound import is_fair
 
 
 class Shares:

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 import threading
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import NamedTuple
 import pytest
 import uvicorn
 from peltier_server.http import connection
+from peltier_server.http.connection import has_closed
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -277,3 +279,40 @@ def test_a_request_whose_caller_has_left_never_begins(address: tuple[str, int]) 
 
 def _request(path: str) -> bytes:
     return f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode()
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """A caller, and the connection that the server has with it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as near:
+        far, _ = listening.accept()
+        with far:
+            yield near, far
+
+
+def test_one_that_waits_for_an_answer_has_not(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, connection = ends
+    caller.sendall(b"a request")
+    assert not has_closed(connection)
+
+
+def test_one_that_has_sent_and_left_has(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, connection = ends
+    caller.sendall(b"a request")
+    caller.close()
+    assert has_closed(connection)
+    assert connection.recv(100) == b"a request"
+
+
+def test_one_that_broke_off_has(ends: tuple[socket.socket, socket.socket]) -> None:
+    caller, connection = ends
+    caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    caller.close()
+    assert has_closed(connection)
+
+
+def test_where_the_kernel_does_not_tell_it_is_open() -> None:
+    one, other = socket.socketpair()
+    with one:
+        other.close()
+        assert not has_closed(one)

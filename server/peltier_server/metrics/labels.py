@@ -1,8 +1,10 @@
-"""Which keys have labels of their own in metrics, where there may be keys without end."""
+"""Values of labels, bounded in number: which keys, tenants and routes have series of their own in metrics."""
 
 from collections.abc import Hashable
 from heapq import nlargest, nsmallest
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+from starlette.types import Scope
 
 K = TypeVar("K", bound=Hashable)
 
@@ -12,6 +14,14 @@ _CLEARLY_MORE = 2.0
 _SHARE_PER_TURN = 0.1
 # Uses of long ago are worth less; below this a key is forgotten.
 _FORGOTTEN = 0.01
+_MAX_TENANTS = 100
+# Neither can be a tenant's name, which begins with a letter or digit.
+_OTHERS = "_others"
+_NOBODY = "_nobody"
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+# No path of a route is without a slash.
+_NO_ROUTE = "none"
+_NO_METHOD = "other"
 
 
 class LabelSlots(Generic[K]):
@@ -67,3 +77,39 @@ class LabelSlots(Generic[K]):
 
     def _recent_uses(self, key: K) -> float:
         return self._uses.get(key, 0.0)
+
+
+class TenantLabels:
+    """The first hundred tenants that call keep their labels; all others share one, and so do callers without a key.
+
+    Each label makes a time series of every metric that has it, and tenants may come without end. The slots are never
+    turned over: what a tenant has used is added up over days, and its series shall not end meanwhile.
+    """
+
+    def __init__(self, max_labels: int = _MAX_TENANTS) -> None:
+        self._slots = LabelSlots[str](max_labels)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Every label that a metric may have had."""
+        return (*self._slots.held, *((_OTHERS,) if self._slots.are_taken else ()))
+
+    def of(self, tenant: str | None) -> str:
+        """The label for `tenant`; None is someone who has not said who he is."""
+        if tenant is None:
+            return _NOBODY
+        return tenant if self._slots.use(tenant) else _OTHERS
+
+
+class MatchedRoute(NamedTuple):
+    """A method and the template of a path, such as `/v1/tasks/{task}/predict`: never what a caller has written."""
+
+    method: str
+    path: str
+
+
+def matched_route(scope: Scope) -> MatchedRoute:
+    """The route that has answered; its path is "none" where the request was refused before, and for unknown paths."""
+    method = scope["method"]
+    path = getattr(scope.get("route"), "path", _NO_ROUTE)
+    return MatchedRoute(method if method in _METHODS else _NO_METHOD, path)
