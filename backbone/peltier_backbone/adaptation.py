@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from peltier_backbone.attention import Prefix
+from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.norm import Norm
 
 Projection = Literal[
@@ -34,9 +35,9 @@ class Adaptation(Protocol):
     def embed(self, x: Tensor) -> Tensor:
         """T5's encoder embeddings `x`, which may be changed in place (soft prompts in the place of their tokens)."""
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
-        """Prefix keys and values of a span, given what its queries are made of; no position is shifted and, in T5,
-        the relative bias of a prefix key is 0."""
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
+        """Prefix keys and values of a span, whose queries are made of x. No position is shifted and, in T5, the
+        relative bias of a prefix key is 0. Placed ones are for BERT alone."""
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         """The projection's output `y` = frozen map of `x`, adapted (LoRA, biases).
@@ -66,7 +67,7 @@ class NoAdaptation:
     def embed(self, x: Tensor) -> Tensor:
         return x
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
         return None
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:

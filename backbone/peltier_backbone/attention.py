@@ -1,8 +1,8 @@
-"""Self-attention over packed rows. On the CPU rows attend one by one and no pad exists; elsewhere and in training this
-is the only place that ever sees a padded view.
+"""BERT's self-attention over packed rows. On the CPU rows attend one by one, without pads; on a GPU and in training
+they are padded here.
 
-A `Span` is a run of neighbouring rows that share a kernel call where there is one; rows with prefix keys form spans of
-their own, so nobody else pays for them.
+A `Span` is a run of neighbouring rows that attend in one call. The native kernels read prefixes where they lie, so a
+batch is one span. Elsewhere rows with a prefix form spans of their own, and the other rows need no room for it.
 """
 
 from functools import cached_property
@@ -14,14 +14,14 @@ from torch.nn import functional as F
 
 from peltier_backbone.groups import Groups
 from peltier_backbone.native import library
-from peltier_backbone.native.library import Runs
+from peltier_backbone.native.program import PlacedPrefixes, Table, TableGroup
 from peltier_backbone.packing import Packed
 from peltier_backbone.padding import Padding
 
 # Up to this many tokens one call for rows of equal length beats a call a row on the CPU.
-_SHORT = 16
-# Rows of so many keys attend faster by plain products than by the fused kernel there: by a quarter for 25 tokens.
-_PLAIN = range(17, 65)
+_MAX_PADDED_TOKENS = 16
+# With so many keys plain products are faster than the fused kernel there: by a quarter with 25.
+_UNFUSED_NUM_KEYS = range(17, 65)
 
 
 def kernel_name(device: torch.device) -> str:
@@ -45,28 +45,36 @@ class Span:
     def __init__(self, packed: Packed, first: int, last: int, num_heads: int) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
         self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
-        self._padding = Padding(self._lengths, packed.ids.device, self._seen)
+        self._device = packed.ids.device
 
-    def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
+        native = library.serving_library(qkv.device, qkv.dtype)
+        if native is None or isinstance(prefix, Prefix):
+            assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
+            return self._attend(qkv, prefix)
+        return native.attend(qkv, self._seen_tokens, self._num_heads, prefix or self._no_prefixes)
+
+    def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+        """The same by torch."""
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding)
         if qkv.requires_grad:
             return self._in_groups(qkv, prefix)
-        native = library.serving_library(qkv.device, qkv.dtype)
-        if native is not None:
-            return native.attend(qkv, self._runs, self._seen_tokens, self._num_heads, prefix)
         # Attention is slower in bfloat16 than in float32 on the CPU, at any length.
         exact = qkv.float()
         prefix = None if prefix is None else Prefix(prefix.keys.float(), prefix.values.float())
-        side_by_side = self._padding.uniform and self._padding.width <= _SHORT
-        return (self._padded(exact, prefix, self._padding) if side_by_side else self._by_row(exact, prefix)).to(
-            qkv.dtype
-        )
+        if self._padding.uniform and self._padding.width <= _MAX_PADDED_TOKENS:
+            return self._padded(exact, prefix, self._padding).to(qkv.dtype)
+        return self._by_row(exact, prefix).to(qkv.dtype)
 
     @cached_property
-    def _runs(self) -> Runs:
-        return Runs(self._lengths)
+    def _padding(self) -> Padding:
+        return Padding(self._lengths, self._device, self._seen)
+
+    @cached_property
+    def _no_prefixes(self) -> PlacedPrefixes:
+        return PlacedPrefixes(Table(self._lengths, [TableGroup(len(self._lengths))]))
 
     @cached_property
     def _seen_tokens(self) -> Tensor:
@@ -75,25 +83,25 @@ class Span:
     def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]
         context = []
-        for row, (one, seen) in enumerate(zip(torch.split(heads, list(self._lengths), 2), self._seen, strict=True)):
-            query, key, value = one.unbind()
+        for row, (own, seen) in enumerate(zip(torch.split(heads, list(self._lengths), 2), self._seen, strict=True)):
+            query, key, value = own.unbind()
             if seen < query.shape[1]:
                 key, value = key[:, :seen], value[:, :seen]
             if prefix is not None:
                 key, value = torch.cat((prefix.keys[row], key), 1), torch.cat((prefix.values[row], value), 1)
-            context.append(_attend(query, key, value))
+            context.append(_attend_row(query, key, value))
         return torch.cat(context, 1).transpose(0, 1).flatten(1)
 
     def _in_groups(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         contexts = []
         for group in self._groups:
-            own = None if prefix is None else Prefix(*(one.index_select(0, group.rows) for one in prefix))
+            own = None if prefix is None else Prefix(*(part.index_select(0, group.rows) for part in prefix))
             contexts.append(self._padded(qkv, own, group.padding))
         return self._groups.join(contexts)
 
     @cached_property
     def _groups(self) -> Groups:
-        return Groups(self._lengths, self._seen, self._padding.device)
+        return Groups(self._lengths, self._seen, self._device)
 
     def _padded(self, qkv: Tensor, prefix: Prefix | None, padding: Padding) -> Tensor:
         padded = padding.pad(qkv)  # [rows, width, 3 * hidden]
@@ -112,9 +120,9 @@ def _mask(padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
     return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _attend_row(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """One row's context, [heads, tokens, head size]."""
-    if key.shape[1] not in _PLAIN:
+    if key.shape[1] not in _UNFUSED_NUM_KEYS:
         return F.scaled_dot_product_attention(query[None], key[None], value[None])[0]
     scale = query.shape[-1] ** -0.5
     # With `beta` 0 what would be added is never read.

@@ -1,6 +1,6 @@
 """The padding-free forward of BERT and RoBERTa (post-LN encoders; docs/methods.md#sites)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,14 +9,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.attention import Span
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
-from peltier_backbone.varlen import create_span
 
-# (layer, its input [tokens, hidden], queries, keys and values [tokens, 3 * hidden]) -> context [tokens, hidden].
-Attend = Callable[[int, Tensor, Tensor], Tensor]
+
+class Attention(Protocol):
+    """Which tokens attend to which."""
+
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+        """Context [tokens, hidden] of queries, keys and values [tokens, 3 * hidden], made of x [tokens, hidden]."""
+
+
+class SpanAttention:
+    """The attention of a batch, in the spans of its adaptation."""
+
+    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, kind: type[Span]) -> None:
+        self._adaptation = adaptation
+        self._spans = [kind(packed, *rows, num_heads) for rows in adaptation.spans(len(packed.lengths))]
+
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+        """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], made of x [tokens, hidden]."""
+        contexts = []
+        for number, span in enumerate(self._spans):
+            prefix = self._adaptation.prefix(layer, number, x[span.tokens])
+            contexts.append(span.attend(qkv[span.tokens], prefix))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
 
 class Embedded(Protocol):
@@ -67,26 +87,18 @@ class Bert:
     embeddings: Embeddings
     layers: Sequence[Layer]
     pooler: Linear | None
+    span_kind: type[Span]
 
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
-        like, heads = self.embeddings.tokens, self.config.num_heads
-        spans = [create_span(packed, rows, heads, like) for rows in adaptation.spans(len(packed.lengths))]
+        attention = SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind)
+        return self.encode(packed, adaptation, attention)
 
-        def attend(layer: int, x: Tensor, qkv: Tensor) -> Tensor:
-            parts = [
-                span.attend(qkv[span.tokens], adaptation.prefix(layer, number, x[span.tokens]))
-                for number, span in enumerate(spans)
-            ]
-            return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-        return self.encode(packed, adaptation, attend)
-
-    def encode(self, read: Embedded, adaptation: Adaptation, attend: Attend) -> Tensor:
-        """The same where the caller says who attends to whom; nothing here asks where rows begin or end."""
+    def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
+        """The same with an attention of the caller's. Nothing else depends on where rows begin and end."""
         x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
         for index, layer in enumerate(self.layers):
-            x = _attention(x, index, layer, attend, adaptation)
+            x = _attention(x, index, layer, attention, adaptation)
             x = _feed_forward(x, index, layer, adaptation)
         return x
 
@@ -95,9 +107,9 @@ class Bert:
         return [self.embeddings.norm] + [norm for la in self.layers for norm in (la.attention_norm, la.output_norm)]
 
 
-def _attention(x: Tensor, index: int, layer: Layer, attend: Attend, adaptation: Adaptation) -> Tensor:
+def _attention(x: Tensor, index: int, layer: Layer, attention: Attention, adaptation: Adaptation) -> Tensor:
     qkv = adaptation.project(index, "query_key_value", x, layer.query_key_value(x))
-    context = attend(index, x, qkv)
+    context = attention.attend(index, x, qkv)
     y = adaptation.project(index, "attention_output", context, layer.attention_output(context))
     y = adaptation.sublayer(index, "attention", y, x)
     return adaptation.norm(2 * index + 1, y, layer.attention_norm, x)

@@ -1,6 +1,7 @@
 """The configuration of BERT and RoBERTa; imports no torch."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 from peltier_backbone.fields import Fields
@@ -58,12 +59,12 @@ class BertConfig(BackboneConfig):
         """The longest row that has position embeddings."""
         return self.max_positions - self.first_position
 
-    @property
+    @cached_property
     def first_position(self) -> int:
         """RoBERTa counts positions from the one after its padding index, BERT from zero."""
         return self.pad_token_id + 1 if self.family == "roberta" else 0
 
-    @property
+    @cached_property
     def typed(self) -> bool:
         """RoBERTa reads every token as type zero, whatever its tokenizer says of pairs."""
         return self.family == "bert" and self.num_token_types > 1

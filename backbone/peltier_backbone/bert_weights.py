@@ -11,6 +11,7 @@ from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear import Linear, LinearKernel
 from peltier_backbone.norm import LayerNorm
+from peltier_backbone.varlen import choose_span
 from peltier_backbone.weights import Weights
 
 # Heads of the pretraining task: part of the published checkpoint, never of the encoder.
@@ -44,7 +45,9 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Be
     # Masked-language-model checkpoints of RoBERTa have no pooler.
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if "pooler.dense.weight" in weights else None
     weights.finish(f"{config.family} encoder")
-    return Bert(config, embeddings, layers, pooler)
+    like = embeddings.tokens
+    kind = choose_span(like.device, like.dtype, config.head_size)
+    return Bert(config, embeddings, layers, pooler, kind)
 
 
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:

@@ -57,11 +57,6 @@ class Cache:
         """Let each of `slots` go on from what its source has decoded; all share one memory (beams)."""
         self.own.copy(slots, sources)
 
-    def advance(self, slots: Sequence[int]) -> None:
-        """Count the token that a step has added to each of `slots`."""
-        for slot in slots:
-            self.own.lengths[slot] += 1
-
     def _take(self, count: int) -> list[int]:
         slots = list(itertools.islice((slot for slot in itertools.count() if slot not in self._live), count))
         self._live.update(slots)

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
-from peltier_backbone.feed_forward import FeedForward
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.relative import RelativeBias
-from peltier_backbone.t5_attention import CrossAttention, SelfAttention
+from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
 from peltier_backbone.view import View
 
 
@@ -38,12 +36,12 @@ class Decoder:
         """Embedded tokens [tokens, hidden] to their states after the final norm; each is a row of the adaptation."""
         prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
         for layer, block in enumerate(self.blocks):
-            x = block.own(x, partial(view.own, layer), prefixed, adaptation)
-            x = block.cross(x, partial(view.cross, layer), prefixed, adaptation)
+            x = block.own(x, layer, view, prefixed, adaptation)
+            x = block.cross(x, layer, view, prefixed, adaptation)
             x = block.feed_forward(x, adaptation)
         return adaptation.norm(self.norm_index, x, self.norm)
 
     def norms(self) -> list[RMSNorm]:
         """Three a block, then the final one."""
-        norms = [norm for one in self.blocks for norm in (one.own.norm, one.cross.norm, one.feed_forward.norm)]
+        norms = [norm for block in self.blocks for norm in (block.own.norm, block.cross.norm, block.feed_forward.norm)]
         return [*norms, self.norm]

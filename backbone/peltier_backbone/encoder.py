@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
-from peltier_backbone.feed_forward import FeedForward
 from peltier_backbone.norm import RMSNorm
-from peltier_backbone.prefix_attention import PrefixAttention
-from peltier_backbone.products import Attended
+from peltier_backbone.prefix_attention import Attended, PrefixAttention
 from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
-from peltier_backbone.t5_attention import SelfAttention
+from peltier_backbone.sublayers import FeedForward, SelfAttention
 
 
 @dataclass(frozen=True)
@@ -21,6 +19,17 @@ class EncoderBlock:
 
     attention: SelfAttention
     feed_forward: FeedForward
+
+
+@dataclass(frozen=True)
+class _RowView:
+    """Each token sees its whole row."""
+
+    rows: RaggedAttention
+
+    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
+        size = qkv.shape[1] // 3
+        return self.rows.attend(qkv[:, :size], qkv[:, size:], with_logsumexp)
 
 
 @dataclass(frozen=True)
@@ -35,15 +44,11 @@ class Encoder:
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
         """Embedded rows of `lengths` tokens back to back, [tokens, hidden], to their states after the final norm."""
         biases = [self.bias.square(max(lengths))] * len(lengths)
-        rows = RaggedAttention(self.num_heads, lengths, lengths, x, biases)
+        view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases))
         prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
 
-        def attend(qkv: Tensor, total: bool) -> Attended:
-            size = qkv.shape[1] // 3
-            return rows.attend(qkv[:, :size], qkv[:, size:], total)
-
-        for block in self.blocks:
-            x = block.attention(x, attend, prefixed, adaptation)
+        for layer, block in enumerate(self.blocks):
+            x = block.attention(x, layer, view, prefixed, adaptation)
             x = block.feed_forward(x, adaptation)
         return adaptation.norm(2 * len(self.blocks), x, self.norm)
 

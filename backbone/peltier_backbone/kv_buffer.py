@@ -32,6 +32,11 @@ class KVBuffer:
         self.data = data
         self.lengths += [0] * (new_slots - old_slots)
 
+    def grow(self, slots: Sequence[int]) -> None:
+        """Count a token that was written to each of `slots`."""
+        for slot in slots:
+            self.lengths[slot] += 1
+
     def release(self) -> None:
         """Give all memory back; nothing may be held any more."""
         self.data = self.data[:, :, :0, :, :0].clone()

@@ -1,14 +1,36 @@
-"""Prefix keys and values of spans of rows, joined to what the rows attended to without them."""
+"""T5's attention as plain products, and the prefixes of spans of rows, which are merged into it afterwards. Unlike the
+fused kernels, products are fast with a bias on the CPU and give the logsumexp.
+"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.attention import Prefix
-from peltier_backbone.products import Attended, merge_prefix
+from peltier_backbone.native.program import PlacedPrefixes
+
+
+class Attended(NamedTuple):
+    """`context` [..., queries, head size], and the `logsumexp` of all logits [..., queries] in float32 if asked."""
+
+    context: Tensor
+    logsumexp: Tensor | None
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, with_logsumexp: bool) -> Attended:
+    """softmax(query keys^T + bias) values, unscaled as T5 is; `bias` is broadcast to [..., queries, keys]."""
+    transposed = keys.transpose(-1, -2)
+    if bias is not None and query.dim() == 3:
+        logits = torch.baddbmm(bias, query, transposed)
+    else:
+        logits = torch.matmul(query, transposed)
+        logits = logits if bias is None else logits.add_(bias)
+    weights = logits.softmax(-1, dtype=torch.float32).to(values.dtype)
+    return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if with_logsumexp else None)
 
 
 class PrefixAttention:
@@ -21,40 +43,59 @@ class PrefixAttention:
         self._lengths = [list(lengths[first:last]) for first, last in spans]
         self._tokens = [slice(starts[first], starts[last]) for first, last in spans]
 
-    def attend(self, attention: int, x: Tensor, query: Tensor, attend: Callable[[bool], Attended]) -> Tensor:
-        """The context [tokens, size] of `query` [tokens, size], made of `x`: what `attend` gives (with totals if it is
-        told so), and the prefixes of attention number `attention`.
-        """
-        prefixes = [self._adaptation.prefix(attention, span, x[tokens]) for span, tokens in enumerate(self._tokens)]
-        if all(prefix is None for prefix in prefixes):
-            return attend(False).context
-        context, total = attend(True)
-        assert total is not None, "totals were asked for"
+    def find(self, attention: int, x: Tensor) -> list[Prefix | None] | None:
+        """The prefix of each span in attention number `attention`, whose queries are made of x; None without any."""
+        found = [self._find(attention, span, x[tokens]) for span, tokens in enumerate(self._tokens)]
+        return None if all(prefix is None for prefix in found) else found
+
+    def merge(self, query: Tensor, attended: Attended, prefixes: Sequence[Prefix | None] | None) -> Tensor:
+        """The context [tokens, size] of `query` [tokens, size] after what it `attended` to: with the prefixes."""
+        context, logsumexp = attended
+        if prefixes is None:
+            return context
+        assert logsumexp is not None, "callers with a prefix ask for it"
         pieces = [
             context[tokens]
             if prefix is None
-            else self._merge_prefix(lengths, query[tokens], Attended(context[tokens], total[tokens]), prefix)
+            else self._merge_prefix(lengths, query[tokens], Attended(context[tokens], logsumexp[tokens]), prefix)
             for lengths, tokens, prefix in zip(self._lengths, self._tokens, prefixes, strict=True)
         ]
         return torch.cat(pieces)
+
+    def _find(self, attention: int, span: int, x: Tensor) -> Prefix | None:
+        prefix = self._adaptation.prefix(attention, span, x)
+        assert not isinstance(prefix, PlacedPrefixes), "placed ones are for BERT"
+        return prefix
 
     def _merge_prefix(self, lengths: list[int], query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
         """One span's context with its prefix: all rows at once where they are equally long."""
         if len(set(lengths)) == 1:
             return self._merge_rows(len(lengths), query, attended, prefix)
-        context, total = attended
-        assert total is not None, "totals were asked for"
-        rows = zip(*(torch.split(x, lengths) for x in (query, context, total)), *prefix, strict=True)
+        context, logsumexp = attended
+        assert logsumexp is not None, "callers with a prefix ask for it"
+        rows = zip(*(torch.split(x, lengths) for x in (query, context, logsumexp)), *prefix, strict=True)
         return torch.cat([
-            self._merge_rows(1, own, Attended(one, its_total), Prefix(keys[None], values[None]))
-            for own, one, its_total, keys, values in rows
+            self._merge_rows(1, row, Attended(own, logsumexps), Prefix(keys[None], values[None]))
+            for row, own, logsumexps, keys, values in rows
         ])  # fmt: skip
 
     def _merge_rows(self, rows: int, query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
-        def heads(x: Tensor) -> Tensor:
-            return x.view(rows, len(x) // rows, self._num_heads, -1).transpose(1, 2)
+        context, logsumexp = attended
+        assert logsumexp is not None, "callers with a prefix ask for it"
+        own = Attended(self._by_head(rows, context), self._by_head(rows, logsumexp).squeeze(-1))
+        return merge_prefix(self._by_head(rows, query), own, prefix).transpose(1, 2).flatten(2).flatten(0, 1)
 
-        context, total = attended
-        assert total is not None, "totals were asked for"
-        joined = merge_prefix(heads(query), Attended(heads(context), heads(total).squeeze(-1)), prefix)
-        return joined.transpose(1, 2).flatten(2).flatten(0, 1)
+    def _by_head(self, rows: int, x: Tensor) -> Tensor:
+        """[tokens, heads * size] -> [rows, heads, tokens of a row, size]."""
+        return x.view(rows, len(x) // rows, self._num_heads, -1).transpose(1, 2)
+
+
+def merge_prefix(query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
+    """The context if `prefix` had stood in front of the keys: what a query attended to is one key with its logsumexp.
+
+    `query` is [rows, heads, queries, head size], the prefix [rows, heads, prefix, head size], its bias 0.
+    """
+    assert attended.logsumexp is not None, "callers with a prefix ask for it"
+    logits = torch.matmul(query, prefix.keys.transpose(-1, -2)).float()
+    weights = torch.cat((attended.logsumexp[..., None], logits), -1).softmax(-1).to(query.dtype)
+    return weights[..., :1] * attended.context + torch.matmul(weights[..., 1:], prefix.values)

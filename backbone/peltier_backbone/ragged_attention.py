@@ -1,5 +1,5 @@
 """T5's attention of packed rows: each row of queries sees its own row of keys. On the CPU rows attend one by one where
-pads would cost more than the calls; elsewhere and in training side by side.
+pads would cost more than the calls; elsewhere and in training padded.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.padding import Padding
-from peltier_backbone.products import Attended, attend
+from peltier_backbone.prefix_attention import Attended, attend
 
-# So many padded logits (query, key) cost as much as one row's own calls on the CPU.
-_WASTE = 600
+# So many padded logits (query, key) a row cost as much as the calls of its own attention on the CPU.
+_MAX_WASTED_LOGITS = 600
 
 
 class RaggedAttention:
@@ -30,15 +30,15 @@ class RaggedAttention:
         self._queries, self._keys = Padding(lengths, like.device), Padding(key_lengths, like.device)
         pairs = sum(queries * keys for queries, keys in zip(lengths, key_lengths, strict=True))
         waste = self._queries.rows * self._queries.width * self._keys.width - pairs
-        self._side_by_side = like.device.type != "cpu" or waste <= _WASTE * self._queries.rows
+        self._pads = like.device.type != "cpu" or waste <= _MAX_WASTED_LOGITS * self._queries.rows
 
-    def attend(self, query: Tensor, key_value: Tensor, total: bool) -> Attended:
-        """[queries, size] and [keys, 2 * size] -> context [queries, size] and total [queries, heads]."""
-        if self._side_by_side or query.requires_grad or key_value.requires_grad:
-            return self._padded(query, key_value, total)
-        return self._by_row(query, key_value, total)
+    def attend(self, query: Tensor, key_value: Tensor, with_logsumexp: bool) -> Attended:
+        """[queries, size] and [keys, 2 * size] -> context [queries, size] and logsumexp [queries, heads]."""
+        if self._pads or query.requires_grad or key_value.requires_grad:
+            return self._padded(query, key_value, with_logsumexp)
+        return self._by_row(query, key_value, with_logsumexp)
 
-    def _by_row(self, query: Tensor, key_value: Tensor, total: bool) -> Attended:
+    def _by_row(self, query: Tensor, key_value: Tensor, with_logsumexp: bool) -> Attended:
         queries = query.view(len(query), self._num_heads, -1).transpose(0, 1)  # [heads, tokens, head size]
         keys, values = key_value.view(len(key_value), 2, self._num_heads, -1).permute(1, 2, 0, 3)
         pieces = zip(
@@ -47,24 +47,24 @@ class RaggedAttention:
             torch.split(values, self._key_lengths, 1),
             strict=True,
         )
-        rows = [attend(*piece, self._bias(row), total=total) for row, piece in enumerate(pieces)]
+        rows = [attend(*piece, self._bias(row), with_logsumexp=with_logsumexp) for row, piece in enumerate(pieces)]
         context = torch.cat([row.context for row in rows], 1).transpose(0, 1).flatten(1)
-        totals = [row.total for row in rows if row.total is not None]
-        return Attended(context, torch.cat(totals, 1).t() if total else None)
+        logsumexps = [row.logsumexp for row in rows if row.logsumexp is not None]
+        return Attended(context, torch.cat(logsumexps, 1).t() if with_logsumexp else None)
 
     def _bias(self, row: int) -> Tensor | None:
         if self._biases is None:
             return None
         return self._biases[row][:, : self._lengths[row], : self._key_lengths[row]]
 
-    def _padded(self, query: Tensor, key_value: Tensor, total: bool) -> Attended:
+    def _padded(self, query: Tensor, key_value: Tensor, with_logsumexp: bool) -> Attended:
         padded, padded_keys = self._queries.pad(query), self._keys.pad(key_value)
         queries = padded.view(*padded.shape[:2], self._num_heads, -1).transpose(1, 2)
         keys, values = padded_keys.view(*padded_keys.shape[:2], 2, self._num_heads, -1).permute(2, 0, 3, 1, 4)
-        context, totals = attend(queries, keys, values, self._padded_bias, total=total)
+        context, logsumexps = attend(queries, keys, values, self._padded_bias, with_logsumexp=with_logsumexp)
         unpad = self._queries.unpad
         return Attended(
-            unpad(context.transpose(1, 2).flatten(2)), None if totals is None else unpad(totals.transpose(1, 2))
+            unpad(context.transpose(1, 2).flatten(2)), None if logsumexps is None else unpad(logsumexps.transpose(1, 2))
         )
 
     @cached_property

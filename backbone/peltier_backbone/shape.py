@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Family = Literal["bert", "roberta", "t5"]
 
@@ -15,6 +15,7 @@ class BackboneConfig(ABC):
     all of them: an encoder-decoder counts its encoder first.
     """
 
+    generates: ClassVar[bool] = False  # whether the model has a decoder that writes text
     family: Family
     vocab_size: int
     hidden_size: int
@@ -63,11 +64,6 @@ class BackboneConfig(ABC):
     def expansion_size(self) -> int:
         """Width of the projection into the feed-forward, `intermediate`."""
         return self.intermediate_size
-
-    @property
-    def generates(self) -> bool:
-        """Whether the model has a decoder that writes text."""
-        return False
 
     @property
     def first_position(self) -> int:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.cache import Cache
-from peltier_backbone.products import Attended, attend
+from peltier_backbone.prefix_attention import Attended, attend
 from peltier_backbone.relative import RelativeBias
 
 
@@ -33,30 +33,31 @@ class StepView:
         self._bias = _own_bias(lengths, self._width, bias).to(kept)
         self._memory_bias = _memory_bias(memory_lengths, self._memory_width, bias, kept)
 
-    def own(self, layer: int, qkv: Tensor, total: bool) -> Attended:
+    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
         keys_values = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
         store[:, self._slots, :, self._places] = keys_values.to(store.dtype)
-        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, total)
+        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, with_logsumexp)
 
-    def cross(self, layer: int, query: Tensor, total: bool) -> Attended:
+    def attend_cross(self, layer: int, query: Tensor, with_logsumexp: bool) -> Attended:
         return self._attend(
-            query, self._cache.memory.data[layer][..., : self._memory_width, :], self._memory_bias, total
+            query, self._cache.memory.data[layer][..., : self._memory_width, :], self._memory_bias, with_logsumexp
         )
 
-    def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, total: bool) -> Attended:
+    def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, with_logsumexp: bool) -> Attended:
         ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]
         heads, head_size = keys_values.shape[2], keys_values.shape[4]
         keys, values = keys_values[:, : len(ordered)].flatten(1, 2).unbind()  # [slots * heads, width, head size]
         queries = ordered.reshape(-1, 1, head_size).to(keys.dtype)
-        context, totals = attend(queries, keys, values, bias, total=total)
+        context, logsumexps = attend(queries, keys, values, bias, with_logsumexp=with_logsumexp)
         context = context.view(len(ordered), -1).to(query.dtype)
-        totals = None if totals is None else totals.view(-1, heads)
+        logsumexps = None if logsumexps is None else logsumexps.view(-1, heads)
         if self._rows is None:
-            return Attended(context, totals)
+            return Attended(context, logsumexps)
         return Attended(
-            context.index_select(0, self._slots), None if totals is None else totals.index_select(0, self._slots)
+            context.index_select(0, self._slots),
+            None if logsumexps is None else logsumexps.index_select(0, self._slots),
         )
 
 

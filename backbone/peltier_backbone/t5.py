@@ -52,7 +52,7 @@ class T5:
         """One token `ids` [rows] for each of the distinct `slots`, which grow by it; their states, [rows, hidden]."""
         view = StepView(slots, cache, self.decoder.bias)
         hidden = self.decoder(F.embedding(ids, self.embedding), view, adaptation)
-        cache.advance(slots)
+        cache.own.grow(slots)
         return hidden
 
     def logits(self, hidden: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:

@@ -1,7 +1,7 @@
 """The configuration of T5, v1.0 and v1.1; imports no torch."""
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 from peltier_backbone.fields import Fields
 from peltier_backbone.shape import BackboneConfig
@@ -19,6 +19,7 @@ class T5Config(BackboneConfig):
     `tied`: the output layer is the embedding, read with hidden states scaled by hidden_size ** -0.5.
     """
 
+    generates: ClassVar[bool] = True
     num_decoder_layers: int
     kv_size: int
     num_buckets: int
@@ -67,10 +68,6 @@ class T5Config(BackboneConfig):
     def max_tokens(self) -> int:
         """The longest row that the model was made for; relative positions set no limit of their own."""
         return self.num_positions
-
-    @property
-    def generates(self) -> bool:
-        return True
 
 
 def crop_vocabulary(rows: int) -> int:

@@ -9,12 +9,11 @@ from torch import Tensor
 from peltier_backbone.decoder import Decoder, DecoderBlock
 from peltier_backbone.encoder import Encoder, EncoderBlock
 from peltier_backbone.errors import BackboneError
-from peltier_backbone.feed_forward import FeedForward
 from peltier_backbone.linear import Linear, LinearKernel
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.relative import RelativeBias, create_bias
+from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
 from peltier_backbone.t5 import T5
-from peltier_backbone.t5_attention import CrossAttention, SelfAttention
 from peltier_backbone.t5_config import T5Config
 from peltier_backbone.weights import Weights
 

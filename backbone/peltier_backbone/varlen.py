@@ -13,7 +13,7 @@ from torch import Tensor
 
 from peltier_backbone import attention
 from peltier_backbone.attention import Prefix, Span
-from peltier_backbone.packing import Packed
+from peltier_backbone.native.program import PlacedPrefixes
 
 # What flash attention 2 multiplies: half precision, on Ampere and later.
 _DTYPES = (torch.bfloat16, torch.float16)
@@ -33,10 +33,9 @@ def kernel_name(device: torch.device, dtype: torch.dtype, head_size: int) -> str
     return "varlen-flash" if fits(device, dtype, head_size) else attention.kernel_name(device)
 
 
-def create_span(packed: Packed, rows: tuple[int, int], num_heads: int, like: Tensor) -> Span:
-    """The span of rows `first..last` that suits what will attend, whose hidden states `like` [tokens, hidden] are."""
-    kind = VarlenSpan if fits(like.device, like.dtype, like.shape[1] // num_heads) else Span
-    return kind(packed, *rows, num_heads)
+def choose_span(device: torch.device, dtype: torch.dtype, head_size: int) -> type[Span]:
+    """The spans of a backbone that computes in `dtype` on `device`."""
+    return VarlenSpan if fits(device, dtype, head_size) else Span
 
 
 def attend(qkv: Tensor, starts: Tensor, longest: int, num_heads: int) -> Tensor:
@@ -50,7 +49,7 @@ class VarlenSpan(Span):
     """A span whose rows attend in one call, each to itself. With as many heads of keys as of queries flash attention 2
     splits no row, so that what a row gets does not depend on its neighbours."""
 
-    def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
+    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | None) -> Tensor:
         """As `Span.attend`."""
         if qkv.requires_grad or prefix is not None or self._seen != self._lengths:
             return super().attend(qkv, prefix)
@@ -60,7 +59,7 @@ class VarlenSpan(Span):
     def _starts(self) -> Tensor:
         """Where rows begin, and the end of the last, as the kernel wants it."""
         lengths = torch.tensor((0, *self._lengths), dtype=torch.int32)
-        return lengths.cumsum(0, dtype=torch.int32).to(self._padding.device)
+        return lengths.cumsum(0, dtype=torch.int32).to(self._device)
 
 
 @cache

@@ -1,17 +1,21 @@
-"""What decoder tokens see: the earlier tokens of their row, and their row's memory."""
+"""What tokens attend to. Each method gives a context [tokens, attention] and, if asked, a logsumexp [tokens, heads]."""
 
 from typing import Protocol
 
 from torch import Tensor
 
-from peltier_backbone.products import Attended
+from peltier_backbone.prefix_attention import Attended
 
 
-class View(Protocol):
-    """Each gives a context [tokens, attention], and totals [tokens, heads] where they are asked for."""
+class SelfView(Protocol):
+    """The tokens of a row that each token sees."""
 
-    def own(self, layer: int, qkv: Tensor, total: bool) -> Attended:
-        """Self-attention of decoder block `layer`; queries, keys and values are [tokens, 3 * attention]."""
+    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
+        """Self-attention of block `layer`; queries, keys and values are [tokens, 3 * attention]."""
 
-    def cross(self, layer: int, query: Tensor, total: bool) -> Attended:
+
+class View(SelfView, Protocol):
+    """What decoder tokens see: earlier tokens of their row, and the encoder's states of their row."""
+
+    def attend_cross(self, layer: int, query: Tensor, with_logsumexp: bool) -> Attended:
         """Cross-attention of decoder block `layer`; queries are [tokens, attention]."""

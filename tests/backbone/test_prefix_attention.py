@@ -4,8 +4,7 @@ import pytest
 import torch
 from peltier_backbone.adaptation import NoAdaptation
 from peltier_backbone.attention import Prefix
-from peltier_backbone.prefix_attention import PrefixAttention
-from peltier_backbone.products import Attended, attend
+from peltier_backbone.prefix_attention import Attended, PrefixAttention, attend
 from torch import Tensor
 
 HEADS, SIZE = 2, 4
@@ -36,11 +35,11 @@ def _prefix(rows: int, length: int) -> Prefix:
     return Prefix(_draw(rows, HEADS, length, SIZE, seed=rows), _draw(rows, HEADS, length, SIZE, seed=rows + 50))
 
 
-def _row(query: Tensor, keys: Tensor, values: Tensor, *, total: bool) -> Attended:
-    """One row's attention over its own tokens: context [tokens, width], total [tokens, heads]."""
+def _row(query: Tensor, keys: Tensor, values: Tensor, *, with_logsumexp: bool) -> Attended:
+    """One row's attention over its own tokens: context [tokens, width], logsumexp [tokens, heads]."""
     heads = (x.view(len(x), HEADS, -1).transpose(0, 1) for x in (query, keys, values))
-    context, totals = attend(*heads, None, total=total)
-    return Attended(context.transpose(0, 1).reshape(len(query), -1), None if totals is None else totals.t())
+    context, logsumexp = attend(*heads, None, with_logsumexp=with_logsumexp)
+    return Attended(context.transpose(0, 1).reshape(len(query), -1), None if logsumexp is None else logsumexp.t())
 
 
 @pytest.mark.parametrize("lengths", [(1, 1, 1, 1, 1), (3, 3, 3, 3, 3), (2, 4, 1, 3, 3)], ids=str)
@@ -52,31 +51,27 @@ def test_a_prefix_counts_as_keys_in_front(lengths: tuple[int, ...]):
     rows = list(zip(*(x.split(lengths) for x in (query, keys, values)), strict=True))
     adaptation = Prefixes(spans)
 
-    def without(total: bool) -> Attended:
-        found = [_row(*row, total=total) for row in rows]
-        return Attended(torch.cat([one.context for one in found]), torch.cat([one.total for one in found]))
-
-    found = PrefixAttention(adaptation, lengths, HEADS).attend(7, query, query, without).split(lengths)
-    for one, (own, key, value), prefix in zip(found, rows, prefixes, strict=True):
+    alone = [_row(*row, with_logsumexp=True) for row in rows]
+    attended = Attended(torch.cat([row.context for row in alone]), torch.cat([row.logsumexp for row in alone]))
+    prefixed = PrefixAttention(adaptation, lengths, HEADS)
+    found = prefixed.merge(query, attended, prefixed.find(7, query)).split(lengths)
+    for context, (own, key, value), prefix in zip(found, rows, prefixes, strict=True):
         if prefix is not None:
             key, value = (
                 torch.cat((part.transpose(0, 1).reshape(-1, WIDTH), x))
                 for part, x in zip(prefix, (key, value), strict=True)
             )
-        torch.testing.assert_close(one, _row(own, key, value, total=False).context)
+        torch.testing.assert_close(context, _row(own, key, value, with_logsumexp=False).context)
     tokens = (sum(lengths[:2]), lengths[2], sum(lengths[3:]))
     assert adaptation.asked == [(7, span, num) for span, num in enumerate(tokens)]
 
 
 def test_without_a_prefix_nothing_is_paid():
-    """No totals are computed, and the context is untouched."""
+    """None is found, no logsumexp is needed, and the context is untouched."""
     context = _draw(4, WIDTH)
-
-    def without(total: bool) -> Attended:
-        assert not total
-        return Attended(context, None)
-
-    assert PrefixAttention(NoAdaptation(), (1, 3), HEADS).attend(0, context, context, without) is context
+    prefixed = PrefixAttention(NoAdaptation(), (1, 3), HEADS)
+    assert prefixed.find(0, context) is None
+    assert prefixed.merge(context, Attended(context, None), None) is context
 
 
 def test_a_huge_prefix_logit_overflows_nothing():
@@ -84,5 +79,5 @@ def test_a_huge_prefix_logit_overflows_nothing():
     prefix = Prefix(torch.full((1, HEADS, 1, SIZE), 1e4), torch.ones(1, HEADS, 1, SIZE))
     query, context = torch.ones(1, WIDTH), torch.zeros(1, WIDTH)
     attended = Attended(context, torch.full((1, HEADS), 50.0))
-    found = PrefixAttention(Prefixes([(1, prefix)]), (1,), HEADS).attend(0, query, query, lambda total: attended)
+    found = PrefixAttention(Prefixes([(1, prefix)]), (1,), HEADS).merge(query, attended, [prefix])
     assert torch.equal(found, torch.ones(1, WIDTH))

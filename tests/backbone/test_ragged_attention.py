@@ -3,7 +3,7 @@
 import pytest
 import torch
 from peltier_backbone import ragged_attention
-from peltier_backbone.products import Attended
+from peltier_backbone.prefix_attention import Attended
 from peltier_backbone.ragged_attention import RaggedAttention
 from torch import Tensor
 
@@ -45,21 +45,21 @@ def test_each_row_sees_its_own_keys(
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
     """Row by row or side by side, with and without gradients: contexts and totals are those of each row alone."""
-    monkeypatch.setattr(ragged_attention, "_WASTE", waste)
+    monkeypatch.setattr(ragged_attention, "_MAX_WASTED_LOGITS", waste)
     queries, keys = lengths
     query, key_value, biases = _draw(queries, keys, kind)
     found = RaggedAttention(HEADS, queries, keys, query, biases).attend(query.requires_grad_(training), key_value, True)
-    assert found.total is not None
+    assert found.logsumexp is not None
     rows = zip(query.split(queries), key_value.split(keys), biases or [None] * len(queries), strict=True)
     contexts, totals = zip(*(_plain(*row) for row in rows), strict=True)
     torch.testing.assert_close(found.context, torch.cat(contexts))
-    torch.testing.assert_close(found.total, torch.cat(totals))
+    torch.testing.assert_close(found.logsumexp, torch.cat(totals))
 
 
 def test_totals_are_only_made_where_asked_for():
     """Rows without a prefix need none."""
     query, key_value, _ = _draw((2,), (3,), "none")
-    assert RaggedAttention(HEADS, (2,), (3,), query).attend(query, key_value, False).total is None
+    assert RaggedAttention(HEADS, (2,), (3,), query).attend(query, key_value, False).logsumexp is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,8 +70,8 @@ def test_gradients_are_those_of_each_row(kind: str):
     inputs = (query.requires_grad_(), key_value.requires_grad_())
 
     def gradients(found: Attended) -> tuple[Tensor, ...]:
-        assert found.total is not None
-        loss = (found.context * torch.linspace(-1, 1, WIDTH)).sum() + (found.total * torch.arange(HEADS)).sum()
+        assert found.logsumexp is not None
+        loss = (found.context * torch.linspace(-1, 1, WIDTH)).sum() + (found.logsumexp * torch.arange(HEADS)).sum()
         return torch.autograd.grad(loss, inputs)
 
     rows = zip(query.split(queries), key_value.split(keys), biases or [None] * len(queries), strict=True)

@@ -8,7 +8,7 @@ from peltier_backbone import varlen
 from peltier_backbone.attention import Prefix, Span
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded, Packed
-from peltier_backbone.varlen import VarlenSpan, create_span, fits, kernel_name
+from peltier_backbone.varlen import VarlenSpan, choose_span, fits, kernel_name
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -37,8 +37,7 @@ def _by_row(
 
 def test_the_cpu_never_chooses_it(bert: Backbone):
     """Neither in a dtype that it could multiply, nor in what `/info` shows."""
-    like = torch.zeros(sum(LENGTHS), HEADS * SIZE, dtype=torch.bfloat16)
-    assert type(create_span(_packed(bert), (0, 2), HEADS, like)) is Span
+    assert choose_span(torch.device("cpu"), torch.bfloat16, SIZE) is Span
     assert "varlen" not in bert.kernels["attention"]
 
 

@@ -7,6 +7,7 @@ import torch
 from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
 from peltier_backbone.attention import Prefix
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
@@ -41,13 +42,18 @@ class BatchAdaptation(SiteAdaptation):
         self._backbone, self._backend, self._lengths = backbone, backend, tuple(lengths)
         programs = {group.program for group in groups if group.program}
         super().__init__(backend.group(self.groups, self._lengths), programs)
-        self._spans = list(_spans(self.groups, self._lengths, backbone, backend))
+        self._prefixed = any(program.prefixes for program in programs)
+        self._spans = list[_Span]()
+        if self._prefixed and (backbone.config.generates or not self._ops.places_prefixes):
+            self._spans += _spans(self.groups, self._lengths, backbone, backend)
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
-        return [span.rows for span in self._spans]
+        return [span.rows for span in self._spans] or [(0, num_rows)]
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | None:
-        return self._spans[span].prefix(attention, x)
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
+        if self._spans:
+            return self._spans[span].prefix(attention, x)
+        return self._ops.placed_prefixes(attention, x) if self._prefixed else None
 
     def embed(self, x: Tensor) -> Tensor:
         starts, places, pieces, row = [0, *accumulate(self._lengths)], list[int](), list[Tensor](), 0

@@ -57,7 +57,7 @@ class Generator:
     """The drafts that are decoded together. Each gets what it would get alone. One thread at a time."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self._backbone = backbone
+        self._backbone, self._model = backbone, backbone.t5
         self._cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
         self._live: list[Draft] = []
         self._adaptation: BatchAdaptation | None = None
@@ -78,7 +78,7 @@ class Generator:
         """Read the inputs of `drafts` in one pass; they take part from the next step on."""
         if not drafts:
             return
-        model, backbone = self._backbone.t5, self._backbone
+        model, backbone = self._model, self._backbone
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
         rows = [draft.row for draft in arriving]
         fillers = create_encoder_fillers(backbone, rows)
@@ -110,7 +110,7 @@ class Generator:
         if self._adaptation is None:
             self._arrange()
         assert self._adaptation is not None
-        model = self._backbone.t5
+        model = self._model
         tokens = torch.tensor(
             [token for draft in stepped for token in draft.search.tokens], device=self._backbone.device
         )

@@ -6,9 +6,9 @@ So one graph serves every batch of a `Shape`:
    (`indices.py`), copied to the device in one go; what follows from them, such as each token's row, is computed there.
 2. Tokens are rounded up to a bucket. The tokens behind the last row belong to no row and no group: they are computed
    like any other one and read by nobody, so it does not matter what they become.
-3. A bank's adapters may stand anywhere in the batch. Its `Window` covers all tokens: the kernels get its groups as runs
-   between one run of the tokens before them and one of those behind, both of slot -1, which reads no weight and changes
-   nothing. The number of groups is rounded up, and the runs of those too many are empty.
+3. A bank's adapters may stand anywhere in the batch. Its `ProgramTokens` covers all tokens: the kernels get its groups
+   as runs between one run of the tokens before them and one of those behind, both of slot -1, which reads no weight and
+   changes nothing. The number of groups is rounded up, and the runs of those too many are empty.
 4. Weights are not read where adapters lie, as that changes: they are copied before a replay, as in any batch on a GPU,
    but into stacks that stay where they are. Graphs with as many groups of one bank share its stack. What ops make of
    their weights, such as norms in the backbone's dtype, is part of the graph.

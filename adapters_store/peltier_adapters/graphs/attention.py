@@ -9,7 +9,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_adapters.ops.window import place_of
+from peltier_adapters.ops.program_tokens import place_of
 
 # (layer, its input [tokens, hidden]) -> the prefix of each row, [rows, heads, prefix, head size].
 PrefixOf = Callable[[int, Tensor], Prefix | None]
@@ -51,8 +51,8 @@ class PaddedRows:
 
 
 class Attention:
-    """`bert.Attend`: the rows of `plain_starts` to themselves, and those of each of `prefixed` (their starts, and what
-    makes their prefixes) to their prefixes too. Flash attention takes the former as they lie, where it can."""
+    """`bert.Attention`. The rows of `plain_starts` attend to themselves, and those of each of `prefixed` (their starts,
+    and what makes their prefixes) to their prefixes too. Flash attention reads the former without pads where it can."""
 
     def __init__(
         self, backbone: Backbone, plain_starts: Tensor, longest: int, num_tokens: int,
@@ -67,7 +67,7 @@ class Attention:
         self._plain = None if flash else padded(plain_starts)
         self._prefixed = [(padded(starts), prefix_of) for starts, prefix_of in prefixed]
 
-    def __call__(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
         if self._plain is None:
             context = varlen.attend(qkv, self._starts, self._longest, self._num_heads)
         else:

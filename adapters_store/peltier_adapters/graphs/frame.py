@@ -15,8 +15,8 @@ from peltier_adapters.graphs.attention import Attention
 from peltier_adapters.graphs.indices import Indices
 from peltier_adapters.graphs.shape import Shape, runs_of
 from peltier_adapters.ops.op import AddedBias
-from peltier_adapters.ops.triton import TritonOps, WindowOps
-from peltier_adapters.ops.window import Window
+from peltier_adapters.ops.program_tokens import ProgramTokens
+from peltier_adapters.ops.triton import ProgramOps, TritonOps
 from peltier_adapters.residency.bank import Bank
 
 # The stack of a bank with room for so many adapters, [groups, length].
@@ -77,37 +77,37 @@ class Frame:
 
     def run(self) -> None:
         """The forward of what was loaded. Waits for nothing and reads nothing of the host, so it can be captured."""
-        windows = list(self._windows())
-        hidden = self._encode(windows)
+        programs = list(self._programs())
+        hidden = self._encode(programs)
         starts = self._indices["starts"]
         first = hidden.index_select(0, starts[:-1].clamp(max=self._shape.tokens - 1))
         self.pooled["first"].copy_(first)
         mean = torch.segment_reduce(hidden.float(), "mean", offsets=starts, axis=0, unsafe=True, initial=0)
         self.pooled["mean"].copy_(mean)
         if "pooler" in self.pooled:
-            self.pooled["pooler"].copy_(self._pool(first, windows))
+            self.pooled["pooler"].copy_(self._pool(first, programs))
 
-    def _windows(self) -> Iterator[WindowOps]:
+    def _programs(self) -> Iterator[ProgramOps]:
         for number, (one, stack) in enumerate(zip(self._shape.banks, self._stacks, strict=True)):
             groups, rows, row_groups = (self._indices[f"{number}.{kind}"] for kind in ("groups", "rows", "row_groups"))
-            yield WindowOps(one.bank.program, Window(groups, rows, row_groups, self._shape.tokens), stack)
+            yield ProgramOps(one.bank.program, ProgramTokens(groups, rows, row_groups, self._shape.tokens), stack)
 
-    def _encode(self, windows: Sequence[WindowOps]) -> Tensor:
+    def _encode(self, programs: Sequence[ProgramOps]) -> Tensor:
         indices, backbone, shape = self._indices, self._backbone, self._shape
         prefixed = [
-            (indices[f"{number}.rows"], one.prefix) for number, one in enumerate(windows) if one.program.prefixes
+            (indices[f"{number}.rows"], one.prefix) for number, one in enumerate(programs) if one.program.prefixes
         ]
-        attend = Attention(backbone, indices["plain"], shape.longest, shape.tokens, prefixed)
+        attention = Attention(backbone, indices["plain"], shape.longest, shape.tokens, prefixed)
         read = _Read(indices["ids"], indices["types"], indices["positions"])
-        ops = TritonOps([(one, slice(None)) for one in windows])
-        return backbone.bert.encode(read, SiteAdaptation(ops, [one.program for one in windows]), attend)
+        ops = TritonOps([(one, slice(None)) for one in programs])
+        return backbone.bert.encode(read, SiteAdaptation(ops, [one.program for one in programs]), attention)
 
-    def _pool(self, first: Tensor, windows: Sequence[WindowOps]) -> Tensor:
+    def _pool(self, first: Tensor, programs: Sequence[ProgramOps]) -> Tensor:
         pooler = self._backbone.bert.pooler
         assert pooler is not None, "`pooled` has room for it only where there is one"
         scores = pooler(first)
         scores = torch.cat((scores, scores[:1]))
-        for number, one in enumerate(windows):
+        for number, one in enumerate(programs):
             for op in one.program.placed.get(("pooler", 0), ()):
                 assert isinstance(op, AddedBias), "nothing else acts there"
                 scores.index_add_(0, self._indices[f"{number}.places"], one.of_rows(op).to(scores.dtype))

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from peltier_backbone.native import library
+from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
@@ -33,7 +34,12 @@ class AdapterGroup:
 
 
 class GroupedOps(Protocol):
-    """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back."""
+    """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
+
+    `places_prefixes` says whether BERT's attention reads prefixes where they lie.
+    """
+
+    places_prefixes: ClassVar[bool] = False
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """y with everything that the groups add at a site of a layer; y may be changed in place, and may be x."""
@@ -43,6 +49,10 @@ class GroupedOps(Protocol):
 
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         """The gates [rows, 1] of the prefixes of attention `number`, whose queries are made of x; None without any."""
+
+    def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | None:
+        """The prefixes of attention `number` and their gates, for the native attention; None where it does not run."""
+        return None
 
 
 class Backend(Protocol):

@@ -10,11 +10,21 @@ from weakref import WeakKeyDictionary
 import torch
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
-from peltier_backbone.native.program import NativeProgram, PlacedOp, Table, TableGroup, place_op, step, vector
+from peltier_backbone.native.program import (
+    NativeProgram,
+    PlacedOp,
+    PlacedPrefixes,
+    Table,
+    TableGroup,
+    place_op,
+    place_prefix,
+    step,
+    vector,
+)
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
-from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
 from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Program
 
 _READS = {"x": 0, "sum": 1}
@@ -29,11 +39,9 @@ def compile_program(program: Program) -> NativeProgram:
         for (site, number), own in program.placed.items()
         for op in own
     ]
-    ops += [
-        place_op(_place("prefix", number, program.depth), gate=_compile_gate(prefix.gate))
-        for number, prefix in program.prefixes.items()
-        if prefix.gate is not None
-    ]
+    for number, prefix in program.prefixes.items():
+        gate = None if prefix.gate is None else _compile_gate(prefix.gate)
+        ops.append(place_prefix(_place("prefix", number, program.depth), prefix.keys, prefix.values, gate))
     norms = {index: layout.NormWeights(vector(own.weight), vector(own.bias)) for index, own in program.norms.items()}
     return NativeProgram(ops, len(SITES) * program.depth, norms, _num_norms(program.depth), kept)
 
@@ -78,8 +86,10 @@ def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[
     }  # fmt: skip
 
 
-class NativeOps:
+class NativeOps(GroupedOps):
     """`GroupedOps` from one table."""
+
+    places_prefixes = True
 
     def __init__(
         self, library: Library, groups: Sequence[AdapterGroup], programs: Sequence[NativeProgram | None],
@@ -115,13 +125,16 @@ class NativeOps:
         if number not in self._gated:
             return None
         self._gates[0].fill_(1)  # of those that have none
-        self._library.adapt(x, x, None, self._table, _place("prefix", number, self._depth), self._gates)
-        found = self._gates[0].clone()[:, None]
-        for group, rows in self._rows() if self._recorded else ():
-            gate = group.program.prefixes[number].gate if group.program else None
-            if gate is not None:
-                group.record(gate.label, gate.number, found[rows, 0])
-        return found
+        self.placed_prefixes(number, x)
+        return self._gates[0, :, None].clone()
+
+    def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes:
+        place = _place("prefix", number, self._depth)
+        if number in self._gated:
+            self._library.adapt(x, x, None, self._table, place, self._gates)
+            if self._recorded:
+                self._record_prefix(number)
+        return PlacedPrefixes(self._table, place, self._gates[0])
 
     def _record(self, site: str, number: int) -> None:
         for group, rows in self._rows():
@@ -129,6 +142,12 @@ class NativeOps:
             for op, gates in zip(ops, self._gates, strict=False):
                 if isinstance(op, FusedMatmul) and op.gate is not None:
                     group.record(op.gate.label, op.gate.number, gates[rows].clone())
+
+    def _record_prefix(self, number: int) -> None:
+        for group, rows in self._rows():
+            prefix = group.program.prefixes.get(number) if group.program else None
+            if prefix is not None and prefix.gate is not None:
+                group.record(prefix.gate.label, prefix.gate.number, self._gates[0, rows].clone())
 
     def _rows(self) -> Iterator[tuple[AdapterGroup, slice]]:
         first = 0

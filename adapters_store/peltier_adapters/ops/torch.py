@@ -10,7 +10,7 @@ from peltier_backbone.norm import Norm
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, at
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -114,7 +114,7 @@ class _Group:
         return torch.repeat_interleave(x, self._sizes(x.device), 0, output_size=sum(self._lengths))
 
 
-class TorchOps:
+class TorchOps(GroupedOps):
     """`GroupedOps` in a loop over groups. One that is alone gets whole tensors, which keeps autograd free of views."""
 
     def __init__(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> None:

@@ -1,8 +1,7 @@
 """Ops by Triton's kernels on a GPU: one launch for all adapters of a program that act at a site.
 
-Their weights are copied to a stack once a batch, by one launch, and read there. Which tokens are whose is in tables on
-the device (`Window`), at addresses of their own: `graphs/` captures the same operations over tables and stacks that
-never move.
+One launch a batch copies their weights to a stack. Tables on the device (`ProgramTokens`) say which tokens belong to
+which adapter. `graphs/` captures the same operations over tables and stacks whose addresses never change.
 """
 
 from collections.abc import Sequence
@@ -14,28 +13,28 @@ from peltier_backbone.attention import Prefix
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
-from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
 from peltier_adapters.ops.kernels import bottleneck, compacter, linear, lora
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Program, at
+from peltier_adapters.ops.program_tokens import ProgramTokens
 from peltier_adapters.ops.torch import ACTIVATIONS
-from peltier_adapters.ops.window import Window
 
 # What is between two maps stays in registers, so it must not be wider.
 MAX_SIZE = 64
 
 
-class WindowOps:
-    """What the adapters of one program do with the tokens of a window, by the stack of their weights [groups,
-    elements]. x and y have all tokens of the window's numbering."""
+class ProgramOps:
+    """The ops of one program for its `tokens`, by the stack of its adapters' weights [groups, elements]. x and y have
+    all tokens of the batch."""
 
-    def __init__(self, program: Program, window: Window, stack: Tensor) -> None:
-        self.program, self.window, self._stack = program, window, stack
+    def __init__(self, program: Program, tokens: ProgramTokens, stack: Tensor) -> None:
+        self.program, self.tokens, self._stack = program, tokens, stack
 
     def act(self, op: FusedMatmul | AddedBias, y: Tensor, x: Tensor, residual: Tensor | None) -> Tensor | None:
         """Add what the op does to y, in place; its gates [rows, 1], if it has some."""
         if isinstance(op, AddedBias):
             change = self._change(op).to(y.dtype)
-            y[:, op.column : op.column + change.shape[1]].add_(self.window.of_tokens(change))
+            y[:, op.column : op.column + change.shape[1]].add_(self.tokens.of_tokens(change))
             return None
         given = self._input(op, x, residual)
         gates = None if op.gate is None else self.gate(op.gate, given)
@@ -45,28 +44,28 @@ class WindowOps:
 
     def of_rows(self, op: AddedBias) -> Tensor:
         """What the op adds to each row, [rows, width] in float32."""
-        return self._change(op).index_select(0, self.window.row_groups)
+        return self._change(op).index_select(0, self.tokens.row_groups)
 
     def norm(self, own: NormWeights, x: Tensor, base: Norm) -> Tensor:
-        """Norm of the window's tokens by their own weights; what the others get is undefined."""
+        """Norm of the program's tokens by their own weights; what the others get is undefined."""
         weight = self._weights(own.weight, base.weight).to(x.dtype)
         bias = None if own.bias is None and base.bias is None else self._weights(own.bias, base.bias).to(x.dtype)
-        return self.window.norm(x, weight, bias, base)
+        return self.tokens.norm(x, weight, bias, base)
 
     def gate(self, gate: Gate, x: Tensor) -> Tensor:
         """[rows, 1] in float32."""
         weight, bias = (at(one, self._stack) for one in (gate.weight, gate.bias))
         if gate.column is None:
-            scores = linear.linear(_contiguous(x), weight[:, :, None], bias[:, None], self.window.runs)
-            return self.window.row_mean(scores.float().sigmoid())
-        scores = linear.linear(_contiguous(x), weight, bias, self.window.runs)
-        return self.window.row_mean(scores.float().relu()).softmax(-1)[:, gate.column : gate.column + 1]
+            scores = linear.linear(_contiguous(x), weight[:, :, None], bias[:, None], self.tokens.runs)
+            return self.tokens.row_mean(scores.float().sigmoid())
+        scores = linear.linear(_contiguous(x), weight, bias, self.tokens.runs)
+        return self.tokens.row_mean(scores.float().relu()).softmax(-1)[:, gate.column : gate.column + 1]
 
     def prefix(self, number: int, x: Tensor) -> Prefix:
         """Keys and values of each row, times its gate; in the dtype of x."""
         own = self.program.prefixes[number]
         keys, values = (
-            at(one, self._stack).index_select(0, self.window.row_groups).to(x.dtype) for one in (own.keys, own.values)
+            at(one, self._stack).index_select(0, self.tokens.row_groups).to(x.dtype) for one in (own.keys, own.values)
         )
         if own.gate is not None:
             scale = self.gate(own.gate, x)[:, :, None, None].to(x.dtype)
@@ -82,7 +81,7 @@ class WindowOps:
         if own is not None:
             return at(own, self._stack)
         assert base is not None, "what nobody has is not asked for"
-        return base.expand(self.window.num_groups, -1)
+        return base.expand(self.tokens.num_groups, -1)
 
     def _input(self, op: FusedMatmul, x: Tensor, residual: Tensor | None) -> Tensor:
         if op.reads == "x":
@@ -97,13 +96,13 @@ class WindowOps:
     def _scale(self, op: FusedMatmul, gates: Tensor | None, y: Tensor) -> Tensor | None:
         """Of each token, [tokens, 1]."""
         if gates is not None:
-            return self.window.spread(gates.to(y.dtype) * op.gain)
+            return self.tokens.spread(gates.to(y.dtype) * op.gain)
         return None if op.gain == 1 else self._gain(op.gain, y.dtype)
 
     def _gain(self, gain: float, dtype: torch.dtype) -> Tensor:
         key = gain, dtype
         if key not in self._gains:
-            self._gains[key] = torch.full((self.window.num_tokens, 1), gain, dtype=dtype, device=self._stack.device)
+            self._gains[key] = torch.full((self.tokens.num_tokens, 1), gain, dtype=dtype, device=self._stack.device)
         return self._gains[key]
 
     @cached_property
@@ -112,7 +111,7 @@ class WindowOps:
 
     def _multiply(self, op: FusedMatmul, y: Tensor, x: Tensor, scale: Tensor | None) -> None:
         """y += steps(x) * scale: one launch where a kernel has the steps, else one for each."""
-        runs, steps = self.window.runs, op.steps
+        runs, steps = self.tokens.runs, op.steps
         if _is_bottleneck(steps):
             maps = bottleneck.Maps(*(self._own(one) for step in steps for one in (step.weight, step.bias)))
             bottleneck.bottleneck(y, x, maps, steps[0].activation, runs, scale)
@@ -130,7 +129,7 @@ class WindowOps:
         for step in steps:
             blocks = _contiguous(x.reshape(-1, step.weight.shape[0]))
             bias = None if step.bias is None else self._own(step.bias)
-            made = linear.linear(blocks, self._own(step.weight), bias, self.window.runs, step.fold)
+            made = linear.linear(blocks, self._own(step.weight), bias, self.tokens.runs, step.fold)
             x = ACTIVATIONS[step.activation](made).view(len(y), -1)
         if scale is None:
             y.add_(x)
@@ -141,7 +140,7 @@ class WindowOps:
         """Of each group, [groups, ...]; one that all adapters share repeats without a copy."""
         assert tensor is not None, "this kernel has it"
         found = at(tensor, self._stack)
-        return found if tensor.is_meta else found.expand(self.window.num_groups, *found.shape)
+        return found if tensor.is_meta else found.expand(self.tokens.num_groups, *found.shape)
 
 
 def _is_bottleneck(steps: Sequence[MatmulStep]) -> bool:
@@ -168,18 +167,18 @@ def _contiguous(x: Tensor) -> Tensor:
     return x if x.shape[-1] == 1 or x.stride(-1) == 1 else x.contiguous()
 
 
-class TritonOps:
-    """`GroupedOps` of windows. Each sees the tokens of its slice, which may be all of them, and changes its own; with
-    `groups` they are those of the windows, in order, whose gates may be recorded."""
+class TritonOps(GroupedOps):
+    """`GroupedOps` of programs. Each reads the tokens of its slice, which may be all of them, and changes its own.
+    `groups` are those of each program, in order; their gates may be recorded."""
 
     def __init__(
-        self, windows: Sequence[tuple[WindowOps, slice]], groups: Sequence[Sequence[AdapterGroup]] | None = None
+        self, programs: Sequence[tuple[ProgramOps, slice]], groups: Sequence[Sequence[AdapterGroup]] | None = None
     ) -> None:
-        self._windows = list(windows)
-        self._groups = groups or [()] * len(windows)
+        self._programs = list(programs)
+        self._groups = groups or [()] * len(programs)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        for (one, tokens), groups in zip(self._windows, self._groups, strict=True):
+        for (one, tokens), groups in zip(self._programs, self._groups, strict=True):
             for op in one.program.placed.get((site, number), ()):
                 gates = one.act(op, y[tokens], x[tokens], None if residual is None else residual[tokens])
                 if gates is not None and isinstance(op, FusedMatmul) and op.gate is not None:
@@ -189,18 +188,18 @@ class TritonOps:
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         x = x if residual is None else x + residual
         y = base(x)
-        for one, tokens in self._windows:
+        for one, tokens in self._programs:
             own = one.program.norms.get(index)
             if own is not None:
-                y[tokens] = torch.where(one.window.inside, one.norm(own, x[tokens], base), y[tokens])
+                y[tokens] = torch.where(one.tokens.inside, one.norm(own, x[tokens], base), y[tokens])
         return y
 
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         found = []
-        for (one, tokens), groups in zip(self._windows, self._groups, strict=True):
+        for (one, tokens), groups in zip(self._programs, self._groups, strict=True):
             gate = one.program.prefixes[number].gate
             if gate is None:
-                found.append(x.new_ones(len(one.window.row_groups), 1, dtype=torch.float32))
+                found.append(x.new_ones(len(one.tokens.row_groups), 1, dtype=torch.float32))
             else:
                 found.append(one.gate(gate, x[tokens]))
                 _record(gate, found[-1], groups)
@@ -224,24 +223,26 @@ class TritonBackend:
 
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> TritonOps:
         starts, row = [0, *accumulate(lengths)], 0
-        windows, members = [], []
+        programs, members = [], []
         for program, run in groupby(groups, key=lambda group: group.program):
             own = list(run)
             last = row + sum(group.rows for group in own)
             if program is not None:
                 tokens = slice(starts[row], starts[last])
-                windows.append((WindowOps(program, self._window(own, lengths[row:last]), _stack(own)), tokens))
+                programs.append(
+                    (ProgramOps(program, self._program_tokens(own, lengths[row:last]), _stack(own)), tokens)
+                )
                 members.append(own)
             row = last
-        return TritonOps(windows, members)
+        return TritonOps(programs, members)
 
-    def _window(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> Window:
+    def _program_tokens(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> ProgramTokens:
         row_starts = [0, *accumulate(lengths)]
         starts = [row_starts[row] for row in accumulate((group.rows for group in groups), initial=0)]
         numbers = [number for number, group in enumerate(groups) for _ in range(group.rows)]
         longest = max(end - start for start, end in pairwise(starts))
         tables = self._table(starts), self._table(row_starts), self._table(numbers)
-        return Window(*tables, row_starts[-1], longest)
+        return ProgramTokens(*tables, row_starts[-1], longest)
 
     def _table(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.int32, device=self._device)

@@ -1,15 +1,17 @@
 /* Softmax attention in float32, row by row and head by head: no pads, no masks and no neighbours. */
 
+#include "program.h"
 #include "threads.h"
 #include "tiles.h"
 
 /* So many queries at a time, so that their logits stay in the cache. */
 #define QUERIES 64
 
-/* One head of one row; keys and values are `prefix` vectors of the one kind, then `seen` of the other. */
+/* One head of one row. Its keys are `prefix` ones times `gate`, then `seen` ones; its values likewise. */
 typedef struct {
     matrix query, key, value, prefix_key, prefix_value, context;
     int64_t tokens, seen, prefix, size;
+    float gate;
 } head;
 
 /* What a head's turn needs, in one piece of memory that begins with `keys`. */
@@ -47,7 +49,7 @@ static void transpose(float *to, const head *h, float scale) {
             lanes square[LANES];
             for (int64_t i = 0; i < LANES; i++) {
                 const int64_t key = first + i;
-                if (key < h->prefix) square[i] = load_ahead(h->prefix_key, key, d, h->size) * scale;
+                if (key < h->prefix) square[i] = load_ahead(h->prefix_key, key, d, h->size) * h->gate * scale;
                 else if (key < keys) square[i] = load_ahead(h->key, key - h->prefix, d, h->size) * scale;
                 else square[i] = (lanes){0};
             }
@@ -56,11 +58,12 @@ static void transpose(float *to, const head *h, float scale) {
         }
 }
 
-/* Rows of a head are far apart, at distances that share few lines of the cache: side by side they multiply faster. */
-static void copy_rows(float *to, matrix from, int64_t rows, int64_t size) {
+/* Rows times `factor`. In the batch the rows of a head are far apart, at distances that share few lines of the cache:
+ * contiguous rows multiply faster. */
+INLINE void copy_rows(float *to, matrix from, int64_t rows, int64_t size, float factor) {
     for (int64_t row = 0; row < rows; row++)
         for (int64_t d = 0; d < size; d += LANES)
-            store(to + row * size + d, 0, size - d, load_ahead(from, row, d, size));
+            store(to + row * size + d, 0, size - d, load_ahead(from, row, d, size) * factor);
 }
 
 /* e^(logit - largest) in place, zeros beyond the last key; returns one over their sum. */
@@ -83,13 +86,13 @@ static float exponentiate(float *logits, int64_t keys) {
 static void attend(const head *h, scratch s, float scale) {
     const int64_t keys = h->prefix + h->seen, stride = padded(keys);
     transpose(s.keys, h, scale);
-    copy_rows(s.values, h->prefix_value, h->prefix, h->size);
-    copy_rows(s.values + h->prefix * h->size, h->value, h->seen, h->size);
+    copy_rows(s.values, h->prefix_value, h->prefix, h->size, h->gate);
+    copy_rows(s.values + h->prefix * h->size, h->value, h->seen, h->size, 1);
     const matrix columns = {s.keys, stride, 0}, values = {s.values, h->size, 0};
     const matrix queries = {s.queries, h->size, 0}, logits = {s.logits, stride, 0};
     for (int64_t first = 0; first < h->tokens; first += QUERIES) {
         const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
-        copy_rows(s.queries, (matrix){at(h->query, first, 0), h->query.stride, h->query.half}, count, h->size);
+        copy_rows(s.queries, (matrix){at(h->query, first, 0), h->query.stride, h->query.half}, count, h->size, 1);
         multiply(&(product){.y = logits, .x = queries, .w = columns, .inner = h->size, .outer = stride}, count);
         for (int64_t row = 0; row < count; row++) s.scales[row] = exponentiate(s.logits + row * stride, keys);
         const matrix context = {at(h->context, first, 0), h->context.stride, h->context.half};
@@ -110,50 +113,71 @@ static matrix moved(matrix m, int64_t row, int64_t column) {
     return (matrix){at(m, row, column), m.stride, m.half};
 }
 
-/* Rows of `heads` heads; row r is tokens starts[r] to starts[r + 1], which see the first seen[r] of them. A head's prefix
- * lies behind the one before it. */
+/* A call of `peltier_attend`. A row sees the first seen[row] of its tokens; `most` is the largest number of keys. */
 typedef struct {
-    matrix qkv, prefix_keys, prefix_values, context;
-    const int64_t *starts, *seen;
-    int64_t heads, prefix, size, most;
+    matrix qkv, context;
+    const int64_t *seen;
+    int64_t heads, size, most, place;
+    table table;
+    const float *gates;
 } batch;
 
+/* What a group's program has at the place of the prefixes; NULL without a prefix. */
+static const op *prefix_of(const batch *b, const group *g) {
+    if (!g->program || g->program->places[b->place] == g->program->places[b->place + 1]) return NULL;
+    return g->program->ops + g->program->places[b->place];
+}
+
+static head head_of(const batch *b, const group *g, int64_t row, int64_t number) {
+    const int64_t first = b->table.starts[row], column = number * b->size, width = b->heads * b->size;
+    head h = {
+        .query = moved(b->qkv, first, column), .key = moved(b->qkv, first, width + column),
+        .value = moved(b->qkv, first, 2 * width + column), .context = moved(b->context, first, column),
+        .tokens = b->table.starts[row + 1] - first, .seen = b->seen[row], .size = b->size, .gate = 1};
+    const op *o = prefix_of(b, g);
+    if (!o) return h;
+    h.prefix = o->prefix;
+    h.prefix_key = (matrix){find(o->keys, g->base) + number * o->head_stride, o->key_stride, 0};
+    h.prefix_value = (matrix){find(o->values, g->base) + number * o->head_stride, o->key_stride, 0};
+    if (o->gate.outputs) h.gate = b->gates[row];
+    return h;
+}
+
 /* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
-NOINLINE int attend_share(batch b, share own) {
-    const scratch s = new_scratch(padded(b.most + b.prefix), padded(b.size));
+NOINLINE int attend_share(const batch *b, share own) {
+    const scratch s = new_scratch(padded(b->most), padded(b->size));
     if (!s.keys) return 1;
-    const float scale = 1.0f / __builtin_sqrtf((float)b.size);
-    const int64_t width = b.heads * b.size;
-    for (int64_t one = own.first; one < own.last; one++) {
-        const int64_t row = one / b.heads, column = one % b.heads * b.size, first = one * b.prefix;
-        const head h = {
-            .query = moved(b.qkv, b.starts[row], column), .key = moved(b.qkv, b.starts[row], width + column),
-            .value = moved(b.qkv, b.starts[row], 2 * width + column), .prefix_key = moved(b.prefix_keys, first, 0),
-            .prefix_value = moved(b.prefix_values, first, 0), .context = moved(b.context, b.starts[row], column),
-            .tokens = b.starts[row + 1] - b.starts[row], .seen = b.seen[row], .prefix = b.prefix, .size = b.size};
+    const float scale = 1.0f / __builtin_sqrtf((float)b->size);
+    const group *g = b->table.groups;
+    for (int64_t k = own.first; k < own.last; k++) {
+        while (g->last <= k / b->heads) g++;
+        const head h = head_of(b, g, k / b->heads, k % b->heads);
         attend(&h, s, scale);
     }
     free(s.keys);
     return 0;
 }
 
-/* context [tokens, heads * size] of `qkv` [tokens, 3 * heads * size], of one kind; prefixes are [rows, heads, prefix,
- * size] without gaps. Returns 0, or 1 without memory. */
+/* context [tokens, heads * size] of `qkv` [tokens, 3 * heads * size], of one kind. Rows of a group whose program has an op
+ * at `place` see its prefix too, times gates[row] if it has a gate. Returns 0, or 1 without memory. */
 EXPORT int peltier_attend(
-    void *context, int64_t context_stride, const void *qkv, int64_t qkv_stride, int half, const void *prefix_keys,
-    const void *prefix_values, int64_t prefix, int prefix_half, const int64_t *starts, const int64_t *seen,
-    int64_t rows, int64_t heads, int64_t size) {
-    int64_t most = 0, products = 0;
-    for (int64_t row = 0; row < rows; row++) {
-        most = seen[row] > most ? seen[row] : most;
-        products += 2 * heads * size * (starts[row + 1] - starts[row]) * (seen[row] + prefix);
+    void *context, int64_t context_stride, const void *qkv, int64_t qkv_stride, int half, const int64_t *seen,
+    int64_t heads, int64_t size, const group *groups, int64_t count, const int64_t *starts, int64_t place,
+    const float *gates) {
+    batch b = {
+        .qkv = {qkv, qkv_stride, half}, .context = {context, context_stride, half}, .seen = seen, .heads = heads,
+        .size = size, .place = place, .table = {groups, count, starts}, .gates = gates};
+    int64_t products = 0;
+    for (const group *g = groups; g < groups + count; g++) {
+        const op *o = prefix_of(&b, g);
+        for (int64_t row = g->first; row < g->last; row++) {
+            const int64_t keys = seen[row] + (o ? o->prefix : 0);
+            b.most = keys > b.most ? keys : b.most;
+            products += 2 * heads * size * (starts[row + 1] - starts[row]) * keys;
+        }
     }
-    const batch b = {
-        .qkv = {qkv, qkv_stride, half}, .prefix_keys = {prefix_keys, size, prefix_half},
-        .prefix_values = {prefix_values, size, prefix_half}, .context = {context, context_stride, half},
-        .starts = starts, .seen = seen, .heads = heads, .prefix = prefix, .size = size, .most = most};
     int failed = 0;
 #pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
-    failed |= attend_share(b, own_share(rows * heads));
+    failed |= attend_share(&b, own_share(num_rows(b.table) * heads));
     return failed;
 }

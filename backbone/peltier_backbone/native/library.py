@@ -3,17 +3,15 @@
 import ctypes
 import hashlib
 import logging
-from collections.abc import Sequence
 from ctypes import c_float, c_int, c_int64, c_void_p
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.program import Table
+from peltier_backbone.native.program import PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
 
 _FOLDER = Path(__file__).parent
@@ -38,15 +36,6 @@ class NormKind(Protocol):
     def centered(self) -> bool: ...
 
 
-class Runs:
-    """Neighbouring runs of `lengths` rows, as the kernels are told."""
-
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self.count = len(lengths)
-        self._starts = (c_int64 * (self.count + 1))(*accumulate(lengths, initial=0))
-        self.address = ctypes.addressof(self._starts)
-
-
 class Library:
     """The kernels by tensors on the CPU. Rows are float32 or bfloat16 and what a row holds lies side by side; weights
     are float32; sums are in float32, and an answer is rounded once. What a row gets depends on nothing but that row
@@ -69,7 +58,7 @@ class Library:
         )  # fmt: skip
         self._attend = library.peltier_attend
         self._attend.argtypes = (
-            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_void_p, c_void_p, *(c_int64,) * 3,
+            c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
 
     def adapt(
@@ -103,21 +92,17 @@ class Library:
             raise MemoryError(f"no memory for a norm of width {x.shape[1]}")
         return y
 
-    def attend(
-        self, qkv: Tensor, rows: Runs, seen: Tensor, num_heads: int, prefix: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
-        """Each row's softmax attention, [tokens, hidden]: `qkv` [tokens, 3 * hidden]; of a row's tokens the first
-        `seen` [rows] in int64 are attended to. A prefix is more keys and values, [rows, heads, prefix, head size]."""
-        context = qkv.new_empty(len(qkv), qkv.shape[1] // 3)
-        size = context.shape[1] // num_heads
-        none = qkv.new_empty(0, 0, 0, size)
-        keys, values = (none, none) if prefix is None else (one.contiguous() for one in prefix)
+    def attend(self, qkv: Tensor, seen: Tensor, num_heads: int, prefixes: PlacedPrefixes) -> Tensor:
+        """Each row's softmax attention to its prefix and to itself, [tokens, hidden]. `qkv` is [tokens, 3 * hidden]; a
+        row's tokens attend to the first `seen` of them, [rows] in int64."""
+        context, table = qkv.new_empty(len(qkv), qkv.shape[1] // 3), prefixes.table
+        gates = None if prefixes.gates is None else prefixes.gates.data_ptr()
         failed = self._attend(
-            context.data_ptr(), context.stride(0), *_rows(qkv), keys.data_ptr(), values.data_ptr(), keys.shape[2],
-            _is_half(keys), rows.address, seen.data_ptr(), rows.count, num_heads, size,
+            context.data_ptr(), context.stride(0), *_rows(qkv), seen.data_ptr(), num_heads,
+            context.shape[1] // num_heads, *table.arguments, prefixes.place, gates,
         )  # fmt: skip
         if failed:
-            raise MemoryError(f"no memory for attention over {rows.count} rows")
+            raise MemoryError(f"no memory for attention over {table.num_rows} rows")
         return context
 
 

@@ -34,7 +34,9 @@ typedef struct {
 /* What an op reads: x, x + residual, or the norm of that. */
 enum { READS_X, READS_SUM, READS_NORM };
 
-/* Adds gain * gate * steps(input) to the columns of y from `column` on; without steps `added` - `replaced`, [width]. */
+/* Adds gain * gate * steps(input) to the columns of y from `column` on; without steps `added` - `replaced`, [width].
+ * An attention multiplies `prefix` more keys and values with the gate: key k of head h begins at keys +
+ * h * head_stride + k * key_stride, its value at the same distance from `values`. */
 typedef struct {
     const step *steps;
     int64_t count, column, width, reads;
@@ -43,6 +45,8 @@ typedef struct {
     vector added, replaced, norm_weight, norm_bias;
     double eps;
     int64_t centered;
+    vector keys, values;
+    int64_t prefix, head_stride, key_stride;
 } op;
 
 /* The weights of a norm; none where the backbone's own serve. */

@@ -47,6 +47,8 @@ class Op(Structure):
         *((name, Vector) for name in ("added", "replaced", "norm_weight", "norm_bias")),
         ("eps", c_double),
         ("centered", c_int64),
+        *((name, Vector) for name in ("keys", "values")),
+        *((name, c_int64) for name in ("prefix", "head_stride", "key_stride")),
     )
 
 
@@ -61,6 +63,8 @@ class _Program(Structure):
 
 
 NOTHING = Vector(None, -1)
+NO_GATE = Gate(NOTHING, NOTHING, 0, 0)
+_VECTORS = ("added", "replaced", "norm_weight", "norm_bias", "keys", "values")
 
 
 def vector(tensor: Tensor | None) -> Vector:
@@ -93,8 +97,19 @@ class PlacedOp:
 def place_op(place: int, steps: Sequence[Step] = (), **fields: Any) -> PlacedOp:
     """An op of `steps`; `fields` are those of `Op`, which say nothing where they are missing."""
     own = (Step * len(steps))(*steps)
-    given = dict.fromkeys(("added", "replaced", "norm_weight", "norm_bias"), NOTHING) | {"gain": 1.0} | fields
+    given = dict.fromkeys(_VECTORS, NOTHING) | {"gain": 1.0} | fields
     return PlacedOp(place, Op(steps=addressof(own), count=len(steps), **given), own)
+
+
+def place_prefix(place: int, keys: Tensor, values: Tensor, gate: Gate | None) -> PlacedOp:
+    """Keys and values [heads, prefix, head size], both times the gate."""
+    assert keys.stride() == values.stride(), "key and value are found at the same distance"
+    assert keys.shape[2] == 1 or keys.stride(2) == 1, "a key is contiguous"
+    head_stride, key_stride, _ = keys.stride()
+    return place_op(
+        place, gate=gate or NO_GATE, keys=vector(keys), values=vector(values), prefix=keys.shape[1],
+        head_stride=head_stride, key_stride=key_stride,
+    )  # fmt: skip
 
 
 class NativeProgram:
@@ -144,3 +159,12 @@ class Table:
         self.max_ops = max((group.program.max_ops for group in groups if group.program), default=0)
         self.arguments = ctypes.addressof(self._entries), len(groups), ctypes.addressof(self._starts)
         self._kept = groups
+
+
+@dataclass(frozen=True)
+class PlacedPrefixes:
+    """The rows of `table` with the prefixes that their programs have at `place`, times their `gates` [rows]."""
+
+    table: Table
+    place: int = 0
+    gates: Tensor | None = None

@@ -11,9 +11,11 @@ from peltier_backbone.native.program import (
     Gate,
     NativeProgram,
     NormWeights,
+    PlacedPrefixes,
     Table,
     TableGroup,
     place_op,
+    place_prefix,
     step,
     vector,
 )
@@ -78,11 +80,14 @@ def _check_bias_and_norm(library: "Library") -> None:
 
 
 def _check_attention(library: "Library") -> None:
-    from peltier_backbone.native.library import Runs
-
     qkv, expected = _draw(sum(_LENGTHS), 3 * _WIDTH), []
-    for piece in torch.split(qkv, _LENGTHS):
+    prefix, gates = _draw(2, 3, 2, _WIDTH // 2).transpose(1, 2), torch.tensor([0.5, 0.25, 1.0])  # [2, heads, 3, size]
+    gate = Gate(vector(gates), vector(gates), 1, 0)
+    program = NativeProgram([place_prefix(0, prefix[0], prefix[1], gate)], 1, {}, 0, None)
+    for row, piece in enumerate(torch.split(qkv, _LENGTHS)):
         query, key, value = piece.view(len(piece), 3, 2, -1).permute(1, 2, 0, 3)
+        if row < 2:
+            key, value = torch.cat((prefix[0] * gates[row], key), 1), torch.cat((prefix[1] * gates[row], value), 1)
         expected.append(F.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1))
-    found = library.attend(qkv, Runs(_LENGTHS), torch.tensor(_LENGTHS), 2, None)
+    found = library.attend(qkv, torch.tensor(_LENGTHS), 2, PlacedPrefixes(_table(program), gates=gates))
     _compare(library, "attention", found, torch.cat(expected))

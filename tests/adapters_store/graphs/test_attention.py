@@ -60,7 +60,7 @@ def test_rows_attend_to_themselves_and_their_prefixes(
         patch.setattr(varlen, "fits", lambda device, dtype, head_size: flash)
         patch.setattr(varlen, "_varlen_attn", lambda: _by_row)
         attention = Attention(bert, _starts(plain, 0, 4), LONGEST, NUM_TOKENS, spans)
-        found = attention(0, qkv, qkv)
+        found = attention.attend(0, qkv, qkv)
     torch.testing.assert_close(found[: sum(lengths)], expected)
 
 

@@ -13,16 +13,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.native import library
-from peltier_backbone.native.library import Library, Runs, load_library
+from peltier_backbone.native.library import Library, load_library
 from peltier_backbone.native.program import (
     Activation,
     Gate,
     NativeProgram,
     NormWeights,
     PlacedOp,
+    PlacedPrefixes,
     Table,
     TableGroup,
     place_op,
+    place_prefix,
     step,
     vector,
 )
@@ -48,6 +50,10 @@ pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was 
 @pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
 def native(request: pytest.FixtureRequest) -> Library:
     return Library(FOLDER / f"{request.param}.so")
+
+
+def _without_prefixes(lengths: list[int]) -> PlacedPrefixes:
+    return PlacedPrefixes(Table(lengths, [TableGroup(len(lengths))]))
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:
@@ -150,7 +156,7 @@ def test_threads_change_no_bit(native: Library, threads: Callable[[int], None], 
         changed = x.clone()
         gates = _adapt(native, changed, changed, lengths, lambda _: place_op(0, steps, gate=gate))
         norm = native.norm(x, None, bias, None, LayerNorm(bias, bias, 1e-5))
-        return [changed, gates, norm, native.attend(qkv, Runs(lengths), seen, heads, None)]
+        return [changed, gates, norm, native.attend(qkv, seen, heads, _without_prefixes(lengths))]
 
     threads(1)
     alone = compute()
@@ -255,16 +261,23 @@ def test_a_central_gate_is_a_share(native: Library, column: int) -> None:
 def test_rows_attend_to_themselves(
     native: Library, lengths: list[int], hidden: int, heads: int, size: int, prefix_len: int, dtype: torch.dtype
 ) -> None:
-    """Softmax attention of each row and head over its prefix and what it may see of itself."""
+    """Softmax attention of each row and head over its prefix and what it may see of itself. Every third row has a
+    prefix times a gate, every third one without a gate, the others none."""
     seen = torch.tensor([max(length - hidden, 1) for length in lengths])
     qkv = (2 * _draw(sum(lengths), 3 * heads * size)).to(dtype)
-    prefix = _draw(2, len(lengths), heads, prefix_len, size, seed=1).to(dtype)
-    found = native.attend(qkv, Runs(lengths), seen, heads, (prefix[0], prefix[1]) if prefix_len else None)
+    prefix = _draw(len(lengths), 2, prefix_len, heads, size, seed=1).transpose(2, 3)  # [rows, 2, heads, prefix, size]
+    gates = torch.tensor([(0.25, 1.0, math.nan)[row % 3] for row in range(len(lengths))])
+    gate = Gate(vector(gates), vector(gates), 1, 0)  # its tensors are not read here
+    placed = [place_prefix(0, *own, gate if row % 3 == 0 else None) for row, own in enumerate(prefix)]
+    programs = [NativeProgram([own], 1, {}, 0, None) for own in placed]
+    table = Table(lengths, [TableGroup(1, None if row % 3 == 2 else own) for row, own in enumerate(programs)])
+    found = native.attend(qkv, seen, heads, PlacedPrefixes(table, 0, gates))
     for row, piece in enumerate(qkv.double().split(lengths)):
         query, key, value = piece.view(-1, 3, heads, size).permute(1, 2, 0, 3)
+        scale, num = (0.0, 0) if row % 3 == 2 else (float(gates[row]), prefix_len)
         keys, values = (
-            torch.cat((more[row].double(), own[:, : seen[row]]), 1)
-            for more, own in zip(prefix, (key, value), strict=True)
+            torch.cat((scale * more[:, :num].double(), own[:, : seen[row]]), 1)
+            for more, own in zip(prefix[row], (key, value), strict=True)
         )
         weights = torch.softmax(query @ keys.transpose(1, 2) / math.sqrt(size), -1)
         _close(found.split(lengths)[row], (weights @ values).transpose(0, 1).flatten(1), 150)
@@ -274,7 +287,7 @@ def test_what_is_not_a_number_stays_in_its_row(native: Library) -> None:
     """A broken key spoils its own row and head, and nothing else."""
     qkv = _draw(9, 3 * 8)
     qkv[2, 8 + 1] = math.nan
-    found = native.attend(qkv, Runs((4, 5)), torch.tensor([4, 5]), 2, None)
+    found = native.attend(qkv, torch.tensor([4, 5]), 2, _without_prefixes([4, 5]))
     assert bool(found[:4, :4].isnan().all())
     assert bool(found[:4, 4:].isfinite().all())
     assert bool(found[4:].isfinite().all())

@@ -1,4 +1,4 @@
-"""The tokens of one program's adapters, wherever they stand among those of a batch."""
+"""Which tokens of a batch belong to the adapters of one program."""
 
 import torch
 from peltier_backbone.norm import Norm
@@ -8,12 +8,12 @@ from torch.nn import functional as F
 from peltier_adapters.ops.kernels.runs import Runs
 
 
-class Window:
-    """Groups and rows among `num_tokens` tokens. Group g is the tokens `starts[g]..starts[g + 1]`, row r
+class ProgramTokens:
+    """Groups and rows among `num_tokens` tokens. Group g has the tokens `starts[g]..starts[g + 1]`, row r
     `row_starts[r]..row_starts[r + 1]` of group `row_groups[r]`; groups and rows may be empty at the end. All int32 on
     the device, which alone needs to know them: no group is longer than `longest`.
 
-    What tokens outside are given is 0, whatever they hold: another row's number that is not finite stays its own.
+    Other tokens get 0, whatever they hold, so a value that is not finite stays in its own row.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
 
-from peltier_adapters.ops.window import Window, place_of
+from peltier_adapters.ops.program_tokens import ProgramTokens, place_of
 
 WIDTH = 6
 BASE = LayerNorm(torch.ones(WIDTH), torch.zeros(WIDTH), 1e-5)
@@ -32,21 +32,21 @@ class Case(NamedTuple):
         return [group for length, group in zip(self.lengths, self.groups, strict=True) for _ in range(length)]
 
     @property
-    def window(self) -> Window:
+    def tokens(self) -> ProgramTokens:
         """With room for two groups and two rows more."""
         rows = [*accumulate(self.lengths, initial=self.before)]
         firsts = [row for row, group in enumerate(self.groups) if row == 0 or group != self.groups[row - 1]]
         starts = [rows[row] for row in firsts] + rows[-1:] * 3
         tensors = (starts, rows + rows[-1:] * 2, [*self.groups, 0, 0])
         total = rows[-1] + self.behind
-        return Window(*(torch.tensor(own, dtype=torch.int32) for own in tensors), total)
+        return ProgramTokens(*(torch.tensor(own, dtype=torch.int32) for own in tensors), total)
 
     def among(self, x: Tensor) -> Tensor:
         """The tokens x with others around them, which are not even numbers."""
         return torch.nn.functional.pad(x, (0, 0, self.before, self.behind), value=torch.nan)
 
     def own(self, x: Tensor) -> Tensor:
-        """Of x the tokens of the window."""
+        """Of x the tokens of the program."""
         return x[self.before : len(x) - self.behind]
 
     def draw(self, *shape: int) -> Tensor:
@@ -73,25 +73,25 @@ def test_vectors_of_groups_reach_own_tokens(case: Case):
     """The others get 0."""
     vectors, more = case.draw_weights()
     expected = torch.nn.functional.pad(vectors[case.owners], (0, 0, case.before, case.behind))
-    assert torch.equal(case.window.of_tokens(more), expected)
+    assert torch.equal(case.tokens.of_tokens(more), expected)
 
 
 @given(case=cases())
 def test_norms_are_each_groups_own(case: Case):
-    """For the tokens of the window; the other tokens are not read."""
+    """For the tokens of the program; the other tokens are not read."""
     x, (weight, more) = case.draw_tokens(), case.draw_weights()
-    found, own = case.window.norm(case.among(x), more, more, BASE), weight[case.owners]
+    found, own = case.tokens.norm(case.among(x), more, more, BASE), weight[case.owners]
     torch.testing.assert_close(case.own(found), torch.nn.functional.layer_norm(x, (WIDTH,), eps=1e-5) * own + own)
 
 
 @given(case=cases())
 def test_means_of_rows_are_spread_to_own_tokens(case: Case):
-    """A row that is not there has the mean 0, and tokens that are not the window's get 0."""
+    """A row that is not there has the mean 0, and tokens of other programs get 0."""
     x, rows = case.draw_tokens(), len(case.lengths)
-    means = case.window.row_mean(case.among(x))
+    means = case.tokens.row_mean(case.among(x))
     torch.testing.assert_close(means[:rows], torch.stack([piece.mean(0) for piece in x.split(case.lengths)]))
     assert not means[rows:].any()
-    spread = case.window.spread(means)
+    spread = case.tokens.spread(means)
     assert torch.equal(case.own(spread), torch.repeat_interleave(means[:rows], torch.tensor(case.lengths), 0))
     assert float(spread.abs().sum()) == pytest.approx(float(case.own(spread).abs().sum()))
 
@@ -99,7 +99,7 @@ def test_means_of_rows_are_spread_to_own_tokens(case: Case):
 @given(case=cases())
 def test_kernels_are_given_every_token_once(case: Case):
     """Runs cover all tokens: those before and behind have no slot, and groups that are not there are empty."""
-    runs = case.window.runs
+    runs = case.tokens.runs
     lengths = (runs.starts[1:] - runs.starts[:-1]).tolist()
     groups = [sum(n for n, one in zip(case.lengths, case.groups, strict=True) if one == g) for g in set(case.groups)]
     assert lengths == [case.before, *groups, 0, 0, case.behind]

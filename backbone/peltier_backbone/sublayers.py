@@ -1,0 +1,102 @@
+"""T5's sub-layers. Each has its numbers in the whole model, which adaptations refer to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.adaptation import Adaptation
+from peltier_backbone.linear import Linear
+from peltier_backbone.norm import RMSNorm
+from peltier_backbone.prefix_attention import PrefixAttention
+from peltier_backbone.t5_config import Activation
+from peltier_backbone.view import SelfView, View
+
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+@dataclass(frozen=True)
+class SelfAttention:
+    """x + output(attention(norm(x))); query, key and value are one map [3 * attention, hidden]."""
+
+    block: int
+    attention: int
+    norm_index: int
+    norm: RMSNorm
+    query_key_value: Linear
+    output: Linear
+
+    def __call__(
+        self, x: Tensor, layer: int, view: SelfView, prefixed: PrefixAttention, adaptation: Adaptation
+    ) -> Tensor:
+        """[tokens, hidden] -> [tokens, hidden]; `layer` is its number in its stack."""
+        normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
+        qkv = adaptation.project(number, "query_key_value", normed, self.query_key_value(normed))
+        prefixes = prefixed.find(number, normed)
+        attended = view.attend_self(layer, qkv, prefixes is not None)
+        context = prefixed.merge(qkv[:, : qkv.shape[1] // 3], attended, prefixes)
+        y = adaptation.project(number, "attention_output", context, self.output(context))
+        return x + adaptation.sublayer(self.block, "attention", y, x)
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """x + output(attention(norm(x))) over the encoder's states; key and value are one map [2 * attention, hidden]."""
+
+    attention: int
+    norm_index: int
+    norm: RMSNorm
+    query: Linear
+    key_value: Linear
+    output: Linear
+
+    def project_kv(self, states: Tensor, adaptation: Adaptation) -> Tensor:
+        """Keys and values of the encoder's states, [tokens, 2 * attention]."""
+        return adaptation.project(self.attention, "key_value", states, self.key_value(states))
+
+    def __call__(self, x: Tensor, layer: int, view: View, prefixed: PrefixAttention, adaptation: Adaptation) -> Tensor:
+        """[tokens, hidden] -> [tokens, hidden]; `layer` is its number in its stack. No bottleneck acts here
+        (docs/methods.md#sites)."""
+        normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
+        query = adaptation.project(number, "query", normed, self.query(normed))
+        prefixes = prefixed.find(number, normed)
+        attended = view.attend_cross(layer, query, prefixes is not None)
+        context = prefixed.merge(query, attended, prefixes)
+        return x + adaptation.project(number, "attention_output", context, self.output(context))
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """x + output(activation(intermediate(norm(x)))). It is gated (v1.1) or not (v1.0): a gated `intermediate` has the
+    columns that are activated, then those of their factors."""
+
+    block: int
+    norm_index: int
+    norm: RMSNorm
+    intermediate: Linear
+    output: Linear
+    activation: Activation
+    gated: bool
+
+    def __call__(self, x: Tensor, adaptation: Adaptation) -> Tensor:
+        """[tokens, hidden] -> [tokens, hidden]."""
+        inner = self._expand(adaptation.norm(self.norm_index, x, self.norm), adaptation)
+        y = adaptation.project(self.block, "output", inner, self.output(inner))
+        return x + adaptation.sublayer(self.block, "ffn", y, x)
+
+    def _expand(self, x: Tensor, adaptation: Adaptation) -> Tensor:
+        """[tokens, hidden] -> [tokens, intermediate]."""
+        if self.activation == "relu" and not self.gated and "intermediate" not in adaptation.projections:
+            return self.intermediate.relu(x)
+        y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
+        activate = _ACTIVATIONS[self.activation]
+        if not self.gated:
+            return activate(y)
+        activated, factor = y.chunk(2, -1)
+        return activate(activated) * factor
