@@ -56,7 +56,8 @@ class DecodeJob:
 
 
 class StepStats:
-    """Who shares a step: texts, rows (a text with beams has several), whose they are, and distinct adapters."""
+    """Who shares a step: texts, rows (a text with beams has several), their tenants, distinct adapters, and `cost` in
+    tokens of the plain backbone."""
 
     def __init__(self, jobs: Sequence[DecodeJob]) -> None:
         self.num_texts = len(jobs)
@@ -71,3 +72,4 @@ class StepStats:
                 adapters.add(ticket.row.resident)
                 self.cost_by_tenant[ticket.tenant] += ticket.step_weights_cost
         self.num_adapters = len(adapters)
+        self.cost = sum(self.cost_by_tenant.values())

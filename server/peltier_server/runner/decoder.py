@@ -57,7 +57,7 @@ class Decoder:
     @property
     def step_cost(self) -> int:
         """What the next step costs, in tokens of the plain backbone."""
-        return sum(sum(StepStats(group.jobs).cost_by_tenant.values()) for group in self._groups)
+        return sum(group.stats.cost for group in self._groups)
 
     def join(self, tickets: Sequence[Ticket]) -> None:
         """Begin a text for each ticket."""
@@ -89,7 +89,7 @@ class Decoder:
         started = time.monotonic()
         try:
             self._drop_the_gone(group, started)
-            stats = StepStats(group.jobs)
+            stats = group.stats
             if group.jobs:
                 self._deliver(group, self._compute(group), stats)
         except WorkerReplaced:

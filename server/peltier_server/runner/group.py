@@ -1,24 +1,32 @@
-"""Texts that are written in the same steps."""
+"""Texts that are decoded in the same steps."""
 
 from collections.abc import Sequence
 
 from peltier_adapters.generation.generation import Draft, Generator
 from peltier_backbone.load import Backbone
 
-from peltier_server.runner.decode_job import DecodeJob
+from peltier_server.runner.decode_job import DecodeJob, StepStats
 
 
 class Group:
-    """Works over one generator. After a step that raised it must not be used any more."""
+    """Jobs over one generator. A group whose step has raised must not be used again."""
 
     def __init__(self, backbone: Backbone) -> None:
         self._generator = Generator(backbone)
-        self._works: dict[Draft, DecodeJob] = {}
+        self._jobs: dict[Draft, DecodeJob] = {}
+        self._stats: StepStats | None = None
 
     @property
     def jobs(self) -> tuple[DecodeJob, ...]:
         """Those that take part in the next step."""
-        return tuple(self._works.values())
+        return tuple(self._jobs.values())
+
+    @property
+    def stats(self) -> StepStats:
+        """Of the next step; they change when a job joins or leaves."""
+        if self._stats is None:
+            self._stats = StepStats(self.jobs)
+        return self._stats
 
     @property
     def num_rows(self) -> int:
@@ -28,14 +36,18 @@ class Group:
     def join(self, jobs: Sequence[DecodeJob]) -> None:
         """Read the inputs of `jobs`; if that raises, none of them has joined."""
         self._generator.join([job.draft for job in jobs])
-        self._works |= {job.draft: job for job in jobs}
+        self._jobs |= {job.draft: job for job in jobs}
+        self._stats = None
 
     def drop(self, jobs: Sequence[DecodeJob]) -> None:
-        """Take works out, unless they have left; their slots are free at once."""
+        """Take jobs out, unless they have left; their slots are free at once."""
+        if not jobs:
+            return
         self._generator.drop([job.draft for job in jobs])
         for job in jobs:
-            self._works.pop(job.draft, None)
+            self._jobs.pop(job.draft, None)
+        self._stats = None
 
     def step(self) -> list[DecodeJob]:
-        """One token for each work; returns them."""
-        return [self._works[draft] for draft in self._generator.step()]
+        """One token for each job; returns them."""
+        return [self._jobs[draft] for draft in self._generator.step()]

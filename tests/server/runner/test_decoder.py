@@ -21,7 +21,9 @@ from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.ticket import Outcome, Progress, Ticket
+from peltier_server.runner import group
 from peltier_server.runner.compute_guard import ComputeGuard
+from peltier_server.runner.decode_job import StepStats
 from peltier_server.runner.decoder import Decoder
 
 WORDS = ["a", "good", "bad", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull"]
@@ -271,6 +273,23 @@ async def test_a_text_whose_numbers_are_not_finite_fails_alone(
         raise first.result
     theatre.check(second)
     theatre.check(third)
+
+
+async def test_who_shares_a_step_is_counted_when_that_changes(
+    theatre: Theatre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for many steps, however often their cost is asked for, and again after a join."""
+    counted: list[int] = []
+    monkeypatch.setattr(group, "StepStats", lambda jobs: counted.append(len(jobs)) or StepStats(jobs))
+    number = theatre.long_line
+    theatre.join(number)
+    for _ in range(2):
+        alone = theatre.decoder.step_cost
+        theatre.decoder.step()
+    theatre.join(number)
+    assert theatre.decoder.step_cost == alone + theatre.callers[1].ticket.step_cost
+    assert counted == [1, 2]
+    await theatre.finish()
 
 
 async def test_a_deadline_passes_while_a_text_is_written(theatre: Theatre) -> None:
