@@ -1,4 +1,4 @@
-"""Whatever is raised, as the one body that the contract promises."""
+"""HTTP responses for all errors."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -49,7 +49,7 @@ _MAX_SHOWN_CHARS = 80
 STORE_FULL = (BlobStoreFull, RegistryFull)
 STORE_GONE = (BlobStoreGone, RegistryGone)
 # Children before their parents.
-_OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
+_REGISTRY_ERRORS: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
     (AdapterUnknown, AdapterNotFound),
     (VersionUnknown, VersionNotFound),
     (NotRegistered, NotFound),
@@ -61,7 +61,7 @@ _OF_THE_REGISTRY: tuple[tuple[type[AdapterError], type[PeltierError]], ...] = (
 
 
 class ClientGone(HTTPException):
-    """The caller hung up, so nobody reads the answer."""
+    """The caller has disconnected."""
 
     status = 499
 
@@ -70,7 +70,7 @@ class ClientGone(HTTPException):
 
 
 class RefusedBody(HTTPException):
-    """A body refused while it is read; the framework hides any other exception there behind a 400."""
+    """A body is refused while it is read. The framework would turn any other exception into a 400."""
 
     def __init__(self, error: PeltierError) -> None:
         super().__init__(error.status, error.message)
@@ -78,35 +78,35 @@ class RefusedBody(HTTPException):
 
 
 class ErrorShape(Protocol):
-    """How a protocol writes errors."""
+    """The form of a protocol's errors."""
 
     model: type[BaseModel]
 
     def speaks(self, path: str) -> bool:
-        """Whether errors at `path` have this shape."""
+        """Whether errors at `path` have this form."""
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
         """The HTTP status of an error."""
 
     def body(self, error: PeltierError) -> BaseModel:
-        """The body of an answer, a `model`."""
+        """The body of the response, a `model`."""
 
 
 class PeltierErrors:
-    """The server's own shape, at every address that no other protocol has."""
+    """The server's own form, for all paths of no other protocol."""
 
     model: type[BaseModel] = ErrorBody
 
     def speaks(self, path: str) -> bool:
-        """Everywhere."""
+        """Always."""
         return True
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
-        """The error's own."""
+        """The error's own status."""
         return error.status
 
     def body(self, error: PeltierError) -> ErrorBody:
-        """The error's own."""
+        """The error's own body."""
         return error.body()
 
 
@@ -114,10 +114,10 @@ PELTIER_ERRORS = PeltierErrors()
 
 
 def error_response(error: PeltierError, scope: Scope, headers: Mapping[str, str] | None = None) -> Response:
-    """The HTTP answer to the request of `scope`, in the shape of the protocol at its address."""
+    """The HTTP response for the request of `scope`, in the form of its path's protocol."""
     extra = dict(headers or {})
     if error.retry_after is not None:
-        # The header has whole seconds, and 0 would mean at once.
+        # The header has whole seconds, and 0 would mean an immediate retry.
         extra["retry-after"] = str(max(1, round(error.retry_after)))
     if error.status == HTTPStatus.UNAUTHORIZED:
         extra["www-authenticate"] = "Bearer"
@@ -131,7 +131,7 @@ def _shapes(scope: Scope) -> Sequence[ErrorShape]:
 
 
 def to_wire(error: Exception) -> PeltierError:
-    """The error of the contract for any error that the rooms raise."""
+    """The public error for any exception."""
     match error:
         case PeltierError():
             return error
@@ -152,39 +152,39 @@ def to_wire(error: Exception) -> PeltierError:
 
 
 def describe_errors(*errors: type[PeltierError], shape: ErrorShape = PELTIER_ERRORS) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route that may answer with `errors`, for OpenAPI."""
+    """The `responses` of a route that may raise `errors`, for OpenAPI."""
     described: dict[int | str, dict[str, Any]] = {}
-    # A body that cannot be read is refused whatever the route does.
+    # Every route may refuse an unreadable body.
     unread: tuple[type[PeltierError], ...] = (BadRequest, TooSlow, TooLarge)
     for error in (*unread, *errors):
         status = shape.status(error)
         known = described.setdefault(status, {"model": shape.model, "description": ""})
         known["description"] += f"{' · ' if known['description'] else ''}`{error.code}`: {error.__doc__}"
     if 422 not in described and shape is not PELTIER_ERRORS:
-        # The framework would describe a 422, which such a route never answers.
+        # The framework would describe a 422, which such a route never returns.
         described["4XX"] = {"model": shape.model, "description": "Any other refusal."}
     return described
 
 
 def _from_store(error: AdapterError) -> PeltierError:
-    kind = next((wire for known, wire in _OF_THE_REGISTRY if isinstance(error, known)), None)
+    kind = next((wire for known, wire in _REGISTRY_ERRORS if isinstance(error, known)), None)
     if kind is not None:
         pauses = {Unavailable: retry_hints.SOON, StorageFull: retry_hints.STORE_FULL}
         return kind(str(error), retry_after=pauses.get(kind))
     if isinstance(error, STORE_FULL):
         return StorageFull(
-            "the server's store has no room left; what is published keeps answering",
+            "the server's store is full; published adapters still answer",
             retry_after=retry_hints.STORE_FULL,
         )
     if isinstance(error, STORE_GONE):
         return Unavailable(
-            "the server's store is gone, so it takes no changes; what is loaded keeps answering",
+            "the server's store is gone, so it accepts no changes; loaded adapters still answer",
             retry_after=retry_hints.STORE_GONE,
         )
     if isinstance(error, RegistryError | BlobError):
-        # What exactly fails is the operator's business, and may name what callers have no right to see.
+        # Without the reason, which is for the operator and may contain what callers must not see.
         return Unavailable(
-            "the server's store fails just now; its log has the reason under this request's x-request-id",
+            "the server's store failed; its log has the reason under this request's x-request-id",
             retry_after=retry_hints.SOON,
         )
     return _failure()
@@ -196,7 +196,7 @@ def _failure() -> ServerError:
 
 def _from_http(error: HTTPException) -> PeltierError:
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return NotFound("nothing is at this address; /docs lists what there is")
+        return NotFound("this address does not exist; /docs lists all addresses")
     return BadRequest("the request body cannot be read")
 
 
@@ -209,7 +209,7 @@ def _from_validation(error: RequestValidationError) -> PeltierError:
 
 
 def _reason(problem: Mapping[str, Any]) -> str:
-    # The first part of a location says query, path or body, which the caller knows.
+    # Without the first part of the location, which is query, path or body.
     place = ".".join(str(part) for part in problem["loc"][1:]) or "the body"
     value = problem.get("input")
     match problem["type"]:

@@ -1,8 +1,8 @@
-"""How long callers should wait before they ask again, in seconds: what `Retry-After` says."""
+"""Seconds that callers should wait before they retry, for `Retry-After`."""
 
-# The cause passes by itself: a full queue empties, a model finishes loading, a stopping replica is replaced.
+# The cause is temporary: a full queue, a loading model, a stopping replica.
 SOON = 1.0
-# An operator has to bring the store back.
+# An operator has to restore the store.
 STORE_GONE = 10.0
-# Room comes when somebody deletes something.
+# Somebody has to delete something.
 STORE_FULL = 60.0

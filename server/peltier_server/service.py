@@ -1,4 +1,4 @@
-"""The rooms of a ready server, opened in order and closed in the reverse one."""
+"""The components of a ready server, opened in order and closed in reverse order."""
 
 import asyncio
 import logging
@@ -35,12 +35,12 @@ from peltier_server.settings import Settings
 logger = logging.getLogger(__name__)
 
 _NUM_WORKERS = 4
-# A thread that is torn out of a forward can take the exit status of the process with it.
+# A thread that is killed during a forward pass can change the exit status of the process.
 _MAX_JOIN_SECONDS = 10.0
 
 
 class Service:
-    """Everything that answers requests. `open` loads and starts it; `close` lets what it has accepted finish."""
+    """Everything that answers requests. `open` loads and starts it; `close` finishes accepted requests."""
 
     def __init__(
         self, settings: Settings, backbone: Backbone, store: Store, metrics: Metrics, preparation: Preparation
@@ -85,16 +85,16 @@ class Service:
         self.publisher = Publisher(store, loader, self.slots, self.batcher, metrics)
         self.version_admin = VersionAdmin(store)
         self.store_watch = StoreWatch(store.registry, store.blobs)
-        self._janitor = PurgeTask(store.registry, store.blobs, settings.undelete_seconds)
+        self._purge_task = PurgeTask(store.registry, store.blobs, settings.undelete_seconds)
 
     @classmethod
     async def open(
         cls, settings: Settings, metrics: Metrics, authenticator: Authenticator, preparation: Preparation
     ) -> Self:
-        """Loads the backbone, opens the store and the door, starts the runner, publishes the examples."""
+        """Opens the store, loads the backbone, starts the runner and publishes the examples."""
         async with AsyncExitStack() as opened:
             blobs = await asyncio.to_thread(Blobs.open, settings.blobs)
-            # First, because a new registry would be made in the place of one that is missing.
+            # First, because opening the registry would create a missing one.
             await require_registry_of(blobs, settings.registry)
             registry = await Registry.open(settings.registry)
             opened.push_async_callback(registry.close)
@@ -106,12 +106,12 @@ class Service:
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
-            _warn_of_other_backbones(catalog, backbone)
+            _warn_about_other_backbones(catalog, backbone)
             store = Store(blobs, registry, catalog, sync, preparation.enforcer.bounds_storage)
             service = cls(settings, backbone, store, metrics, preparation)
             service._runner.start()
             sync.start(service.slots)
-            service._janitor.start()
+            service._purge_task.start()
             service.store_watch.start()
             opened.push_async_callback(service._stop)
             if settings.publish is not None:
@@ -120,14 +120,14 @@ class Service:
         return service
 
     async def close(self) -> None:
-        """Computes the rows that wait, then stops."""
+        """Computes the waiting rows, then stops."""
         await self._stop()
         await self.store.registry.close()
 
     async def _stop(self) -> None:
         await self.watchdog.close()
         await self.store_watch.close()
-        await self._janitor.close()
+        await self._purge_task.close()
         await self.store.sync.close()
         self.batcher.close()
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
@@ -135,8 +135,8 @@ class Service:
         self._workers.shutdown(wait=False, cancel_futures=True)
 
 
-def _warn_of_other_backbones(catalog: Catalog, backbone: Backbone) -> None:
-    others = [one for one in catalog.entries() if one.fingerprint != backbone.fingerprint]
+def _warn_about_other_backbones(catalog: Catalog, backbone: Backbone) -> None:
+    others = [entry for entry in catalog.entries() if entry.fingerprint != backbone.fingerprint]
     if others:
         logger.warning(
             "%d versions were trained on another backbone than %s and cannot answer, such as %s version %d",

@@ -1,4 +1,4 @@
-"""What is published, in memory: the database is never on the way of a prediction."""
+"""The published adapters in memory, so that predictions need no database."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
@@ -16,9 +16,9 @@ from peltier_server.residency.adapter_key import AdapterKey
 
 
 class Catalog:
-    """Every adapter of every tenant. Belongs to the event loop; follows the registry, never leads it.
+    """Every adapter of every tenant, as the registry has recorded it. Belongs to the event loop.
 
-    Finding one does not depend on how many there are. Names stay in order as adapters come and go, so no page sorts.
+    The time of a lookup does not depend on the number of adapters. Names are kept sorted, so pages need no sorting.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Catalog:
         return len(self._adapters)
 
     def count(self, tenant: str) -> int:
-        """How many adapters a tenant has."""
+        """The number of a tenant's adapters."""
         return len(self._names.get(tenant, ()))
 
     def get(self, tenant: str, name: str) -> Published:
@@ -41,7 +41,7 @@ class Catalog:
         return published
 
     def find(self, tenant: str, name: str) -> Published | None:
-        """A tenant's own adapter, if there is one."""
+        """A tenant's own adapter, if it exists."""
         return self._adapters.get((tenant, name))
 
     def resolve(self, reference: TaskReference, context: RequestContext) -> Entry:
@@ -68,16 +68,16 @@ class Catalog:
         return chain.from_iterable(published.entries.values() for published in self._adapters.values())
 
     def holds(self, owned: AdapterKey) -> bool:
-        """Some live version of that tenant has these bytes."""
+        """Whether a live version of the tenant has these bytes."""
         return owned in self._owned
 
     def replace(self, tenant: str, name: str, published: Published | None) -> set[AdapterKey]:
-        """Puts an adapter in the place of what was known of it, in one step; None takes it away.
+        """Replaces an adapter in one step; None removes it.
 
-        Returns what no live version of the tenant has any more.
+        Returns the keys that no live version of the tenant has any more.
         """
         old = self._adapters.get((tenant, name))
-        # First those that come, so that nobody sees bytes missing that stay.
+        # Adds before it removes, so that `holds` stays true for keys that stay.
         self._owned.update(_owned_by(published))
         self._owned.subtract(_owned_by(old))
         gone = {owned for owned in _owned_by(old) if not self._owned[owned]}
@@ -91,7 +91,7 @@ class Catalog:
         return gone
 
     def apply(self, record: AdapterRecord) -> set[AdapterKey]:
-        """`replace` by what the registry records."""
+        """Replaces an adapter by its record in the registry."""
         published = Published.of(record, self.find(record.tenant, record.name))
         return self.replace(record.tenant, record.name, published)
 

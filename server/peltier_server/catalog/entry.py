@@ -18,9 +18,9 @@ from peltier_server.residency.adapter_key import AdapterKey
 
 @dataclass(frozen=True)
 class Entry:
-    """A version without the text of its manifest, and what serving needs of that: there may be very many of them.
+    """A version with the parts of its manifest that serving needs. The text of the manifest is dropped to save memory.
 
-    `fingerprint` is of the backbone that it was trained on.
+    `fingerprint` is that of the backbone on which it was trained.
     """
 
     version: Version
@@ -30,8 +30,7 @@ class Entry:
 
     @classmethod
     def of(cls, version: Version, manifest: Manifest | None = None) -> "Entry":
-        """Reads the manifest that the registry keeps as text, unless the caller has; raises ArtifactError where it
-        cannot be read."""
+        """Parses the version's manifest unless the caller gives it; raises ArtifactError if it cannot be parsed."""
         manifest = manifest or parse_manifest(version.manifest)
         recorded = manifest.training.metrics
         # JSON has no NaN.
@@ -39,38 +38,38 @@ class Entry:
         return cls(replace(version, manifest=""), manifest.task, manifest.backbone.fingerprint, metrics)
 
     def marked(self, version: Version) -> "Entry":
-        """The same version with the marks that `version` has now. Its number never gets another manifest."""
+        """The same version with the current marks of `version`; its manifest never changes."""
         bare = replace(version, manifest="")
         return self if bare == self.version else replace(self, version=bare)
 
     @property
     def number(self) -> int:
-        """Its number among the adapter's versions."""
+        """The number of the version."""
         return self.version.number
 
     @property
     def digest(self) -> str:
-        """The identity of its bytes."""
+        """The digest of its bytes."""
         return self.version.digest
 
     @cached_property
     def owned(self) -> AdapterKey:
-        """What it is on the device by."""
+        """Its key in memory."""
         return AdapterKey(self.version.tenant, self.digest)
 
     @cached_property
     def labels(self) -> VersionLabels:
-        """What metrics count it under."""
+        """Its labels in metrics."""
         return VersionLabels(self.version.tenant, self.version.name, str(self.number))
 
     @cached_property
     def label_bytes(self) -> LabelBytes:
-        """What its labels take of an answer."""
+        """The bytes of its labels in JSON."""
         return LabelBytes(self.task.labels)
 
     @cached_property
     def reference(self) -> AdapterRef:
-        """How a prediction names it."""
+        """Its reference in a prediction."""
         version = self.version
         return AdapterRef(
             tenant=version.tenant,
@@ -82,7 +81,7 @@ class Entry:
 
     @cached_property
     def summary(self) -> VersionSummary:
-        """How lists show it."""
+        """Its entry in lists."""
         task = self.task
         outline = TaskOutline(
             type=task.type, num_labels=len(task.labels), inputs=task.inputs, max_length=task.max_length
@@ -91,7 +90,7 @@ class Entry:
 
     @property
     def on_the_wire(self) -> AdapterVersion:
-        """The whole of it."""
+        """The complete version in the API's form."""
         task = self.task
         summary = TaskSummary(type=task.type, labels=list(task.labels), inputs=task.inputs, max_length=task.max_length)
         return AdapterVersion(**self._of_any_task, task=summary, metrics=dict(self.metrics))

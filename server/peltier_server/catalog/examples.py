@@ -1,4 +1,4 @@
-"""Artifacts that a new store begins with."""
+"""Publishes example artifacts in a new store."""
 
 import asyncio
 import logging
@@ -11,21 +11,21 @@ from peltier_client.errors import PeltierError
 from peltier_store.registry import Registry
 
 from peltier_server.auth.caller import TENANT, Caller
-from peltier_server.catalog.publisher import Place, Publisher
+from peltier_server.catalog.publisher import Publisher, UploadTarget
 from peltier_server.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
-_ITSELF = Caller(TENANT, frozenset({"publish"}), "server")
+_CALLER = Caller(TENANT, frozenset({"publish"}), "server")
 
 
 async def publish_examples(directory: Path, registry: Registry, publisher: Publisher) -> None:
     """Publishes the artifacts in `directory` whose names are new to the registry.
 
-    So one that was deleted does not come back, neither at the next start nor from a backup, and none takes the place of
-    what a user has published. One that this backbone refuses is logged and tried again at the next start.
+    So a deleted example is not published again, also not after a restore, and no example replaces an adapter of a user.
+    An example that the server refuses is logged, and tried again at the next start.
     """
-    taken = await registry.names(_ITSELF.tenant)
+    taken = await registry.names(_CALLER.tenant)
     for path in await asyncio.to_thread(_artifacts, directory):
         await _publish(path, taken, publisher)
 
@@ -41,7 +41,7 @@ async def _publish(path: Path, taken: Collection[str], publisher: Publisher) -> 
         data = await asyncio.to_thread(path.read_bytes)
         if read_header(data)[0].name in taken:
             return
-        entry, _ = await publisher.publish(data, Place(_ITSELF))
+        entry, _ = await publisher.publish(data, UploadTarget(_CALLER))
     except (PeltierError, AdapterError, OSError) as error:
         logger.warning("example %s is not published: %s", path, error)
     else:

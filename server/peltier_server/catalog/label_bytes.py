@@ -1,4 +1,4 @@
-"""How long a task's labels are in JSON."""
+"""The length of a task's labels in JSON."""
 
 from array import array
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 
 class LabelBytes:
-    """How long a task's labels are in JSON."""
+    """The bytes of a task's labels in JSON."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         lengths = sorted((len(to_json(label)) for label in labels), reverse=True)
@@ -18,5 +18,5 @@ class LabelBytes:
         return len(self._of_longest) - 1
 
     def of_longest(self, count: int) -> int:
-        """The bytes of so many labels together, the longest ones."""
+        """The bytes of the `count` longest labels together."""
         return self._of_longest[min(count, len(self))]

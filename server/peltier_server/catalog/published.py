@@ -1,4 +1,4 @@
-"""One adapter in memory."""
+"""One published adapter in memory."""
 
 import logging
 from collections.abc import Mapping
@@ -21,10 +21,9 @@ PRODUCTION = "production"
 
 @dataclass(frozen=True)
 class Published:
-    """An adapter as it was at one moment: its live versions, at least one, and its aliases.
+    """A snapshot of an adapter: its live versions, at least one, and its aliases.
 
-    It never changes; what the registry records of the adapter next becomes another one in its place, so whoever holds
-    this one sees all of a change or nothing.
+    It never changes. A change in the registry replaces it by a new one, so a reader sees all of the change or nothing.
     """
 
     tenant: str
@@ -39,7 +38,7 @@ class Published:
 
     @classmethod
     def of(cls, record: AdapterRecord, known: Self | None = None) -> Self | None:
-        """What the registry records; None without a version that can be served. Takes over what `known` has read."""
+        """The adapter of a record; None without a readable live version. Reuses the entries of `known`."""
         entries = _read(record, {} if known is None else known.entries)
         if not entries:
             return None
@@ -60,16 +59,16 @@ class Published:
         )
 
     def version(self, number: int) -> Entry:
-        """One version by its number."""
+        """The version with this number; raises `VersionNotFound`."""
         if number not in self.entries:
             raise VersionNotFound(f"adapter {self.name!r} has no version {number}; its newest is {self.newest.number}")
         return self.entries[number]
 
     def choose(self, reference: TaskReference, request_id: str) -> Entry:
-        """The version that answers `reference` in the request of this id.
+        """The version that answers `reference` in the request with this id.
 
-        A bare name means the alias production, or else the newest version, of those that nobody advises against if
-        there are any.
+        A bare name means the alias production. Without that alias it means the newest version that is not deprecated,
+        or the newest version if all are.
         """
         if reference.version is not None:
             return self.version(reference.version)
@@ -87,18 +86,18 @@ class Published:
 
     @property
     def live(self) -> Mapping[int, float]:
-        """Which versions answer the bare name, each with its share of the requests."""
+        """The versions that answer the bare name, each with its share of requests."""
         production = self.aliases.get(PRODUCTION)
         return {self.preferred.number: 1.0} if production is None else production.split
 
     @property
-    def meanings(self) -> dict[str, dict[int, float]]:
-        """What each alias means, in order of name."""
+    def splits_by_alias(self) -> dict[str, dict[int, float]]:
+        """The split of each alias, in order of name."""
         return {name: dict(alias.split) for name, alias in sorted(self.aliases.items())}
 
     @cached_property
     def summary(self) -> AdapterSummary:
-        """How lists show it."""
+        """Its entry in lists."""
         return AdapterSummary(
             tenant=self.tenant,
             name=self.name,
@@ -118,15 +117,15 @@ class Published:
             num_versions=len(self.entries),
             latest=self.newest.on_the_wire,
             live=dict(self.live),
-            aliases=self.meanings,
+            aliases=self.splits_by_alias,
         )
 
 
 def _read(record: AdapterRecord, known: Mapping[int, Entry]) -> dict[int, Entry]:
-    """The live versions that can be read. One that cannot is logged and does not keep the others away."""
+    """The live versions with a readable manifest; the others are logged."""
     entries: dict[int, Entry] = {}
     for version in record.versions:
-        # One without a manifest that is not known either could not be read when it came.
+        # A version without a manifest that is not known had an unreadable manifest when it was new.
         if version.deleted_at is None and (version.manifest or version.number in known):
             try:
                 entries[version.number] = _entry(version, known.get(version.number))

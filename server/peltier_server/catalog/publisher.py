@@ -1,4 +1,4 @@
-"""How versions come: checked, proven, stored, recorded, live."""
+"""Publishes uploads: checks the artifact, runs its golden examples, stores and records it."""
 
 import asyncio
 import json
@@ -32,9 +32,9 @@ from peltier_server.residency.slots import Slots
 
 @dataclass(frozen=True)
 class Store:
-    """Where versions are kept: the bytes, the record of them, the record's image in memory, and what keeps it one.
+    """The storage of versions: their bytes, their registry, its copy in memory, and the task that updates the copy.
 
-    `is_bounded` says whether a tenant has quotas of what it may store."""
+    `is_bounded` says whether a tenant has quotas of storage."""
 
     blobs: Blobs
     registry: Registry
@@ -44,8 +44,8 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Whose an upload becomes, under which name (None: its manifest's), and the alias that is to mean it at once."""
+class UploadTarget:
+    """The owner of an upload, its name (None is the manifest's), and an alias that names it from then on."""
 
     owner: Caller
     name: str | None = None
@@ -59,7 +59,7 @@ class Place:
 
 
 class Publisher:
-    """Makes artifacts live. What it has returned survives a crash."""
+    """Publishes artifacts. A returned version survives a crash."""
 
     def __init__(
         self,
@@ -75,40 +75,40 @@ class Publisher:
         self._batcher = batcher
         self._metrics = metrics
 
-    async def publish(self, data: bytes, place: Place) -> tuple[Entry, bool]:
-        """Makes `data` a version of an adapter; returns it, and whether it is new.
+    async def publish(self, data: bytes, target: UploadTarget) -> tuple[Entry, bool]:
+        """Publishes `data` as a version; returns it, and whether it is new.
 
         Raises `ArtifactRefused` with every reason; then nothing is stored.
         """
         try:
-            entry, created = await self._publish(data, place)
+            entry, created = await self._publish(data, target)
         except ArtifactError as error:
             self._metrics.uploads.labels("refused").inc()
             raise ArtifactRefused(f"the artifact is refused: {error}", error.reasons) from error
         self._metrics.uploads.labels("created" if created else "existing").inc()
         return entry, created
 
-    async def _publish(self, data: bytes, place: Place) -> tuple[Entry, bool]:
+    async def _publish(self, data: bytes, target: UploadTarget) -> tuple[Entry, bool]:
         artifact = await self._loader.parse(data)
-        place = replace(place, name=place.name or artifact.manifest.name)
-        if self._store.is_bounded(place.owner.tenant):
-            # The registry decides when it publishes; what it would refuse costs no room on device and disk before that,
-            # and nobody else pays for asking.
+        target = replace(target, name=target.name or artifact.manifest.name)
+        if self._store.is_bounded(target.owner.tenant):
+            # `publish` checks the quotas again. This check saves the work for an upload that it would refuse, and only
+            # tenants with quotas need the query.
             await self._store.registry.require_room(
-                place.owner.tenant, place.name or "", digest=artifact.digest, size_bytes=len(data)
+                target.owner.tenant, target.name or "", digest=artifact.digest, size_bytes=len(data)
             )
-        if not self._is_proven(artifact.digest, place):
-            await self._prove(artifact, place.owner.tenant)
-        # A caller who hangs up now must not leave bytes that are reserved and not recorded.
-        version, created = await asyncio.shield(self._commit(artifact, data, place))
+        if not self._is_published(artifact.digest, target):
+            await self._prove(artifact, target.owner.tenant)
+        # Not cancelled with the caller, because that would leave bytes that are reserved but not recorded.
+        version, created = await asyncio.shield(self._commit(artifact, data, target))
         return Entry.of(version, artifact.manifest), created
 
-    def _is_proven(self, digest: str, place: Place) -> bool:
-        published = self._store.catalog.find(place.owner.tenant, place.name or "")
+    def _is_published(self, digest: str, target: UploadTarget) -> bool:
+        published = self._store.catalog.find(target.owner.tenant, target.name or "")
         return published is not None and digest in {entry.digest for entry in published.entries.values()}
 
     async def _prove(self, artifact: Artifact, tenant: str) -> None:
-        """Re-runs the golden examples as ordinary rows; an ArtifactError says how they differ."""
+        """Runs the golden examples as ordinary rows; an ArtifactError says how their outputs differ."""
         owned = AdapterKey(tenant, artifact.digest)
         try:
             outputs = await self._run(artifact, owned)
@@ -139,17 +139,17 @@ class Publisher:
         finally:
             self._slots.retire(owned)
 
-    async def _commit(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
+    async def _commit(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[Version, bool]:
         try:
-            version, created = await self._record(artifact, data, place)
+            version, created = await self._record(artifact, data, target)
         except BaseException:
-            self._forget(AdapterKey(place.owner.tenant, artifact.digest))
+            self._forget(AdapterKey(target.owner.tenant, artifact.digest))
             raise
         await self._store.sync.sync_after_write()
         return version, created
 
-    async def _record(self, artifact: Artifact, data: bytes, place: Place) -> tuple[Version, bool]:
-        registry, owner, name = self._store.registry, place.owner, place.name or artifact.manifest.name
+    async def _record(self, artifact: Artifact, data: bytes, target: UploadTarget) -> tuple[Version, bool]:
+        registry, owner, name = self._store.registry, target.owner, target.name or artifact.manifest.name
         manifest = await asyncio.to_thread(_text_of, artifact.manifest)
         reservation = await registry.reserve(artifact.digest)
         try:
@@ -161,11 +161,11 @@ class Publisher:
                 size_bytes=len(data),
                 preset=artifact.manifest.preset,
                 manifest=manifest,
-                alias=place.alias,
+                alias=target.alias,
                 actor=owner.actor,
             )
         except BaseException:
-            # It ends by itself, so a registry that does not answer must not hide why the upload failed.
+            # A reservation expires, so an error of the registry must not replace the reason of the failed upload.
             with suppress(RegistryError):
                 await registry.release(reservation)
             raise
@@ -176,5 +176,5 @@ class Publisher:
 
 
 def _text_of(manifest: Manifest) -> str:
-    # Not pydantic's own JSON, which would turn a metric that is NaN into null and then refuse it.
+    # Not pydantic's JSON, which would write a NaN metric as null and refuse to read it.
     return json.dumps(manifest.model_dump(mode="json"))

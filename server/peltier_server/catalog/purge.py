@@ -1,4 +1,4 @@
-"""What was deleted goes for good once it can no longer be undeleted."""
+"""Purges deleted versions after their grace period."""
 
 import asyncio
 import logging
@@ -17,9 +17,10 @@ _MAX_PAUSE_SECONDS = 3600.0
 
 
 class PurgeTask:
-    """Purges versions that were deleted longer than `undelete_seconds` ago, and deletes the bytes that nothing needs.
+    """Purges versions that were deleted longer than `undelete_seconds` ago, and deletes blobs that nothing needs.
 
-    At most once an hour, and again at the next turn where the registry or the store fails. Every replica may have one.
+    It runs at most once an hour. After a failure of the registry or the store, the next run tries again. Each replica
+    may run it.
     """
 
     def __init__(self, registry: Registry, blobs: Blobs, undelete_seconds: float) -> None:
@@ -27,32 +28,32 @@ class PurgeTask:
         self._blobs = blobs
         self._grace = timedelta(seconds=undelete_seconds)
         self._pause_seconds = min(_MAX_PAUSE_SECONDS, max(_MIN_PAUSE_SECONDS, undelete_seconds))
-        self._turns: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From now on it tidies up by itself."""
-        self._turns = asyncio.create_task(self._tidy_again_and_again())
+        """Starts the task."""
+        self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Tidies up no longer."""
-        if self._turns is not None:
-            self._turns.cancel()
-            await asyncio.gather(self._turns, return_exceptions=True)
+        """Stops the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
-    async def tidy(self) -> None:
-        """Purges, and deletes the bytes that nothing needs, be they of what was purged or of uploads that broke off."""
+    async def purge(self) -> None:
+        """Purges versions, and deletes the blobs of purged versions and of interrupted uploads."""
         await self._registry.purge(datetime.now(UTC) - self._grace, actor=_ACTOR)
         done = await Collector(self._registry, self._blobs).run()
         if done.num_deleted:
-            logger.info("deleted %d blobs, %d bytes, that nothing needs any more", done.num_deleted, done.deleted_bytes)
+            logger.info("deleted %d unused blobs of %d bytes", done.num_deleted, done.deleted_bytes)
 
-    async def _tidy_again_and_again(self) -> None:
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._pause_seconds)
             try:
-                await self.tidy()
+                await self.purge()
             except AdapterError as error:
-                logger.warning("what was deleted is not purged yet: %s", error)
+                logger.warning("the purge of deleted versions failed and will be repeated: %s", error)
             except Exception:
-                # Nothing else would notice if this ended.
-                logger.exception("what was deleted is not purged yet")
+                # Nothing else would notice if this task ended.
+                logger.exception("the purge of deleted versions failed and will be repeated")

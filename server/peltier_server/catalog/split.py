@@ -1,4 +1,4 @@
-"""Which of several versions answers a request."""
+"""Splits of requests between versions."""
 
 import math
 from bisect import bisect_right
@@ -12,12 +12,11 @@ _KEY_BYTES = 32
 
 
 class Split:
-    """Versions that share an alias, each with its share of the requests.
+    """The versions of an alias, each with its share of requests.
 
-    A request's id decides, so that the same id always gets the same version; over many ids the shares come out. Where
-    the shares of two versions move, only as many ids change theirs as must; of three or more it may be more.
-    `salt` keeps the splits of different aliases apart: who is in the smaller share of one is not for that reason in the
-    smaller share of another.
+    The hash of the request id chooses the version, so the same id always gets the same version, and many ids get the
+    shares. If the shares of two versions change, as few ids as possible change their version; with three or more
+    versions it may be more. `salt` makes the splits of different aliases independent.
     """
 
     def __init__(self, shares: Mapping[int, float], salt: str) -> None:
@@ -26,17 +25,17 @@ class Split:
         self._key = blake2b(salt.encode(), digest_size=_KEY_BYTES).digest()
 
     def choose(self, request_id: str) -> int:
-        """The version that answers the request of this id."""
+        """The version that answers the request with this id."""
         if len(self._numbers) == 1:
             return self._numbers[0]
         digest = blake2b(request_id.encode(), digest_size=_HASH_BYTES, key=self._key).digest()
         point = int.from_bytes(digest, "big") / 2 ** (8 * _HASH_BYTES)
-        # Shares that sum to a little less than 1 leave the rest to the last.
+        # If the shares sum to slightly less than 1, the last version gets the rest.
         return self._numbers[min(bisect_right(self._bounds, point), len(self._numbers) - 1)]
 
 
 def split_faults(shares: Mapping[int, float]) -> list[str]:
-    """Every reason why these cannot be the shares of a split, whatever the versions are."""
+    """Every reason why these shares are invalid, without a look at the versions."""
     if not shares:
         return ["versions is empty: a split names at least one version"]
     faults = [

@@ -1,4 +1,4 @@
-"""Notices when the store under a running server is gone, so that no change is acknowledged that would be lost."""
+"""Detects that the store of a running server is gone, so that no change is acknowledged that would be lost."""
 
 import asyncio
 import logging
@@ -13,16 +13,16 @@ from peltier_server import retry_hints
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0
-# Each look at a bucket is a request that somebody pays for.
+# Each check of a bucket is a request that costs money.
 _REMOTE_PAUSE_SECONDS = 10.0
 GONE = (RegistryGone, BlobStoreGone)
 
 
 class StoreWatch:
-    """Looks at the registry and the blobs again and again, and before each change.
+    """Checks the registry and the blobs periodically, and before each change.
 
-    Gone is a store that is missing, damaged, older than it was, or another one: changes are refused and the server is
-    not ready until the same one is back. One that does not answer is not gone: what asks it fails by itself.
+    A store is gone if it is missing, damaged, older than before, or replaced. Then changes are refused, and the server
+    is not ready, until the same store is back. A store that does not answer is not gone: requests to it fail.
     """
 
     def __init__(self, registry: Registry, blobs: Blobs) -> None:
@@ -32,26 +32,26 @@ class StoreWatch:
         self._watching: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From now on it looks by itself."""
+        """Starts the periodic check."""
         self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        """Looks no longer."""
+        """Stops the periodic check."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
     def require_well(self) -> None:
-        """Raises `NotReady` if the store was gone when it was last looked at."""
+        """Raises `NotReady` if the store was gone at the last check."""
         if self._is_gone:
             raise NotReady(
-                "the server's store is gone, so it takes no changes; its log has the reason",
+                "the server's store is gone, so it accepts no changes; its log has the reason",
                 retry_after=retry_hints.STORE_GONE,
             )
 
     async def require_present(self) -> None:
-        """Raises RegistryGone or BlobStoreGone where a change would be lost; to be asked before one."""
-        # The registry is asked by each change itself.
+        """Raises RegistryGone or BlobStoreGone if a change would be lost. Call it before a change."""
+        # Not for a bucket, to save a request; each change checks the registry itself.
         if self._blobs.is_local or self._is_gone:
             await self._look()
 
@@ -65,7 +65,7 @@ class StoreWatch:
             self._is_gone = True
             raise
         if self._is_gone:
-            logger.info("the store is back, and changes are taken again")
+            logger.info("the store is back, so changes are accepted again")
         self._is_gone = False
 
     async def _watch(self) -> None:
@@ -74,8 +74,8 @@ class StoreWatch:
             try:
                 await self._look()
             except AdapterError:
-                # Noted, or one that does not answer, which the follower says.
+                # `_look` has logged it, or the store does not answer, which `RegistrySync` logs.
                 continue
             except Exception:
-                # Nothing else would notice if this ended.
-                logger.exception("the store could not be looked at")
+                # Nothing else would notice if this task ended.
+                logger.exception("the check of the store failed")

@@ -1,4 +1,4 @@
-"""How this replica's memory follows the registry, whoever writes to it."""
+"""Updates this replica's memory after changes of the registry by any replica."""
 
 import asyncio
 import logging
@@ -16,28 +16,28 @@ logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.25
 _READ_SECONDS = 5.0
-# Manifests of more than this take milliseconds to read, so they are read in a thread.
+# Larger manifests take milliseconds to parse, so a thread parses them.
 _CHARS_ON_THE_LOOP = 65_536
 
 
 class Image(Protocol):
-    """Something else in memory that follows the registry."""
+    """Another object in memory that follows the registry."""
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Takes over what has changed."""
+        """Applies the changes."""
 
 
 class Retiring(Protocol):
-    """Where adapters are kept in memory."""
+    """The adapters in memory."""
 
     def retire(self, key: AdapterKey) -> None:
-        """No version of that tenant has these bytes any more."""
+        """Drops an adapter that no version of its tenant has any more."""
 
 
 class RegistrySync:
-    """Brings into memory what any replica has written, within a quarter of a second and what reading it takes.
+    """Applies the changes of all replicas within a quarter of a second and the time to read them.
 
-    A registry that fails is asked again until it answers; meanwhile everything is served as it was last known.
+    If the registry fails, it polls until the registry answers; meanwhile the last known state is served.
     """
 
     def __init__(self, registry: Registry, catalog: Catalog, images: Iterable[Image] = ()) -> None:
@@ -50,29 +50,29 @@ class RegistrySync:
         self._read_at = 0.0
         self._polling: asyncio.Task[None] | None = None
         self._failing = False
-        self._patience_seconds = _READ_SECONDS
+        self._timeout_seconds = _READ_SECONDS
 
     def start(self, retiring: Retiring) -> None:
-        """From now on changes are followed by themselves, and bytes that no version has any more are retired."""
+        """Starts polling. Adapters that no version has any more are retired."""
         self._retiring = retiring
         self._polling = asyncio.create_task(self._poll())
 
     async def close(self) -> None:
-        """Follows no longer."""
+        """Stops polling."""
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
 
     async def catch_up(self) -> None:
-        """Returns once everything is in memory that was committed before the call; raises RegistryError."""
+        """Applies everything that was committed before the call; raises RegistryError."""
         asked_at = time.monotonic()
         async with self._turn:
-            # Of many who wait here together, the first reads for all.
+            # The first of several waiting callers reads for all.
             if self._read_at <= asked_at:
                 await self._read()
 
     async def sync_after_write(self) -> None:
-        """`catch_up` after a write of this replica, which stands even if the registry cannot be read just now."""
+        """`catch_up` after a write of this replica; a failure is only logged, because the write is committed."""
         try:
             await self.catch_up()
         except RegistryError as error:
@@ -81,29 +81,29 @@ class RegistrySync:
     async def _read(self) -> None:
         read_at = time.monotonic()
         snapshot = await self._snapshot()
-        # Before the adapters, because among them are the keys that are no longer to open any.
+        # Before the adapters, because revoked keys must lose their access first.
         for image in self._images:
             image.apply(snapshot)
-        await self._take_over_all(snapshot.adapters)
+        await self._apply_all(snapshot.adapters)
         self.revision = snapshot.revision
         self._read_at = read_at
         if self._failing:
             logger.info("the registry answers again")
             self._failing = False
 
-    async def _take_over_all(self, records: Iterable[AdapterRecord]) -> None:
+    async def _apply_all(self, records: Iterable[AdapterRecord]) -> None:
         gone: set[AdapterKey] = set()
         try:
             for record in records:
-                gone |= await self._take_over(record)
-                # There may be thousands: requests have their turn in between.
+                gone |= await self._apply(record)
+                # Lets requests run in between, because there may be thousands of records.
                 await asyncio.sleep(0)
         finally:
-            # Only now, because the same bytes may go under one name and come under the next.
+            # At the end, because the same bytes may leave one name and arrive under the next.
             for owned in gone:
                 self._retire(owned)
 
-    async def _take_over(self, record: AdapterRecord) -> set[AdapterKey]:
+    async def _apply(self, record: AdapterRecord) -> set[AdapterKey]:
         if sum(len(version.manifest) for version in record.versions) <= _CHARS_ON_THE_LOOP:
             return self._catalog.apply(record)
         known = self._catalog.find(record.tenant, record.name)
@@ -112,18 +112,18 @@ class RegistrySync:
 
     async def _snapshot(self) -> Snapshot:
         if not self.revision:
-            # The first is everything that there is, and nobody is served before it.
+            # The first snapshot is everything, and the server waits for it before it serves.
             return await self._registry.snapshot()
-        # A connection that has silently died would be waited for much longer, and the next attempt takes another one.
-        seconds = self._patience_seconds
+        # A dead connection would otherwise block much longer; the next attempt uses another one.
+        seconds = self._timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 snapshot = await self._registry.snapshot(self.revision)
         except TimeoutError:
-            # Unless it is that there is so much to read.
-            self._patience_seconds = 2 * seconds
+            # The next attempt gets more time, in case the snapshot is large.
+            self._timeout_seconds = 2 * seconds
             raise RegistryError(f"it has not answered within {seconds:g} s") from None
-        self._patience_seconds = _READ_SECONDS
+        self._timeout_seconds = _READ_SECONDS
         return snapshot
 
     def _retire(self, gone: AdapterKey) -> None:
@@ -138,13 +138,13 @@ class RegistrySync:
             except RegistryError as error:
                 self._fail(error)
             except Exception:
-                # Nothing else would notice if this ended.
-                logger.exception("what changed in the registry could not be taken over; it is tried again")
+                # Nothing else would notice if this task ended.
+                logger.exception("changes of the registry could not be applied; they are tried again")
 
     def _fail(self, error: RegistryError) -> None:
-        # Of one that is gone the store's watch says so.
+        # `StoreWatch` logs a registry that is gone.
         if isinstance(error, RegistryGone):
             return
         if not self._failing:
-            logger.warning("the registry does not answer, so what was last known is served: %s", error)
+            logger.warning("the registry does not answer, so the last known state is served: %s", error)
         self._failing = True

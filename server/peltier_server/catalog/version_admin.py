@@ -1,4 +1,4 @@
-"""What becomes of versions once they are published: aliases, deprecation, deletion and its undoing."""
+"""Changes of published versions: aliases, deprecation, deletion and undeletion."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,66 +14,65 @@ from peltier_server.catalog.split import split_faults
 
 
 class VersionAdmin:
-    """Changes a caller's own adapters. What it has done survives a crash, is in the audit log under the caller's name,
-    and is seen by every request that arrives after the call has returned; requests under way keep their version.
+    """Changes a caller's own adapters. A change survives a crash, is in the audit log under the caller's name, and
+    applies to every request that arrives after the call has returned. Requests in progress keep their version.
     """
 
     def __init__(self, store: Store) -> None:
         self._registry = store.registry
         self._catalog = store.catalog
-        self._follower = store.sync
+        self._sync = store.sync
 
     async def set_alias(self, caller: Caller, name: str, alias: str, split: Mapping[int, float]) -> Alias:
-        """Makes `alias` mean these versions, with these shares of the requests; raises `InvalidInput` with every reason
-        why it cannot."""
+        """Points `alias` to these versions, with these shares of requests; raises `InvalidInput` with every reason."""
         try:
             changed = await self._registry.set_alias(caller.tenant, name, alias, split, actor=caller.actor)
         except (InvalidRecord, VersionUnknown):
-            # Another replica may have published or deleted versions a moment ago.
-            await self._follower.sync_after_write()
+            # Updates first, because another replica may have published or deleted versions.
+            await self._sync.sync_after_write()
             self._check_split(caller, name, split)
             raise
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
         return changed
 
     async def roll_back(self, caller: Caller, name: str, alias: str) -> Alias:
-        """Makes `alias` mean what it meant before; raises RegistryConflict where there was nothing, or it is gone."""
+        """Restores the previous split of `alias`; raises RegistryConflict if there is none or a version is deleted."""
         changed = await self._registry.rollback_alias(caller.tenant, name, alias, actor=caller.actor)
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
         return changed
 
     async def delete_alias(self, caller: Caller, name: str, alias: str) -> None:
-        """Makes `alias` mean nothing; a rollback brings it back."""
+        """Deletes `alias`; a rollback restores it."""
         await self._registry.delete_alias(caller.tenant, name, alias, actor=caller.actor)
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
 
     async def delete(self, caller: Caller, name: str, number: int | None = None) -> None:
-        """Deletes one version, or all and the aliases; rows in flight still finish."""
+        """Deletes one version, or all versions and aliases; rows in progress finish."""
         if number is None:
             await self._registry.delete_adapter(caller.tenant, name, actor=caller.actor)
         else:
             await self._registry.delete_version(caller.tenant, name, number, actor=caller.actor)
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
 
     async def undelete(self, caller: Caller, name: str, number: int) -> Entry:
-        """Brings a deleted version back under its number, as long as its grace period lasts."""
+        """Undeletes a version during its grace period."""
         version = await self._registry.undelete(caller.tenant, name, number, actor=caller.actor)
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
         return await asyncio.to_thread(Entry.of, version)
 
     async def deprecate(self, caller: Caller, name: str, number: int, reason: str | None) -> Entry:
-        """Advises against a version, or with no reason no longer: bare names then mean another one if they can."""
+        """Deprecates a version, or with None removes the deprecation. Bare names prefer versions without one."""
         version = await self._registry.deprecate(caller.tenant, name, number, reason, actor=caller.actor)
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
         return await asyncio.to_thread(Entry.of, version)
 
     async def set_public(self, caller: Caller, name: str, *, public: bool) -> None:
-        """Lets other tenants use an adapter, or no longer."""
+        """Allows or forbids other tenants to use an adapter."""
         await self._registry.set_public(caller.tenant, name, public, actor=caller.actor)
-        await self._follower.sync_after_write()
+        await self._sync.sync_after_write()
 
     def _check_split(self, caller: Caller, name: str, split: Mapping[int, float]) -> None:
-        """The registry decides, and names the first fault that it finds; this one names them all."""
+        """Raises `InvalidInput` with all faults, because the registry names only the first."""
         published = self._catalog.get(caller.tenant, name)
         faults = split_faults(split)
         for number in sorted(split):

@@ -1,4 +1,4 @@
-"""Places for work that several tenants want done, taken by turns."""
+"""Concurrent work with a bounded number of places, which tenants take in turns."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,29 +13,29 @@ class _Waiter:
     tenant: str
     pass_cost: int
     future: asyncio.Future[None]
-    # Of one tenant the first to come is the first to be served.
+    # All equal, so that a tenant's work is served in the order of arrival.
     rank: float = 0.0
 
 
 class FairTurns:
-    """At most `num_places` pieces of work at a time. Tenants whose work waits share the places by weight and cost, as
-    batches are shared (`Scheduler`), so a newcomer waits for few pieces, however many of another tenant wait.
+    """At most `num_places` pieces of work at a time. Waiting tenants share the places by weight and cost, as they share
+    batches (`Scheduler`), so a new tenant waits for few pieces, however many pieces of another tenant wait.
 
-    Belongs to one event loop. Whoever is cancelled while it waits leaves the line at once.
+    Belongs to one event loop. A cancelled waiter leaves at once.
     """
 
     def __init__(self, num_places: int, max_cost: int, weight_of: WeightOf) -> None:
-        """A piece should cost at most `max_cost`, in any unit that is the same for all."""
+        """A piece should cost at most `max_cost`, in any unit."""
         self._num_free = num_places
         self._waiting = Scheduler[_Waiter](max_cost, weight_of)
 
     @property
     def num_waiting(self) -> int:
-        """Pieces of work that have no place yet."""
+        """Pieces of work that wait for a place."""
         return len(self._waiting)
 
     async def take(self, tenant: str, cost: int) -> None:
-        """Waits for a place; whoever has got it calls `give` when its work has ended."""
+        """Waits for a place; the caller calls `give` when its work has ended."""
         waiter = _Waiter(tenant, max(1, cost), asyncio.get_running_loop().create_future())
         self._waiting.put(waiter)
         self._hand_out()
@@ -45,18 +45,18 @@ class FairTurns:
             if waiter in self._waiting:
                 self._waiting.remove(waiter)
             elif not waiter.future.cancelled():
-                # The place came in the same turn of the loop.
+                # The place was given in the same iteration of the loop.
                 self.give()
             raise
 
     def give(self) -> None:
-        """A place is free again."""
+        """Returns a place."""
         self._num_free += 1
         self._hand_out()
 
     @asynccontextmanager
     async def turn(self, tenant: str, cost: int) -> AsyncIterator[None]:
-        """A place for what is done meanwhile."""
+        """Holds a place during the block."""
         await self.take(tenant, cost)
         try:
             yield

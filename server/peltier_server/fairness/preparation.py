@@ -1,4 +1,4 @@
-"""What is done between the socket and the batch queue: bounded, and shared between tenants."""
+"""Work between the socket and the queue, bounded and shared between tenants."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,16 @@ from peltier_server.settings import Settings
 T = TypeVar("T")
 
 _NUM_THREADS = 2
-# A piece of work costs as much as reading so many characters of text into tokens.
+# The cost of a piece of work is the number of characters that are tokenised in the same time.
 MAX_PIECE_COST = 16_384
-# Of one tenant: twice the rows of a batch, so that batches stay full. The others are not begun yet, and nothing of them
-# has to be ended when their callers hang up.
+# Per tenant. Twice the rows of a batch, so that batches stay full. Further items begin later, so that little has to be
+# cancelled when a caller disconnects.
 MAX_ITEMS_BEGUN = 256
 
 
 class Preparation:
-    """Request bodies are parsed and texts tokenised in two threads, in bounded pieces; names are resolved on the event
-    loop, in slices. Tenants take turns at both, by weight. Bytes of bodies, inputs and bytes of answers in progress are
+    """Parses bodies and tokenises texts in two threads, in bounded pieces; names are resolved on the event loop, in
+    slices. Tenants take turns at both, by weight. Bytes of bodies, inputs and bytes of answers in progress are
     bounded, for all tenants together and for each."""
 
     def __init__(self, settings: Settings, enforcer: QuotaEnforcer) -> None:
@@ -41,28 +41,28 @@ class Preparation:
         self.slices = FairTurns(1, MAX_PIECE_COST, enforcer.weight)
         self.pieces = FairTurns(_NUM_THREADS, MAX_PIECE_COST, enforcer.weight)
         self._items_of = WeakValueDictionary[str, Room]()
-        # Of their own, so that megabytes of text never keep an adapter from loading.
+        # Separate threads, so that large texts do not delay the loading of adapters.
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="preparation")
 
     async def run(self, tenant: str, cost: int, work: Callable[[], T]) -> T:
-        """What `work` returns, in a thread, when the tenant's turn has come. Cancelled before, it never begins."""
+        """Runs `work` in a thread at the tenant's turn and returns its result. Cancelled before, it never begins."""
         await self.pieces.take(tenant, cost)
         try:
             running = self._threads.submit(work)
         except BaseException:
             self.pieces.give()
             raise
-        # A thread cannot be stopped: its place is free when it is, whether anyone still waits for the result or not.
+        # Also after a cancellation, because a thread cannot be stopped and keeps its place.
         running.add_done_callback(partial(self._give_place, asyncio.get_running_loop()))
         return await asyncio.wrap_future(running)
 
     def room_for_items(self, tenant: str) -> Room:
-        """Where the tenant's mixed requests get a place for each item that they begin, and give it back."""
-        # Kept as long as one of them is in progress.
+        """The places for items of the tenant's mixed requests."""
+        # Weakly referenced, so it exists while one of the requests is in progress.
         return self._items_of.setdefault(tenant, Room(MAX_ITEMS_BEGUN))
 
     def close(self) -> None:
-        """Lets the threads end."""
+        """Ends the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _give_place(self, loop: AbstractEventLoop, _: "Future[object]") -> None:

@@ -1,4 +1,4 @@
-"""Keys in the order of their ranks, any of which may leave at any time."""
+"""A priority queue from which any key can be removed."""
 
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
@@ -7,12 +7,12 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R", int, float, tuple[int, int])
 
-# Of entries that have left and still stand in the heap, beside as many as there are live ones.
+# Removed entries that may stay in the heap, besides as many as there are live entries.
 _SLACK = 16
 
 
 class Ranking(Generic[R, K]):
-    """The key with the smallest rank comes first, of equal ones the one that came first. O(log n) a call, amortised."""
+    """The key with the smallest rank is first; equal ranks are in insertion order. Calls take O(log n), amortised."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[R, int, K]] = []
@@ -27,14 +27,14 @@ class Ranking(Generic[R, K]):
 
     @property
     def first(self) -> K | None:
-        """The key that comes first, if there is any."""
+        """The first key, if there is one."""
         entry = self.first_entry
         return None if entry is None else entry[2]
 
     @property
     def first_entry(self) -> tuple[R, int, K] | None:
-        """The same with its rank before it, and between them a number that no other key has."""
-        # Whoever has left is only taken out of the heap here: there its place is known.
+        """The first key as (rank, unique number, key), if there is one."""
+        # Removed keys leave the heap only here, where their position is known.
         while self._heap:
             entry = self._heap[0]
             if self._entries.get(entry[2]) is entry:
@@ -43,23 +43,23 @@ class Ranking(Generic[R, K]):
         return None
 
     def rank(self, key: K) -> R:
-        """Of a key that is in it."""
+        """The rank of a key."""
         return self._entries[key][0]
 
     def put(self, key: K, rank: R) -> None:
-        """Takes in a key that is not in it."""
+        """Adds a key that is not in the queue."""
         self._num_put += 1
         entry = self._entries[key] = (rank, self._num_put, key)
         heappush(self._heap, entry)
 
     def remove(self, key: K) -> None:
-        """Takes out a key that is in it."""
+        """Removes a key."""
         del self._entries[key]
         if len(self._heap) > 2 * len(self._entries) + _SLACK:
             self._heap = list(self._entries.values())
             heapify(self._heap)
 
     def clear(self) -> None:
-        """Takes out all."""
+        """Removes all keys."""
         self._heap.clear()
         self._entries.clear()

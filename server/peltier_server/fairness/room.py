@@ -1,11 +1,11 @@
-"""Places that are taken several at a time."""
+"""A semaphore whose places are taken several at a time."""
 
 import asyncio
 
 
 class Room:
-    """`num_places` places. Whoever takes several has them all before the next in line begins to take: else each of many
-    could hold some, and wait for ever for the rest. Belongs to one event loop."""
+    """`num_places` places. A caller gets all of its places before the next caller gets any, because otherwise several
+    callers could each hold some and wait forever for the rest. Belongs to one event loop."""
 
     def __init__(self, num_places: int) -> None:
         self.num_free = num_places
@@ -13,7 +13,7 @@ class Room:
         self._line = asyncio.Lock()
 
     async def take(self, count: int) -> None:
-        """Waits for so many places, at most all that there are; cancelled, it has taken none."""
+        """Waits for `count` places, at most `num_places`; if cancelled, it has taken none."""
         async with self._line:
             taken = 0
             try:
@@ -26,7 +26,7 @@ class Room:
                 raise
 
     def give(self, count: int = 1) -> None:
-        """So many places are free again."""
+        """Returns `count` places."""
         self.num_free += count
         for _ in range(count):
             self._places.release()

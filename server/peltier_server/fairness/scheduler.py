@@ -1,4 +1,4 @@
-"""Whose turn it is: tenants share what is computed by their weights, in estimated cost."""
+"""Fair scheduling: tenants share the estimated cost of computation by their weights."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -7,27 +7,27 @@ from typing import Generic, Protocol, TypeVar
 from peltier_server.fairness.ranking import Ranking
 from peltier_server.fairness.size_index import SizeIndex
 
-# The weight of the tenant that is named.
+# The weight of a tenant, by name.
 WeightOf = Callable[[str], float]
 
-# Virtual time is counted in whole steps, which never lose precision, however long the queue never runs dry.
+# Virtual time is counted in integer steps, which never lose precision, however long the queue is not empty.
 _STEPS = 10**9
 
 
 class Item(Hashable, Protocol):
-    """What waits. Nothing of it changes meanwhile."""
+    """A waiting item. Its properties do not change while it waits."""
 
     @property
     def tenant(self) -> str:
-        """Who is served with it."""
+        """The tenant that is charged for it."""
 
     @property
     def pass_cost(self) -> int:
-        """What it costs, in tokens of the plain backbone that take as long; at least 1."""
+        """Its cost in tokens of the plain backbone, at least 1."""
 
     @property
     def rank(self) -> float:
-        """Its place among its tenant's items: smaller is earlier, equal ones in the order in which they came."""
+        """Its order among its tenant's items: the smallest rank is first, and equal ranks are in order of arrival."""
 
 
 T = TypeVar("T", bound=Item)
@@ -47,37 +47,37 @@ class _Line(Generic[T]):
 class Scheduler(Generic[T]):
     """Weighted fair queueing by virtual time (start-time fair queueing; Goyal, Vin and Cheng, SIGCOMM 1996).
 
-    Each tenant with something waiting has a tag. Serving it a cost c moves its tag on by c / weight, and the smallest
-    tag is next. Into room that is too small for that tenant's item goes the next one that fits, but only if its tenant
-    is then at most half a batch of its own, h / weight, ahead of the one that is passed over: nobody could be given a
-    share if whoever has small items took all the room between large ones.
+    Each tenant that waits has a tag. Serving it a cost c advances its tag by c / weight, and the tenant with the
+    smallest tag is next. If the room is too small for that tenant's item, the next item that fits is served, but only
+    if its tenant is then at most half a batch, h / weight, ahead of the tenant that is passed over. Otherwise tenants
+    with small items would take all the room between large ones.
 
     **The bound.** While two tenants f and m both wait, tag(f) - tag(m) <= L(f) / weight(f), where L(f) is the larger of
-    h and f's longest item: only serving f widens the gap, and it did so either when f's tag was the smallest of all or
-    within the limit above, while m's never falls. A tenant that begins to wait gets the larger of the smallest tag and
-    its own of before, so the gap also holds for it. Tags move on by what is served, so over any time in which both
-    wait and keep their weights,
+    h and f's longest item. Only serving f widens the gap, and that happens either when f's tag is the smallest of all
+    or within the limit above, while m's tag never decreases. A tenant that begins to wait gets the larger of the
+    smallest tag and its former tag, so the bound also holds for it. Tags advance by the served cost, so over any time
+    in which both wait and keep their weights,
 
         | served(f) / weight(f) - served(m) / weight(m) |  <=  L(f) / weight(f) + L(m) / weight(m),
 
-    which for equal weights is one batch, or two items where one is longer than half a batch. What is charged besides
-    items (`charge`) comes on top: it is never held back for anybody's share.
+    which for equal weights is one batch, or two items if one is longer than half a batch. Other costs (`charge`) come
+    on top, because they are never delayed.
 
-    Who does not wait has no tag to fall behind with, so nothing is banked; and who was served while nobody else waited
-    is level with those who come, so nothing is held against it. What it got beside others it cannot shed by leaving for
-    a moment: a tag from before counts until the smallest one has passed it.
+    A tenant that does not wait has no tag, so it saves up no credit. A tenant that was served while no other waited is
+    level with new ones, so it has no debt. A tenant cannot lose the debt from a shared time by leaving for a moment:
+    its former tag counts until the smallest tag has passed it.
 
     Every call is O(log tenants + log items). Belongs to one thread at a time.
     """
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
-        """`weight_of` is asked whenever a tenant is served, so a change holds from the next item on."""
+        """Calls `weight_of` for each served item, so a changed weight applies from the next item on."""
         self._max_batch_tokens = max_batch_tokens
         self._max_lead = max_batch_tokens // 2
         self._weight_of = weight_of
         self._lines: dict[str, _Line[T]] = {}
         self._heads = SizeIndex[_Line[T]](max_batch_tokens)
-        # The tags of those who do not wait, as long as they are ahead of somebody who does.
+        # The tags of tenants that do not wait, as long as these are ahead of one that waits.
         self._left = Ranking[int, str]()
         self._num_items = 0
         self._num_turns = 0
@@ -90,7 +90,7 @@ class Scheduler(Generic[T]):
         return line is not None and item in line.items
 
     def put(self, item: T) -> None:
-        """Lets it wait."""
+        """Adds an item."""
         line = self._lines.get(item.tenant) or self._begin(item.tenant)
         line.items.put(item, item.rank)
         self._num_items += 1
@@ -98,7 +98,7 @@ class Scheduler(Generic[T]):
             self._place(line)
 
     def next(self, max_cost: int | None = None) -> T | None:
-        """The item whose turn it is, of any cost or of at most `max_cost`; None if none may go now."""
+        """The next item, of any cost or of at most `max_cost`; None if no item may be served now."""
         line = self._heads.first
         if line is None or max_cost is None or _size(line) <= max_cost:
             return None if line is None else line.head
@@ -106,14 +106,14 @@ class Scheduler(Generic[T]):
         return None if other is None or self._would_lead(other, line) else other.head
 
     def serve(self, item: T) -> None:
-        """It waits no longer, and its tenant has had what it costs."""
+        """Removes an item and charges its tenant."""
         line = self._lines[item.tenant]
         line.items.remove(item)
         self._num_items -= 1
         self._advance(line, item.pass_cost)
 
     def remove(self, item: T) -> None:
-        """It waits no longer, and costs nothing."""
+        """Removes an item without a charge."""
         line = self._lines[item.tenant]
         line.items.remove(item)
         self._num_items -= 1
@@ -121,7 +121,7 @@ class Scheduler(Generic[T]):
             self._place(line)
 
     def charge(self, tenant: str, cost: int) -> None:
-        """A tenant has had so much besides its items."""
+        """Charges a tenant for a cost besides its items."""
         line = self._lines.get(tenant)
         if line is not None:
             self._advance(line, cost)
@@ -140,7 +140,7 @@ class Scheduler(Generic[T]):
         self._place(line)
 
     def _place(self, line: _Line[T]) -> None:
-        """Puts a tenant where its tag and its first item belong, or out of the way if nothing of it waits any more."""
+        """Updates a tenant's position after a change of its tag or first item; removes it if no item waits."""
         before, line.head = line.head, line.items.first
         if line.head is None:
             self._end(line, before)
@@ -159,7 +159,7 @@ class Scheduler(Generic[T]):
             self._left.clear()
 
     def _tag_for(self, tenant: str) -> int:
-        """Where a tenant begins: level with the least served, unless it was ahead of that when it left."""
+        """The tag of a new tenant: the smallest tag, or its former one if that is larger."""
         now = self._now
         return max(now, self._left.rank(tenant)) if tenant in self._left else now
 
@@ -172,12 +172,12 @@ class Scheduler(Generic[T]):
             self._left.remove(oldest)
 
     def _would_lead(self, line: _Line[T], passed: _Line[T]) -> bool:
-        """Whether the item of `line` would take it too far ahead of the tenant that is passed over."""
+        """Whether serving the item of `line` would put it too far ahead of the passed tenant."""
         return line.tag - passed.tag > (self._max_lead - _size(line)) * self._step(line.tenant)
 
     @property
     def _now(self) -> int:
-        """The smallest tag; it never falls while anything waits."""
+        """The smallest tag; it never decreases while an item waits."""
         line = self._heads.first
         return 0 if line is None else line.tag
 
@@ -190,5 +190,5 @@ class Scheduler(Generic[T]):
 
 
 def _size(line: _Line[T]) -> int:
-    assert line.head is not None, "a tenant among the heads has an item"
+    assert line.head is not None, "an indexed tenant has an item"
     return line.head.pass_cost

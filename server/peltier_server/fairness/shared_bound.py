@@ -1,7 +1,7 @@
-"""How much of something may be in progress: of all tenants together, and of one beside the others.
+"""A bound of what is in progress, for all tenants together and for each.
 
-Of what all tenants share, one may have three times what is then left to everyone. Alone that is three quarters. Beside
-n tenants that take all they can, one part of 3 n + 1 stays free for a newcomer.
+A tenant may hold at most three times what is then free: three quarters if it is alone. Beside n tenants at their bound,
+one part of 3 n + 1 stays free for new tenants.
 """
 
 from collections import Counter
@@ -16,21 +16,21 @@ TIMES_THE_REST = 3
 
 
 def max_alone(limit: int) -> int:
-    """The most that a tenant may have of `limit` while nobody else has anything."""
+    """The maximum of `limit` for a tenant while the others hold nothing."""
     return TIMES_THE_REST * limit // (TIMES_THE_REST + 1)
 
 
 def is_fair(held: int, rest: int) -> bool:
-    """Whether one tenant may hold so much, where `rest` is what is then left to everyone."""
+    """Whether a tenant may hold `held` units if `rest` units are then free."""
     return held <= TIMES_THE_REST * rest
 
 
 class SharedBound:
-    """At most `limit` at a time, and of one tenant at most three times what is then left: whoever takes all it can
-    always leaves room for others."""
+    """At most `limit` in progress, and of one tenant at most three times the rest, so that every tenant leaves room for
+    others."""
 
     def __init__(self, limit: int, what: str) -> None:
-        """`what` is counted, in the plural: bytes of request bodies."""
+        """`what` names the unit in messages, in the plural, such as bytes of request bodies."""
         self._limit = limit
         self._what = what
         self._of_tenant = Counter[str]()
@@ -38,13 +38,12 @@ class SharedBound:
 
     @property
     def max_of_one(self) -> int:
-        """How much a tenant may have while nobody else has anything."""
+        """The maximum of a tenant while the others have nothing."""
         return max_alone(self._limit)
 
     @contextmanager
     def hold(self, tenant: str, amount: int) -> Iterator["Held"]:
-        """Counts `amount` as long as the block lasts. Raises `QueueFull`, or `TooLarge` where coming back later would
-        not help."""
+        """Counts `amount` during the block. Raises `QueueFull`, or `TooLarge` if a retry cannot succeed."""
         held = Held(self, tenant)
         held.grow(amount)
         try:
@@ -53,18 +52,18 @@ class SharedBound:
             held.end()
 
     def add(self, tenant: str, amount: int) -> None:
-        """Counts `amount` more of a tenant, or less; raises and counts nothing if there is no room for more."""
+        """Adds `amount`, which may be negative; if there is no room, raises and adds nothing."""
         if amount > 0:
             self._check(tenant, amount)
         self.total += amount
-        # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
+        # Tenants with nothing are removed, because over time there may be many tenants.
         if held := self._of_tenant[tenant] + amount:
             self._of_tenant[tenant] = held
         else:
             del self._of_tenant[tenant]
 
     def check_size(self, amount: int) -> None:
-        """Raises `TooLarge` if no tenant may ever have so much in one request."""
+        """Raises `TooLarge` if no request may ever have this amount."""
         if amount > self.max_of_one:
             raise TooLarge(
                 f"the request has {amount} {self._what}; at most {self.max_of_one} of one tenant may be in progress, "
@@ -88,7 +87,7 @@ class SharedBound:
 
 
 class Held:
-    """What one request has in progress."""
+    """The amount that one request has in progress."""
 
     def __init__(self, bound: SharedBound, tenant: str) -> None:
         self._bound = bound
@@ -96,18 +95,18 @@ class Held:
         self._amount = 0
 
     def grow(self, amount: int) -> None:
-        """The request has so much in all now, or has had more."""
+        """Raises the amount of the request to `amount`, unless it is larger."""
         if amount > self._amount:
             self._bound.check_size(amount)
             self._bound.add(self._tenant, amount - self._amount)
             self._amount = amount
 
     def shrink(self, amount: int) -> None:
-        """The request has no more than this any more."""
+        """Lowers the amount of the request to `amount`, unless it is smaller."""
         if amount < self._amount:
             self._bound.add(self._tenant, amount - self._amount)
             self._amount = amount
 
     def end(self) -> None:
-        """It has nothing any more."""
+        """Lowers the amount to 0."""
         self.shrink(0)

@@ -1,4 +1,4 @@
-"""Who is first among those whose size is at most so much."""
+"""An index of the first key among those up to a size."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -10,11 +10,11 @@ Rank = tuple[int, int]
 
 
 class SizeIndex(Generic[K]):
-    """Keys with a size and a rank that no other has. Every call is O(log n + log `max_size`), also to find the first of
-    those that fit where many do not.
+    """Keys with a size and a unique rank. Every call takes O(log n + log `max_size`), also finding the first key of at
+    most some size among many larger ones.
 
-    A binary tree over the sizes: a leaf ranks the keys of its size, a node knows the first below it. Sizes above
-    `max_size` share one leaf. Only the nodes with something below them are kept.
+    It is a binary tree over the sizes. A leaf ranks the keys of its size, and a node has the first key below it. Sizes
+    above `max_size` share a leaf. Empty nodes are not stored.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -24,15 +24,15 @@ class SizeIndex(Generic[K]):
         self._nodes: dict[int, tuple[Rank, int, K]] = {}
 
     def put(self, key: K, size: int, rank: Rank) -> None:
-        """Takes in a key that is not in it."""
+        """Adds a key that is not in the index."""
         self._put(key, self._leaf(size), rank)
 
     def remove(self, key: K, size: int) -> None:
-        """Takes out a key that was put in with `size`."""
+        """Removes a key that was added with `size`."""
         self._remove(key, self._leaf(size))
 
     def move(self, key: K, size: int, new_size: int, rank: Rank) -> None:
-        """Both at once, which is the faster: most of the way up is shared."""
+        """Removes and adds a key. This is faster than two calls, because they share most of the path to the root."""
         leaf, new_leaf = self._leaf(size), self._leaf(new_size)
         if leaf == new_leaf:
             self._leaves[leaf].remove(key)
@@ -43,12 +43,12 @@ class SizeIndex(Generic[K]):
 
     @property
     def first(self) -> K | None:
-        """Of all."""
+        """The first of all keys."""
         best = self._nodes.get(1)
         return None if best is None else best[2]
 
     def first_within(self, size: int) -> K | None:
-        """Of those that have at most `size`, which is at most `max_size`."""
+        """The first key of at most `size`, which is at most `max_size`."""
         node = self._leaf(size)
         best = self._nodes.get(node)
         while node > 1:
@@ -77,7 +77,7 @@ class SizeIndex(Generic[K]):
         self._rise(leaf, ranking.first_entry)
 
     def _rise(self, node: int, best: tuple[Rank, int, K] | None) -> None:
-        """Lets the nodes above a leaf know who is first in it now."""
+        """Updates the nodes above a leaf whose first key is now `best`."""
         nodes = self._nodes
         while node and nodes.get(node) is not best:
             if best is None:

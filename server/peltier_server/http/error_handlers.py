@@ -63,5 +63,5 @@ def _method_not_allowed(request: Request) -> Response:
     scopes = {method: {**request.scope, "method": method} for method in _METHODS}
     routes = request.app.routes
     allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))
-    error = MethodNotAllowed(f"this address takes {allowed}, not {request.method}")
+    error = MethodNotAllowed(f"this address accepts {allowed}, not {request.method}")
     return error_response(error, request.scope, {"allow": allowed})

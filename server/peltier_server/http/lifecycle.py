@@ -80,7 +80,7 @@ class Lifecycle:
         that were `admitted` before."""
         if self.draining and not admitted:
             self.num_refused += 1
-            raise Draining("the server is stopping and takes nothing new", retry_after=retry_hints.SOON)
+            raise Draining("the server is stopping and accepts no new requests", retry_after=retry_hints.SOON)
         if self.failure is not None:
             raise NotReady(f"the server has failed: {self.failure}")
         if self._service is None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from peltier_client.protocol import AdapterRef, PredictResponse
 
-from peltier_server.residency.slots import Tier
+from peltier_server.residency.slot_entry import Tier
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What `/metrics` shows."""
+"""Metrics in Prometheus' format, for `/metrics`."""

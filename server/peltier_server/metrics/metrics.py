@@ -1,4 +1,4 @@
-"""What Prometheus scrapes. Names carry their units; every app counts for itself."""
+"""The metrics that Prometheus scrapes. Each app has its own."""
 
 from collections import Counter as Counts
 from collections import defaultdict
@@ -31,111 +31,123 @@ class Metrics:
     """Every counter, histogram and gauge of one app."""
 
     def __init__(self, max_versions: int = 100) -> None:
-        self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
-        GCCollector(registry=registry)
-        # The client library appends _total to the names of counters.
-        self.requests = Counter(
-            "peltier_requests",
+        self._registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+        self._tenants = TenantLabels()
+        self._add_requests()
+        self._add_batches()
+        self._add_texts()
+        self._add_adapters()
+        self.versions = VersionMetrics(self._registry, max_versions)
+        self._add_tenants()
+        self._add_failures()
+
+    def _add_requests(self) -> None:
+        self.requests = self._counter(
+            "peltier_requests_total",
             "Answered requests by HTTP status; 499 is a caller who disconnected",
-            ("tenant", "code"),
-            registry=registry,
+            "tenant",
+            "code",
         )
-        self.request_seconds = _histogram(
-            "request_seconds", "From a request to the end of its answer", _SECONDS, registry
+        self.request_seconds = self._histogram(
+            "peltier_request_seconds", "From a request to the end of its answer", _SECONDS
         )
-        self._route_seconds = Histogram(
+        self._route_seconds = self._histogram(
             "peltier_route_request_seconds",
             "From a request to the end of its answer, by route; none is an unknown path or a refused key",
-            MatchedRoute._fields,
-            buckets=_ROUTE_SECONDS,
-            registry=registry,
+            _ROUTE_SECONDS,
+            *MatchedRoute._fields,
         )
-        self.queue_seconds = _histogram("queue_seconds", "How long a row waited for its batch", _SECONDS, registry)
-        self.compute_seconds = _histogram("compute_seconds", "Compute time of a batch", _SECONDS, registry)
-        self.batch_rows = _histogram("batch_rows", "Rows of a batch", _ROWS, registry)
-        self.batch_tokens = _histogram("batch_tokens", "Tokens of a batch", _TOKENS, registry)
-        self.batch_adapters = _histogram("batch_adapters", "Distinct adapters of a batch", _ROWS, registry)
-        self._truncated = Counter(
-            "peltier_truncated_inputs",
-            "Inputs that were truncated to the max_length of their task",
-            ("tenant",),
-            registry=registry,
+        self._truncated = self._counter(
+            "peltier_truncated_inputs_total", "Inputs that were truncated to the max_length of their task", "tenant"
         )
-        self.generated_tokens = Counter("peltier_generated_tokens", "Tokens of generated texts", registry=registry)
-        self.decode_step_seconds = _histogram(
-            "decode_step_seconds", "One decoding step of all texts in progress", _SECONDS, registry
+        self.uploads = self._counter(
+            "peltier_uploads_total", "Uploads: created a version, existing as one already, or refused", "result"
         )
-        self.decode_rows = Gauge("peltier_decode_rows", "Texts and beams in progress", registry=registry)
-        self.load_seconds = Histogram(
+        # Cached, because every request looks them up. Their number is that of labelled tenants times status codes.
+        self._requests_of = cache(self.requests.labels)
+        # Their number is that of routes times methods.
+        self._route_seconds_of = cache(self._route_seconds.labels)
+
+    def _add_batches(self) -> None:
+        self.queue_seconds = self._histogram("peltier_queue_seconds", "How long a row waited for its batch", _SECONDS)
+        self.compute_seconds = self._histogram("peltier_compute_seconds", "Compute time of a batch", _SECONDS)
+        self.batch_rows = self._histogram("peltier_batch_rows", "Rows of a batch", _ROWS)
+        self.batch_tokens = self._histogram("peltier_batch_tokens", "Tokens of a batch", _TOKENS)
+        self.batch_adapters = self._histogram("peltier_batch_adapters", "Distinct adapters of a batch", _ROWS)
+
+    def _add_texts(self) -> None:
+        self.generated_tokens = self._counter("peltier_generated_tokens_total", "Tokens of generated texts")
+        self.decode_step_seconds = self._histogram(
+            "peltier_decode_step_seconds", "One decoding step of all texts in progress", _SECONDS
+        )
+        self.decode_rows = self._gauge("peltier_decode_rows", "Texts and beams in progress")
+
+    def _add_adapters(self) -> None:
+        self.load_seconds = self._histogram(
             "peltier_adapter_load_seconds",
             "Loading an adapter to the device, by the tier it came from: host or store",
-            ("from",),
-            buckets=_SECONDS,
-            registry=registry,
+            _SECONDS,
+            "from",
         )
-        self.loads = Counter("peltier_adapter_loads", "Adapters loaded to the device", registry=registry)
-        self.evictions = Counter(
-            "peltier_adapter_evictions", "Adapters evicted from a tier", ("tier",), registry=registry
+        self.loads = self._counter("peltier_adapter_loads_total", "Adapters loaded to the device")
+        self.evictions = self._counter("peltier_adapter_evictions_total", "Adapters evicted from a tier", "tier")
+        self.cache_requests = self._counter(
+            "peltier_adapter_cache_requests_total", "Adapter lookups by cache tier: device, host or store", "result"
         )
-        self.cache_requests = Counter(
-            "peltier_adapter_cache_requests",
-            "Adapter lookups by cache tier: device, host or store",
-            ("result",),
-            registry=registry,
-        )
-        self.adapter_wait_seconds = Histogram(
+        self.adapter_wait_seconds = self._histogram(
             "peltier_adapter_wait_seconds",
             "How long a request waited for a load to begin (store), or for free memory on the device (room)",
-            ("for",),
-            buckets=_SECONDS,
-            registry=registry,
+            _SECONDS,
+            "for",
         )
-        self.adapter_refusals = Counter(
-            "peltier_adapter_refusals",
+        self.adapter_refusals = self._counter(
+            "peltier_adapter_refusals_total",
             "Requests whose wait exceeded max_load_wait_seconds, by what they waited for",
-            ("for",),
-            registry=registry,
+            "for",
         )
-        self.adapters = Gauge("peltier_adapters", "Adapters in a cache tier", ("tier",), registry=registry)
-        self.adapter_bytes = Gauge(
-            "peltier_adapter_bytes", "Bytes of adapters in a cache tier", ("tier",), registry=registry
+        self.adapters = self._gauge("peltier_adapters", "Adapters in a cache tier", "tier")
+        self.adapter_bytes = self._gauge("peltier_adapter_bytes", "Bytes of adapters in a cache tier", "tier")
+
+    def _add_tenants(self) -> None:
+        self._tenant_tokens = self._counter(
+            "peltier_tenant_served_tokens_total", "Computed tokens, by tenant", "tenant"
         )
-        self._tenants = TenantLabels()
-        # Looked up for every request; there are as many as tenants that have labels, times status codes.
-        self._requests_of = cache(self.requests.labels)
-        # As many as there are routes, times their methods.
-        self._route_seconds_of = cache(self._route_seconds.labels)
-        self.versions = VersionMetrics(registry, max_versions)
-        self._tenant_tokens = _by_tenant("served_tokens", "Computed tokens", registry)
-        self._tenant_rows = _by_tenant("rows", "Rows and texts that left the queue to be computed", registry)
-        self._tenant_wait = _by_tenant("queue_seconds", "Sum of the queueing times of rows and texts", registry)
-        self._queue_tokens = Gauge("peltier_queue_tokens", "Tokens in the queue", ("tenant",), registry=registry)
+        self._tenant_rows = self._counter(
+            "peltier_tenant_rows_total", "Rows and texts that left the queue to be computed, by tenant", "tenant"
+        )
+        self._tenant_wait = self._counter(
+            "peltier_tenant_queue_seconds_total", "Sum of the queueing times of rows and texts, by tenant", "tenant"
+        )
+        self._queue_tokens = self._gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
-        self.runner_restarts = Counter("peltier_runner_restarts", "Stuck runners replaced", registry=registry)
-        self.quarantined = Gauge(
-            "peltier_quarantined_adapters", "Versions in quarantine after repeated failures", registry=registry
-        )
-        self.uploads = Counter(
-            "peltier_uploads",
-            "Uploads: created a version, existing as one already, or refused",
-            ("result",),
-            registry=registry,
-        )
+
+    def _add_failures(self) -> None:
+        self.runner_restarts = self._counter("peltier_runner_restarts_total", "Stuck runners replaced")
+        self.quarantined = self._gauge("peltier_quarantined_adapters", "Versions in quarantine after repeated failures")
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, text, labels, buckets=buckets, registry=self._registry)
 
     def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:
-        """A request of `tenant` has been answered; None for someone without a key."""
+        """A request of `tenant` has been answered; None is a caller without a key."""
         self._requests_of(self._tenants.of(tenant), code).inc()
         self.request_seconds.observe(seconds)
 
     def observe_truncation(self, tenant: str, num_inputs: int) -> None:
-        """So many inputs of one request of `tenant` are longer than their task takes and are computed truncated."""
+        """Inputs of a request of `tenant` were truncated to the maximum length of their task."""
         if num_inputs:
             self._truncated.labels(self._tenants.of(tenant)).inc(num_inputs)
 
     def observe_route(self, route: MatchedRoute, seconds: float) -> None:
-        """A request has been answered there."""
+        """A request to this route has been answered."""
         self._route_seconds_of(*route).observe(seconds)
 
     def observe_batch(self, batch: Batch, seconds: float) -> None:
@@ -147,7 +159,7 @@ class Metrics:
         self.observe_start(batch.tickets, batch.started_at)
 
     def observe_start(self, tickets: Sequence[Ticket], started_at: float) -> None:
-        """Rows are computed, or texts begun: how long each has waited, and what its first pass costs."""
+        """Rows are computed or texts begun: counts their waiting times and the tokens of their first pass."""
         tokens, rows, waits = Counts[str](), Counts[str](), defaultdict[str, float](float)
         for ticket in tickets:
             waited = started_at - ticket.queued_at
@@ -162,7 +174,7 @@ class Metrics:
             self._tenant_wait.labels(tenant).inc(waited)
 
     def observe_step(self, seconds: float, num_texts: int, tokens_by_tenant: Mapping[str, int]) -> None:
-        """Each of so many texts has gained a token, with beams one on each."""
+        """A decoding step has generated a token of each text."""
         if not num_texts:
             return
         self.decode_step_seconds.observe(seconds)
@@ -171,7 +183,7 @@ class Metrics:
             self._tenant_tokens.labels(self._tenants.of(tenant)).inc(tokens)
 
     def follow_queue(self, tokens_by_tenant: Callable[[], Mapping[str, int]]) -> None:
-        """Ask `tokens_by_tenant` at every scrape."""
+        """Calls `tokens_by_tenant` at every scrape."""
         self._queued_tokens = tokens_by_tenant
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
@@ -188,11 +200,3 @@ class Metrics:
             queued[self._tenants.of(tenant)] += tokens
         for label, tokens in queued.items():
             self._queue_tokens.labels(label).set(tokens)
-
-
-def _by_tenant(name: str, text: str, registry: CollectorRegistry) -> Counter:
-    return Counter(f"peltier_tenant_{name}", f"{text}, by tenant", ("tenant",), registry=registry)
-
-
-def _histogram(name: str, text: str, buckets: tuple[float, ...], registry: CollectorRegistry) -> Histogram:
-    return Histogram(f"peltier_{name}", text, buckets=buckets, registry=registry)

@@ -1,4 +1,4 @@
-"""Requests and latency of adapter versions, for as many versions as have series of their own."""
+"""Requests and latencies by adapter version, with a bounded number of series."""
 
 import time
 from collections.abc import Callable
@@ -8,24 +8,24 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from peltier_server.context import VersionLabels
 from peltier_server.metrics.labels import LabelSlots
 
-# Few, because there is a series of each for every version.
+# Few buckets, because every version has a series for each.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _TURN_SECONDS = 60.0
 _HALF_LIFE_SECONDS = 600.0
 
 
-# No version of an adapter has this for a number, whatever tenants and adapters are called.
+# Never the labels of a version, because its number is no integer.
 OTHER = VersionLabels("other", "other", "other")
 
 
 class VersionMetrics:
-    """A counter by status and a histogram of each of `max_versions` versions, those that were asked most of late; all
-    others share one, `OTHER`.
+    """A counter by status and a histogram for each of the `max_versions` versions with most recent requests; all others
+    share the series of `OTHER`.
 
-    A request is counted once, in the series that its version has at that moment. Where a version loses its series to
-    one that is asked more, they end as those of a server that stops do: what they counted is not moved into `OTHER`,
-    which would read as requests that come now. So no series ever falls, and `OTHER` never jumps. A version that gets
-    series again begins at 0, which Prometheus reads as a restart. It belongs to the event loop.
+    A request is counted once, in the series that its version has at that time. If a version loses its series to a
+    version with more requests, the series end, as those of a stopped server do. Their counts are not added to `OTHER`,
+    because that would look like new requests. So no series ever decreases, and `OTHER` never jumps. A version that gets
+    series again begins at 0, which Prometheus treats as a restart. Belongs to the event loop.
     """
 
     def __init__(
@@ -33,7 +33,10 @@ class VersionMetrics:
     ) -> None:
         names = VersionLabels._fields
         self._requests = Counter(
-            "peltier_adapter_requests", "Answered requests, by adapter version", (*names, "code"), registry=registry
+            "peltier_adapter_requests_total",
+            "Answered requests, by adapter version",
+            (*names, "code"),
+            registry=registry,
         )
         self._seconds = Histogram(
             "peltier_adapter_request_seconds",
@@ -56,8 +59,8 @@ class VersionMetrics:
         series.observe(code, seconds)
 
     def turn_over(self) -> None:
-        """Gives series to the versions in use, once a minute at most. To be called when a page has been written: it
-        shows what a series counted last before it ends."""
+        """Gives series to the versions in use, at most once a minute. Call it after a scrape, which has then
+        read the last values of the series that end."""
         now = self._clock()
         elapsed = now - self._turned_at
         if elapsed < _TURN_SECONDS:
@@ -69,7 +72,7 @@ class VersionMetrics:
 
 
 class _Series:
-    """Those of one version, looked up once."""
+    """The series of one version, looked up once."""
 
     def __init__(self, requests: Counter, seconds: Histogram, labels: VersionLabels) -> None:
         self._requests = requests

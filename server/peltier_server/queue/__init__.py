@@ -1,1 +1,1 @@
-"""Rows that wait: who is let in, in which order they go, and which make a batch."""
+"""The queue of rows: admission, order and batches."""

@@ -1,4 +1,4 @@
-"""How much may wait: of all tenants together, and of one beside the others."""
+"""Bounds of the queue: for all tenants together, and for each."""
 
 from dataclasses import dataclass
 
@@ -10,19 +10,17 @@ from peltier_server.fairness.shared_bound import TIMES_THE_REST, is_fair, max_al
 
 @dataclass(frozen=True)
 class Admission:
-    """At most `max_tokens` wait, and of one tenant at most three times what is then left: whoever floods the queue
-    always leaves room in it. Tokens are counted, and not what they cost, so that the same request is always let in or
-    refused, whatever has been measured meanwhile."""
+    """At most `max_tokens` wait, and of one tenant at most three times the rest. So a tenant that floods the queue
+    leaves room for others. Tokens are counted, not their estimated cost, so that measured times have no influence."""
 
     max_tokens: int
 
     def check(self, tenant: str, tokens: int, *, waiting: int, of_tenant: int) -> None:
-        """Raises `QueueFull`, or `TooLarge` where coming back later would not help, if so many tokens more may not wait
-        beside those that are `waiting` already."""
-        most = max_alone(self.max_tokens)
-        if tokens > most:
+        """Raises `QueueFull` if `tokens` beside those `waiting` are too many, or `TooLarge` if they always are."""
+        max_tokens = max_alone(self.max_tokens)
+        if tokens > max_tokens:
             raise TooLarge(
-                f"the request costs {tokens} tokens; at most {most} of one tenant may wait at a time, "
+                f"the request costs {tokens} tokens; at most {max_tokens} of one tenant may wait at a time, "
                 f"so that others find room among {self.max_tokens}"
             )
         rest = self.max_tokens - waiting - tokens

@@ -1,4 +1,4 @@
-"""What the runner computes in one turn."""
+"""The work of one iteration of the runner."""
 
 import time
 from collections.abc import Sequence
@@ -10,8 +10,7 @@ from peltier_server.queue.ticket import Outcome, Ticket, settle
 
 
 class Batch:
-    """Tickets that are computed together, and drafts that join those being decoded. Both may be none, when the runner
-    was only woken."""
+    """Tickets that are computed together, and drafts that begin to be decoded. Both may be empty."""
 
     def __init__(self, tickets: Sequence[Ticket], drafts: Sequence[Ticket] = ()) -> None:
         self.tickets = tuple(tickets)
@@ -20,26 +19,26 @@ class Batch:
 
     @property
     def rows(self) -> list[Row]:
-        """In the order of the tickets."""
+        """The rows of the tickets, in their order."""
         return [ticket.row for ticket in self.tickets]
 
     @property
     def tokens(self) -> int:
-        """Over all rows."""
+        """Tokens of all rows."""
         return sum(ticket.tokens for ticket in self.tickets)
 
     @property
     def num_adapters(self) -> int:
-        """Distinct ones among the rows."""
+        """Distinct adapters of the rows."""
         return len({ticket.row.resident for ticket in self.tickets} - {None})
 
     @property
     def record_gates(self) -> bool:
-        """Some caller asked for gates."""
+        """Whether a caller asked for gates."""
         return any(ticket.record_gates for ticket in self.tickets)
 
     def resolve(self, outputs: Sequence[RowOutput | PeltierError]) -> None:
-        """Hands every caller its own output or error."""
+        """Gives each caller its output or error."""
         compute, num_adapters = time.monotonic() - self.started_at, self.num_adapters
         results = [
             output

@@ -1,19 +1,19 @@
-"""How much one batch may cost: less while several tenants ask, so that nobody waits long for another's batch."""
+"""The maximum cost of a batch: lower while several tenants send requests, so that none waits long for another."""
 
 import math
 import time
 from dataclasses import dataclass
 
-# Tenants share the server for so long after the last time that one of them asked beside another.
+# Tenants share the server until this long after the last request of another tenant.
 SHARED_SECONDS = 10.0
-# Below this a batch spends more time on being a batch than on its rows.
+# A smaller batch has more overhead than useful work.
 MIN_SHARED_COST = 256
 
 
 @dataclass(frozen=True)
 class BatchBounds:
-    """Of one batch: rows, and cost in tokens of the plain backbone; and the seconds that it should take at most while
-    several tenants ask."""
+    """Maximum rows of a batch, its maximum cost in tokens of the plain backbone, and its maximum expected seconds while
+    several tenants send requests."""
 
     max_rows: int
     max_tokens: int
@@ -21,7 +21,7 @@ class BatchBounds:
 
 
 class BatchLimit:
-    """Says what a batch may cost. The owner of the queue holds its lock around every call."""
+    """Computes the maximum cost of a batch. The caller holds the lock of the queue."""
 
     def __init__(self, bounds: BatchBounds) -> None:
         self._bounds = bounds
@@ -29,14 +29,14 @@ class BatchLimit:
         self._asked_at = self._other_asked_at = -math.inf
 
     def asked(self, tenant: str) -> None:
-        """A request of `tenant` has come now."""
+        """A request of `tenant` has arrived."""
         if tenant != self._latest:
             self._other_asked_at = self._asked_at
             self._latest = tenant
         self._asked_at = time.monotonic()
 
     def cost(self, seconds_per_token: float) -> int:
-        """In tokens, of which one is expected to take so many seconds; 0 where nothing has been measured yet."""
+        """The maximum cost in tokens, for the expected time of a token; 0 is an unknown time."""
         if not seconds_per_token or time.monotonic() - self._other_asked_at > SHARED_SECONDS:
             return self._bounds.max_tokens
         fitting = self._bounds.max_shared_seconds / seconds_per_token

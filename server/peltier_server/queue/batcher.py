@@ -1,4 +1,4 @@
-"""Rows that wait, and the batches that leave: bounded in tokens, shared fairly between tenants."""
+"""The queue of rows and its batches, bounded in tokens and shared fairly between tenants."""
 
 import asyncio
 import logging
@@ -26,21 +26,21 @@ logger = logging.getLogger(__name__)
 _ANY_TIME = Terms()
 
 
-def _level(_: str) -> float:
+def _equal_weight(_: str) -> float:
     return 1.0
 
 
 class Batcher:
-    """The queue between the event loop, which puts, and the runner's thread, which takes. Thread-safe.
+    """The queue between the event loop, which puts rows, and the runner's thread, which takes batches. Thread-safe.
 
-    A batch stays within `bounds`, by what its rows cost (`Prices`, `BatchLimit`); a row that alone costs more travels
-    alone. Drafts wait in a lane of their own until they fit into `max_decode_rows`, so that neither kind holds up the
-    other. In each lane tenants take turns by the weight that `weight_of` gives them (`Scheduler`); one tenant's leave
-    in the order of their ranks. A draft is charged for its input when it leaves, and for what it then writes as it is
-    written.
+    A batch stays within `bounds`, by the estimated cost of its rows (`Prices`, `BatchLimit`); a row that costs more is
+    computed alone. Drafts wait in a queue of their own until they fit into `max_decode_rows`, so that rows and drafts
+    do not block each other. In each queue tenants take turns by their weight (`Scheduler`), and the tickets of a tenant
+    leave in the order of their ranks. A draft is charged for its input when it leaves the queue, and then for each
+    generated token.
 
-    What waits is bounded, for all together and for each tenant by what is left: whoever floods the queue always leaves
-    room in it. Cancelled rows leave at once, rows past their deadline fail with `DeadlinePassed` wherever they stand.
+    The queue is bounded, for all tenants together and for each (`Admission`). Cancelled tickets leave at once. Tickets
+    whose deadline passes while they wait fail with `DeadlinePassed`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Batcher:
         *,
         max_queue_tokens: int,
         max_decode_rows: int,
-        weight_of: WeightOf = _level,
+        weight_of: WeightOf = _equal_weight,
         prices: Prices | None = None,
     ) -> None:
         """Without `prices` a row costs its tokens."""
@@ -65,11 +65,11 @@ class Batcher:
 
     @property
     def queued_tokens(self) -> int:
-        """Tokens of all that wait, with those that they may write."""
+        """Tokens of all waiting tickets, including those that drafts may generate."""
         return self._rows.tokens + self._drafts.tokens
 
     def queued_tokens_by_tenant(self) -> dict[str, int]:
-        """The same for each tenant who has any."""
+        """The same by tenant, for tenants with waiting tickets."""
         with self._changed:
             return dict(self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant)
 
@@ -78,7 +78,7 @@ class Batcher:
     ) -> list[Outcome[RowOutput]]:
         """The outcomes of one request's rows, in order; the caller holds the leases of their adapters.
 
-        Raises the first error, and only once every row has come to an end, because the leases must outlive them all.
+        Raises the first error, but only after every row has ended, because the leases must outlive all rows.
         """
         return await self._outcomes([self._ticket(row, terms, record_gates=record_gates) for row in rows])
 
@@ -90,26 +90,25 @@ class Batcher:
         *,
         listener: Listener | None = None,
     ) -> list[Outcome[Draft]]:
-        """`compute` for texts: one draft a row; `listener` hears of the new tokens of a single one."""
+        """`compute` for texts: one draft per row. `listener` gets the new tokens of a single draft."""
         pairs = zip(rows, decodings, strict=True)
         return await self._outcomes(
             [self._ticket(row, terms, decoding=decoding, listener=listener) for row, decoding in pairs]
         )
 
     def put(self, tickets: Sequence[Ticket]) -> None:
-        """Queues all tickets of one request, which are of one tenant and of the running event loop, or raises and
-        queues none.
+        """Queues all tickets of one request, which have one tenant and the running event loop; if it raises, none.
 
-        The runner wakes up once for all requests that the loop puts in the same turn, so that they travel together.
+        Wakes the runner once for all requests of the same iteration of the loop, so that they share a batch.
         """
         with self._changed:
-            # Those that are late take no room.
+            # First, because late tickets free room.
             late = self._take_late()
             try:
                 self._admit(tickets)
                 self._limit.asked(tickets[0].tenant)
                 for ticket in tickets:
-                    self._lane(ticket).put(ticket)
+                    self._queue_of(ticket).put(ticket)
             finally:
                 _refuse(late)
             if not self._waking:
@@ -117,11 +116,11 @@ class Batcher:
                 tickets[0].future.get_loop().call_soon(self._wake)
 
     def next(self, *, live_rows: int = 0, live_cost: int = 0, wait: bool = True) -> Batch | None:
-        """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` that are being decoded, each step
-        of which costs `live_cost`.
+        """Takes as many rows as fit, and as many drafts as fit beside the `live_rows` in decoding, whose steps cost
+        `live_cost`.
 
-        While there are such rows it returns at once, with whatever waits, and so it does where it is not to `wait`.
-        Else it blocks until something waits; None once closed and empty.
+        With `live_rows`, or without `wait`, it returns at once, possibly an empty batch. Otherwise it blocks until
+        something waits, and returns None once the queue is closed and empty.
         """
         while True:
             with self._changed:
@@ -140,23 +139,23 @@ class Batcher:
                 return batch
 
     def charge(self, cost_by_tenant: Mapping[str, int]) -> None:
-        """So much has been written for each tenant, by the drafts that were taken."""
+        """Charges tenants for the tokens that their drafts have generated."""
         with self._changed:
             self._drafts.charge(cost_by_tenant)
 
     def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """The first pass of these has taken so many seconds; whoever computes calls it."""
+        """Learns prices from the time of the first pass of `tickets`; the runner calls it."""
         if self._prices is not None:
             self._prices.observe(_priced(tickets), seconds)
 
     def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """A step of these drafts has taken so many seconds; whoever computes calls it."""
+        """Learns prices from the time of one step of these drafts; the runner calls it."""
         if self._prices is not None:
-            beams = [one for ticket in tickets for one in [ticket] * ticket.num_rows]
+            beams = [beam for ticket in tickets for beam in [ticket] * ticket.num_rows]
             self._prices.observe_step(_priced(beams), seconds)
 
     def close(self) -> None:
-        """Refuses new rows; those that wait are still taken."""
+        """Refuses new tickets; waiting ones are still computed."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -179,7 +178,7 @@ class Batcher:
         decoding: Decoding | None = None,
         listener: Listener | None = None,
     ) -> Ticket:
-        """One row of a request on these terms, in the running event loop."""
+        """A ticket of the running event loop."""
         return Ticket(
             row,
             asyncio.get_running_loop().create_future(),
@@ -195,12 +194,12 @@ class Batcher:
     def _price(self, row: Row, *, drafted: bool = False) -> Price | None:
         return None if self._prices is None else self._prices.price(row, drafted=drafted)
 
-    def _lane(self, ticket: Ticket) -> FairQueue:
+    def _queue_of(self, ticket: Ticket) -> FairQueue:
         return self._rows if ticket.decoding is None else self._drafts
 
     def _admit(self, tickets: Sequence[Ticket]) -> None:
         if self._closed:
-            raise Draining("the server is stopping and takes nothing new", retry_after=retry_hints.SOON)
+            raise Draining("the server is stopping and accepts no new requests", retry_after=retry_hints.SOON)
         tenant = tickets[0].tenant
         of_tenant = self._rows.tokens_by_tenant[tenant] + self._drafts.tokens_by_tenant[tenant]
         tokens = sum(ticket.tokens for ticket in tickets)
@@ -221,7 +220,7 @@ class Batcher:
             for ticket in self._drafts.take(room):
                 drafts.append(ticket)
         except Exception:
-            # What has left the queue is computed, since nobody else would ever answer it.
+            # Tickets that have left the queue must be computed, because their callers wait for them.
             if not (rows or drafts or live_rows):
                 raise
             logger.exception("the queue failed after %d rows and %d texts had left it", len(rows), len(drafts))
@@ -238,7 +237,7 @@ class Batcher:
     def _drop(self, tickets: Sequence[Ticket]) -> None:
         with self._changed:
             for ticket in tickets:
-                self._lane(ticket).drop(ticket)
+                self._queue_of(ticket).drop(ticket)
 
 
 def _priced(tickets: Sequence[Ticket]) -> list[Priced]:

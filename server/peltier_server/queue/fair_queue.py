@@ -1,4 +1,4 @@
-"""Tickets of one kind that wait, and how many of them one pass takes."""
+"""Waiting tickets of one kind, and how many of them a pass takes."""
 
 import math
 from collections import Counter
@@ -14,11 +14,11 @@ from peltier_server.queue.ticket import Ticket
 
 @dataclass
 class Room:
-    """What one pass may take: so many rows, and as much as so many tokens of the plain backbone cost. The weights of an
-    adapter cost once, with its first ticket.
+    """The room of one pass: rows, and cost in tokens of the plain backbone. An adapter's weights are charged once, with
+    its first ticket.
 
-    The first ticket may cost more, and if it is `alone` there, with nothing else being computed, have more rows. Each
-    step of the texts that are taken costs at most `steps` together.
+    The first ticket may cost more, and may have more rows if it is `alone`, with nothing else in progress. The steps of
+    the taken texts cost at most `steps` together.
     """
 
     cost: int
@@ -29,15 +29,15 @@ class Room:
     adapters: set[Resident | None] = field(default_factory=set)
 
     def weights_cost(self, ticket: Ticket) -> int:
-        """What the weights of `ticket`'s adapter cost in this pass."""
+        """The cost of the weights of `ticket`'s adapter in this pass."""
         return 0 if ticket.row.resident in self.adapters else ticket.weights_cost
 
     def step_cost(self, ticket: Ticket) -> int:
-        """What `ticket` adds to each step of the texts that are taken."""
+        """The cost that `ticket` adds to each step of the taken texts."""
         return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.step_weights_cost)
 
     def admits(self, ticket: Ticket) -> bool:
-        """Whether `ticket` goes in; then there is less room for the next."""
+        """Whether `ticket` fits; if so, takes its room."""
         cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
         if not (self.first or cost <= self.cost):
             return False
@@ -52,8 +52,8 @@ class Room:
 
 
 class FairQueue:
-    """Shared between tenants (`Scheduler`). `tokens` is how many all that wait have and may write. Its owner holds the
-    lock."""
+    """Tickets in the fair order of a `Scheduler`. `tokens` are those of all tickets, including those that they may
+    generate. The caller holds a lock."""
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
         self.tokens = 0
@@ -65,17 +65,17 @@ class FairQueue:
         return len(self._scheduler)
 
     def put(self, ticket: Ticket) -> None:
-        """Lets it wait."""
+        """Queues a ticket."""
         self._scheduler.put(ticket)
         if ticket.deadline < math.inf:
             self._deadlines.put(ticket, ticket.deadline)
         self._count(ticket, 1)
 
     def take(self, room: Room) -> Iterator[Ticket]:
-        """As many as `room` admits, in turn; cancelled tickets are dropped on the way.
+        """Takes tickets in order while `room` admits them, and drops cancelled ones.
 
-        One that comes to its turn and has more rows than there is room for ends the pass: many rows that are free
-        together only come of waiting.
+        A ticket with more rows than the room ends the pass. Otherwise later tickets would always take the free rows,
+        and there would never be enough of them.
         """
         while (ticket := self._scheduler.next(None if room.first else room.cost)) is not None:
             if ticket.gone:
@@ -93,7 +93,7 @@ class FairQueue:
                 break
 
     def take_late(self, now: float) -> list[Ticket]:
-        """Those whose deadline has passed, wherever they stand."""
+        """Takes all tickets whose deadline has passed."""
         late = []
         while (ticket := self._deadlines.first) is not None and ticket.deadline <= now:
             self.drop(ticket)
@@ -101,13 +101,13 @@ class FairQueue:
         return late
 
     def drop(self, ticket: Ticket) -> None:
-        """Takes out a ticket, if it still waits."""
+        """Removes a ticket, if it still waits."""
         if ticket in self._scheduler:
             self._scheduler.remove(ticket)
             self._forget(ticket)
 
     def charge(self, cost_by_tenant: Mapping[str, int]) -> None:
-        """Tenants have had this besides what their tickets cost at first."""
+        """Charges tenants for more than the first pass of their tickets."""
         for tenant, cost in cost_by_tenant.items():
             self._scheduler.charge(tenant, cost)
 
@@ -118,7 +118,7 @@ class FairQueue:
 
     def _count(self, ticket: Ticket, sign: int) -> None:
         self.tokens += sign * ticket.tokens
-        # Nobody stays in the table with nothing, since there may be many tenants in the course of time.
+        # Tenants without tickets are removed, because over time there may be many tenants.
         if waiting := self.tokens_by_tenant[ticket.tenant] + sign * ticket.tokens:
             self.tokens_by_tenant[ticket.tenant] = waiting
         else:

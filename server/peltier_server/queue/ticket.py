@@ -1,4 +1,4 @@
-"""One row on its way through the rooms, and what its caller hears of it."""
+"""A row in the queue and the runner, and its results for its caller."""
 
 import asyncio
 import math
@@ -16,14 +16,14 @@ from peltier_server.queue.prices import Price
 
 T = TypeVar("T")
 
-# Of its tenant's tickets one of a higher priority comes before those that came so much earlier, and no further: so
-# every ticket's turn comes, however many of a higher priority follow.
-SECONDS_A_PRIORITY = 60.0
+# A ticket overtakes its tenant's tickets that arrived at most this many seconds earlier, for each step of its priority.
+# So no ticket waits forever, however many tickets of a higher priority follow.
+SECONDS_PER_PRIORITY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """A row's output or its finished draft, how long it waited and was computed, and in what company at the end."""
+    """A row's output or finished draft, its times, and the rows and adapters of its last batch."""
 
     output: T
     queue_seconds: float
@@ -34,7 +34,7 @@ class Outcome(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Tokens that a draft has gained, how long it waited, and how long it has been decoded."""
+    """New tokens of a draft, its waiting time, and its decoding time so far."""
 
     ids: tuple[int, ...]
     queue_seconds: float
@@ -46,7 +46,7 @@ Listener = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On whose account rows are computed, until when in seconds of `time.monotonic`, and how urgently."""
+    """The tenant that is charged for rows, their deadline in seconds of `time.monotonic`, and their priority."""
 
     tenant: str = TENANT
     deadline: float = math.inf
@@ -55,10 +55,9 @@ class Terms:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ticket:
-    """One row that waits for its outcome: for an output, or with `decoding` for a text. Without a `price` it costs its
-    tokens.
+    """One row and the future of its outcome: an output, or with `decoding` a text. Without `price` it costs its tokens.
 
-    Moments are seconds of `time.monotonic`. A `listener` is told of new tokens, in its caller's event loop.
+    Times are seconds of `time.monotonic`. The `listener` gets new tokens, in the caller's event loop.
     """
 
     row: Row
@@ -74,66 +73,66 @@ class Ticket:
 
     @property
     def gone(self) -> bool:
-        """Nobody waits for the outcome any more."""
+        """Whether the caller has cancelled it."""
         return self.future.cancelled()
 
     @property
     def rank(self) -> float:
-        """Its place among its tenant's: the smallest is first."""
-        return self.queued_at - SECONDS_A_PRIORITY * self.priority
+        """Its order among its tenant's tickets: the smallest rank is first."""
+        return self.queued_at - SECONDS_PER_PRIORITY * self.priority
 
     @property
     def asked(self) -> Decoding:
-        """How its text is decoded."""
+        """The parameters of a text's decoding."""
         assert self.decoding is not None, "a ticket without decoding is a row of a batch"
         return self.decoding
 
     @property
     def num_rows(self) -> int:
-        """Rows that it takes up while it is computed: one, or one for each beam."""
+        """Rows of its computation: one, or one for each beam."""
         return 1 if self.decoding is None else self.decoding.num_beams
 
     @property
     def pass_cost(self) -> int:
-        """What its first pass costs without its adapter's weights, in tokens of the plain backbone."""
+        """The cost of its first pass without its adapter's weights, in tokens of the plain backbone."""
         return self.pass_tokens if self.price is None else self.price.first
 
     @property
     def weights_cost(self) -> int:
-        """What its adapter's weights cost, once in a batch."""
+        """The cost of its adapter's weights, once in a batch."""
         return 0 if self.price is None else self.price.weights
 
     @property
     def step_cost(self) -> int:
-        """What a step costs that writes one token on each of its rows."""
+        """The cost of a step that generates a token on each of its rows."""
         return self.num_rows * (1 if self.price is None else self.price.step)
 
     @property
     def step_weights_cost(self) -> int:
-        """What its adapter's weights cost, once in a step."""
+        """The cost of its adapter's weights, once in a step."""
         return 0 if self.price is None else self.price.step_weights
 
     @property
     def pass_tokens(self) -> int:
-        """What its first pass computes, exactly."""
+        """The exact number of tokens of its first pass."""
         return self.row.num_tokens if self.decoding is None else len(self.row.prompted)
 
     @property
     def tokens(self) -> int:
-        """What the row may cost in all: that pass, and every token that its beams may write."""
+        """The maximum number of tokens: those of the first pass, and those that its beams may generate."""
         if self.decoding is None:
             return self.pass_tokens
         return self.pass_tokens + self.decoding.max_new_tokens * self.decoding.num_beams
 
 
 def settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:
-    """Hand each caller its own result, in one call to their event loop for all of them."""
+    """Gives each caller its result, in one call to their event loop."""
     if tickets:
         tickets[0].future.get_loop().call_soon_threadsafe(_settle, tickets, results)
 
 
 def report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) -> None:
-    """Let each listener know of its draft's new tokens, in one call to their event loop for all of them."""
+    """Gives each listener its draft's new tokens, in one call to their event loop."""
     if tickets:
         tickets[0].future.get_loop().call_soon_threadsafe(_report_progress, tickets, progress_of)
 

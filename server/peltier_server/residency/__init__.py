@@ -1,1 +1,1 @@
-"""Which adapters are in memory, and how they come and go."""
+"""Adapters in memory: loading, leases and eviction."""

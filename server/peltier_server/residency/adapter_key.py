@@ -1,11 +1,11 @@
-"""What memory holds adapters by."""
+"""The key of an adapter in memory."""
 
 from typing import NamedTuple
 
 
 class AdapterKey(NamedTuple):
-    """A tenant's bytes, by their digest. What two tenants have of the same bytes is kept twice in memory, so that
-    neither can tell by a tier or a load's time that the other has them."""
+    """A tenant and the digest of an artifact. Two tenants with the same artifact have two copies in memory, so that
+    neither can learn from a tier or a load time that the other has it."""
 
     tenant: str
     digest: str

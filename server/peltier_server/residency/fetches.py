@@ -1,4 +1,4 @@
-"""Artifacts on their way from the store: so many at once, and of those a share for each tenant."""
+"""Fetches of artifacts from the store: a maximum number at a time, shared between tenants."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from peltier_server.residency.shares import Shares
 
 logger = logging.getLogger(__name__)
 
-# A store that answers slowly is asked for this many adapters at once; one that hangs holds nobody up for longer.
+# Bounds for a store that is slow or hangs.
 _MAX_FETCHES = 16
 _FETCH_SECONDS = 30.0
 
@@ -25,15 +25,15 @@ A_co = TypeVar("A_co", covariant=True)
 
 
 class Fetcher(Protocol[K_contra, A_co]):
-    """Who asks the store."""
+    """Reads artifacts from the store."""
 
     async def fetch(self, key: K_contra) -> A_co:
-        """From the store, parsed and checked."""
+        """Reads the artifact from the store, parsed and checked."""
 
 
 class Fetch(Generic[K, A]):
-    """One artifact that is to come. `begun` is set once the store has been asked. `task` ends with its answer: `take`
-    has then been called with the artifact, or `fail`."""
+    """One fetch. `begun` is set when the request to the store begins. When `task` has ended, `take` was called with the
+    artifact, or `fail`."""
 
     def __init__(self, key: K, take: Callable[[A], None], fail: Callable[[], None]) -> None:
         self.key = key
@@ -46,10 +46,10 @@ class Fetch(Generic[K, A]):
 
 
 class Fetches(Generic[K, A]):
-    """Turns at the store, shared between tenants as `Shares` and `Line` say. Belongs to the event loop.
+    """Fetches in progress, shared between tenants by `Shares` and `Line`. Belongs to the event loop.
 
-    A turn lasts until `finish`, so that there are never more artifacts in memory than turns. A fetch that several
-    tenants ask for waits in the line of each, and the first turn of any of them is its own.
+    A fetch counts until `finish`, which bounds the fetched artifacts in memory. A fetch that several tenants want waits
+    in the line of each, and begins at the first turn of any of them.
     """
 
     def __init__(self, loader: Fetcher[K, A], weight_of: WeightOf) -> None:
@@ -58,31 +58,31 @@ class Fetches(Generic[K, A]):
         self._line: Line[Fetch[K, A]] = Line(weight_of)
 
     def ask(self, fetch: Fetch[K, A], tenant: str) -> None:
-        """`tenant` wants it, too."""
+        """Lets the fetch wait in the line of `tenant`."""
         if not fetch.begun.is_set() and tenant not in fetch.tenants:
             fetch.tenants.add(tenant)
             self._line.put(tenant, fetch)
             self._line.serve(self._attempt)
 
     def withdraw(self, fetch: Fetch[K, A]) -> None:
-        """Nobody wants it any more, so that it no longer waits for a turn."""
+        """Removes a fetch that nobody wants any more from all lines."""
         for tenant in fetch.tenants:
             self._line.discard(tenant, fetch)
         self.finish(fetch)
 
     def finish(self, fetch: Fetch[K, A]) -> None:
-        """Ends its turn, if it has one; the next begins."""
+        """Ends a fetch, if it has begun; the next one begins."""
         if fetch.charged_to is not None:
             self._shares.give_back(fetch.charged_to, 1, 1)
             fetch.charged_to = None
         self._line.serve(self._attempt)
 
     def describe(self, tenant: str) -> str:
-        """How many turns are taken, for the tenant that waits for one."""
+        """The fetches in progress, as a clause of a message for `tenant`."""
         shares = self._shares
         return (
-            f"{shares.held(tenant)} adapters of tenant {tenant!r} are on their way, "
-            f"of all tenants {shares.taken} of at most {shares.capacity}"
+            f"{shares.held(tenant)} loads of tenant {tenant!r} are in progress, "
+            f"and {shares.taken} of all tenants, of at most {shares.capacity}"
         )
 
     def _attempt(self, tenant: str, fetch: Fetch[K, A]) -> tuple[Verdict, int]:
@@ -108,11 +108,11 @@ class Fetches(Generic[K, A]):
             if not clock.expired():
                 raise
             logger.error("the store has not answered within %g s", _FETCH_SECONDS)
-            raise Unavailable("the store does not answer just now", retry_after=retry_hints.SOON) from None
-        # It is not the task's result, which would keep it in memory as long as anybody names the task.
+            raise Unavailable("the store does not answer", retry_after=retry_hints.SOON) from None
+        # Not the result of the task, because that would keep it in memory as long as the task.
         fetch.take(artifact)
 
 
 def succeeded(task: asyncio.Task[Any]) -> bool:
-    """It has ended, and neither failed nor was cancelled."""
+    """Whether the task has ended, without an error or a cancellation."""
     return task.done() and not task.cancelled() and task.exception() is None

@@ -1,4 +1,4 @@
-"""The host tier: parsed artifacts that were used last, up to a number of bytes."""
+"""The host tier: the most recently used parsed artifacts, up to a number of bytes."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -8,7 +8,7 @@ from peltier_server.metrics.metrics import Metrics
 
 
 class Sized(Protocol):
-    """Something that takes room."""
+    """Something with a size."""
 
     @property
     def nbytes(self) -> int:
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Sized)
 
 
 class HostCache(Generic[K, T]):
-    """Least recently used out first. What is larger than the whole cache is not kept. Belongs to the event loop."""
+    """Evicts the least recently used values first; never keeps one larger than the cache. Belongs to the event loop."""
 
     def __init__(self, max_bytes: int, metrics: Metrics) -> None:
         self._max_bytes = max_bytes
@@ -32,13 +32,13 @@ class HostCache(Generic[K, T]):
         return len(self._kept)
 
     def get(self, key: K) -> T | None:
-        """What was put under `key`, if it is still here."""
+        """The value of `key`, if it is in the cache."""
         if key in self._kept:
             self._kept.move_to_end(key)
         return self._kept.get(key)
 
     def put(self, key: K, value: T) -> None:
-        """Keep `value`, and let go of others for it."""
+        """Keeps `value`, and evicts others for it."""
         if key in self._kept or value.nbytes > self._max_bytes:
             return
         while self.nbytes + value.nbytes > self._max_bytes:
@@ -49,7 +49,7 @@ class HostCache(Generic[K, T]):
         self._report()
 
     def drop(self, key: K) -> None:
-        """Let go of `key` if it is here."""
+        """Removes `key`, if it is in the cache."""
         value = self._kept.pop(key, None)
         if value is not None:
             self.nbytes -= value.nbytes

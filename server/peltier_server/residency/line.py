@@ -1,4 +1,4 @@
-"""Who waits for a share of something scarce, and whose turn it is."""
+"""Lines of waiting items, one for each tenant, served by weight."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -7,32 +7,31 @@ from typing import Generic, TypeVar
 
 from peltier_server.fairness.scheduler import WeightOf
 
-# Virtual time is counted in whole steps, as the queue counts it (`peltier_server.fairness.scheduler`).
+# Virtual time is counted in integer steps, as in `peltier_server.fairness.scheduler`.
 _STEPS = 10**9
 
 T = TypeVar("T", bound=Hashable)
 
 
 class Verdict(Enum):
-    """What comes of an item's turn."""
+    """The result of an item's turn."""
 
     GRANTED = "granted"
-    # Its tenant holds its share; others are not kept waiting for that.
+    # Its tenant is at the bound of its share; the other tenants have their turn.
     OVER_SHARE = "over share"
-    # It may have the next room, and nobody else takes it before.
+    # There is no room; the item gets the next room before any other.
     NO_ROOM = "no room"
 
 
 class Line(Generic[T]):
-    """A line for each tenant, first come, first served; between tenants the one that has been granted least by its
-    weight is next. A tenant that begins to wait is level with the least served of those who wait. Belongs to the event
-    loop."""
+    """A first-in, first-out line for each tenant. The next tenant is the one that was granted least relative to its
+    weight. A tenant that begins to wait is level with the least served waiting tenant. Belongs to the event loop."""
 
     def __init__(self, weight_of: WeightOf) -> None:
         self._weight_of = weight_of
         self._items: dict[str, OrderedDict[T, None]] = {}
         self._tags: dict[str, int] = {}
-        # Some item waits for room that is to come.
+        # Whether an item waits for room.
         self.blocked = False
 
     def __bool__(self) -> bool:
@@ -42,7 +41,7 @@ class Line(Generic[T]):
         return tenant in self._items
 
     def put(self, tenant: str, item: T) -> None:
-        """Lets `item` wait behind the others of `tenant`; one that waits already keeps its place."""
+        """Adds `item` at the end of its tenant's line, unless it is in the line."""
         if tenant not in self._items:
             now = min((self._tags[other] for other in self._items), default=0)
             self._items[tenant] = OrderedDict()
@@ -50,7 +49,7 @@ class Line(Generic[T]):
         self._items[tenant].setdefault(item)
 
     def discard(self, tenant: str, item: T) -> None:
-        """`item` waits no longer."""
+        """Removes `item`, if it is in the line."""
         items = self._items.get(tenant)
         if items is None:
             return
@@ -59,8 +58,8 @@ class Line(Generic[T]):
             self._end(tenant)
 
     def serve(self, attempt: Callable[[str, T], tuple[Verdict, int]]) -> None:
-        """Asks `attempt` for each tenant's first item in turn, until nobody can be granted anything. It returns what
-        came of it and what a grant cost."""
+        """Calls `attempt` with each tenant's first item in turn, until no item can be granted. `attempt` returns the
+        verdict and the cost of a grant."""
         while self._serve_one(attempt):
             pass
 
@@ -85,6 +84,6 @@ class Line(Generic[T]):
             self.blocked = False
             return
         now = min(self._tags[other] for other in self._items)
-        # Who left ahead of the others is ahead of them when it comes back; of the rest there is nothing to remember.
+        # A tenant that left ahead of the others is ahead of them when it returns. Other tags are not needed.
         if len(self._tags) > 2 * len(self._items):
-            self._tags = {one: tag for one, tag in self._tags.items() if one in self._items or tag > now}
+            self._tags = {other: tag for other, tag in self._tags.items() if other in self._items or tag > now}

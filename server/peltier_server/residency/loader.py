@@ -1,4 +1,4 @@
-"""From the store to the device."""
+"""Loads adapters from the store to the device."""
 
 import asyncio
 from concurrent.futures import Executor
@@ -15,13 +15,13 @@ from peltier_store.blobs.blobs import Blobs
 
 from peltier_server.residency.adapter_key import AdapterKey
 
-# Built within about a millisecond.
+# Installed within about a millisecond.
 _QUICK_BYTES = 1024 * 1024
 
 
 class StoreLoader:
-    """The real `slots.Loader`: blobs, parsing in `executor`, banks. An adapter that costs more than `max_adapter_cost`
-    times what its backbone does (`AdapterCost`) is refused, also when it has been stored before."""
+    """The `slots.Loader` of the server: it reads blobs, parses in `executor`, and installs in banks. It refuses an
+    adapter that costs more than `max_adapter_cost` times the backbone (`AdapterCost`), also one stored before."""
 
     def __init__(self, backbone: Backbone, blobs: Blobs, executor: Executor, *, max_adapter_cost: float = 1.0) -> None:
         self.backbone = backbone
@@ -39,11 +39,11 @@ class StoreLoader:
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._read, data)
 
     def device_bytes(self, artifact: Artifact) -> int:
-        """What it takes in the form in which it is served."""
+        """The bytes of its served parts on the device."""
         return device_bytes(artifact.manifest.parts, self.backbone.config)
 
     async def install(self, artifact: Artifact) -> Resident:
-        """Copies to memory that no batch reads, so this needs no turn of the runner."""
+        """Copies to memory that no batch reads, so the runner may compute meanwhile."""
         if self._is_quick(artifact):
             return self._banks.add(artifact)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
@@ -57,8 +57,8 @@ class StoreLoader:
         return artifact
 
     def _is_quick(self, artifact: Artifact) -> bool:
-        """Whether there is no label to tokenise and little or nothing to copy and build: another thread would take
-        longer to begin."""
+        """Whether there are no labels to tokenise and little to copy or build, so that starting a thread would take
+        longer."""
         is_here = self.backbone.device.type == "cpu" and not artifact.manifest.task.targets
         parts = artifact.manifest.parts
         return is_here and (self.device_bytes(artifact) <= _QUICK_BYTES or served_parts(parts) == parts)

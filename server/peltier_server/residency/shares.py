@@ -1,4 +1,4 @@
-"""How much of something scarce each tenant holds, and how much more it may take."""
+"""The share of each tenant in a bounded resource."""
 
 from collections import Counter
 
@@ -6,11 +6,11 @@ from peltier_server.fairness.shared_bound import is_fair
 
 
 class Shares:
-    """Of `capacity` units a tenant may hold at most three times what is then left to everyone.
+    """A tenant may hold at most three times the units that are then free, of `capacity` units.
 
-    A tenant that holds nothing may always take one thing, whatever its size, as soon as there is room for it. Several
-    tenants may hold the same thing: each is charged for all of it, because each alone could keep it, while it takes its
-    room once (`taken`).
+    A tenant that holds nothing may always take one object of any size, as soon as there is room for it. Several tenants
+    may hold the same object: each is charged for all of it, because each alone could keep it, but it takes its room
+    only once (`taken`).
     """
 
     def __init__(self, capacity: int) -> None:
@@ -19,25 +19,25 @@ class Shares:
         self._held: Counter[str] = Counter()
 
     def held(self, tenant: str) -> int:
-        """Units that are charged to `tenant`."""
+        """Units charged to `tenant`."""
         return self._held[tenant]
 
     def rest(self, units: int) -> int:
-        """What is left to everyone once `units` more are taken."""
+        """Free units after taking `units` more."""
         return self.capacity - self.taken - units
 
     def allows(self, tenant: str, charge: int, room: int) -> bool:
-        """Whether `tenant` may hold `charge` units more, of which `room` are not yet taken by anybody."""
+        """Whether `tenant` may hold `charge` more units, of which `room` are not taken yet."""
         held = self._held[tenant]
         return not held or is_fair(held + charge, self.rest(room))
 
     def take(self, tenant: str, charge: int, room: int) -> None:
-        """`tenant` holds so much more."""
+        """Charges `tenant` for more units."""
         self._held[tenant] += charge
         self.taken += room
 
     def give_back(self, tenant: str, charge: int, room: int) -> None:
-        """`tenant` holds so much less."""
+        """Charges `tenant` for fewer units."""
         self.taken -= room
         self._held[tenant] -= charge
         if not self._held[tenant]:

@@ -1,18 +1,18 @@
-"""Which adapters are on the device: leased while in use, the least recently used out first.
+"""The adapters on the device. Adapters in use are leased; the least recently used of the others are evicted first.
 
-A lease is a pin: what is queued or being computed is under the lease of its caller and stays. A caller that is
-cancelled gives its lease back while its row may be in the batch that runs. If the adapter leaves then, the batch keeps
-its memory until it ends, and nobody writes there (see `peltier_adapters.residency.bank`): until then, and by no more
-than that batch, the device holds more than is counted here.
+A leased adapter is never evicted, and callers hold a lease while their rows are queued and computed. A cancelled caller
+releases its lease although its row may be in the running batch. If the adapter is evicted then, the batch keeps its
+memory until it ends, and nothing overwrites it (see `peltier_adapters.residency.bank`). So until the end of that batch
+the device holds more bytes than are counted here, but no more than that batch uses.
 """
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from peltier_client.errors import TooLarge, Unavailable
 
@@ -23,8 +23,8 @@ from peltier_server.residency.fetches import Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
 from peltier_server.residency.line import Line, Verdict
 from peltier_server.residency.shares import Shares
+from peltier_server.residency.slot_entry import SlotClaim, SlotEntry, Tier
 
-Tier = Literal["device", "host", "store"]
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A", bound=Sized)
@@ -33,22 +33,21 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Loader(Protocol[K_contra, A, R_co]):
-    """Brings an adapter to the device, where its memory is free with its last reference; none of it blocks the event
-    loop."""
+    """Loads adapters to the device, without blocking the event loop. Their memory is freed with the last reference."""
 
     async def fetch(self, key: K_contra) -> A:
-        """From the store, parsed and checked."""
+        """Reads the artifact from the store, parsed and checked."""
 
     def device_bytes(self, artifact: A) -> int:
-        """Bytes that it takes on the device."""
+        """The bytes that the artifact takes on the device."""
 
     async def install(self, artifact: A) -> R_co:
-        """To the device."""
+        """Copies the artifact to the device."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes of each tier, and how long a caller waits for a turn at the store, and then for room on the device."""
+    """Bytes of each tier, and the maximum wait for a load to begin, and then for room on the device."""
 
     device_bytes: int
     host_bytes: int
@@ -57,66 +56,31 @@ class Budget:
 
 @dataclass(frozen=True)
 class Lease(Generic[R]):
-    """The right to use an adapter on the device; `tier` is where it was found, and what bringing it here took."""
+    """The right to use an adapter on the device. `tier` is where it was found, `load_seconds` the time of its load."""
 
     resident: R
     tier: Tier
     load_seconds: float
 
 
-class _Entry(Generic[K, A, R]):
-    """One adapter that is on the device or on its way.
-
-    It is fetched unless its artifact is known, has its size then, and is installed once it has room. `wanted` are the
-    callers that lease it or wait to, `leases` those of each tenant that lease it. It is `fresh` until someone wants it,
-    and `gone` once it has been dropped: who still waits for it begins again.
-    """
-
-    fetch: Fetch[K, A]
-
-    def __init__(self, key: K, found_in: Tier) -> None:
-        self.key = key
-        self.found_in: Tier = found_in
-        self.artifact: A | None = None
-        self.fetched = False
-        self.nbytes = 0
-        self.installing: asyncio.Task[R] | None = None
-        self.begun_at = time.monotonic()
-        self.wanted = 0
-        self.leases: Counter[str] = Counter()
-        self.fresh = True
-        self.retired = False
-        self.loaded = False
-        self.gone = False
-
-
-@dataclass(eq=False)
-class _Claim(Generic[K, A, R]):
-    """A caller that waits for room; it is told False where the adapter has gone meanwhile."""
-
-    entry: _Entry[K, A, R]
-    granted: asyncio.Future[bool]
-
-
 class Slots(Generic[K, A, R]):
-    """The device tier over the host tier, each up to a number of bytes. Belongs to the event loop.
+    """The device tier over the host tier, each with a maximum of bytes. Belongs to the event loop.
 
-    What has the same key shares slots, and loads of it are one load. Nothing here takes longer the more adapters there
-    are.
+    All callers of a key share its slot and its load. No operation takes longer with more adapters.
 
-    **Shares.** A lease is charged to the tenant of its caller, whoever owns the adapter, with all bytes of the adapter;
-    the tenant's further leases of it cost nothing more. A tenant may have at most three times what is then leased by
-    nobody, so beside n tenants at that bound one part of 3 n + 1 of the device stays free of leases, less what those
-    hold who use one adapter alone: everyone may always use one. Beyond its share a tenant's callers wait for leases of
-    that tenant. Turns at the store are shared by the same rule, also by loads that are begun ahead.
+    **Shares.** A lease is charged to the caller's tenant, whoever owns the adapter, with all bytes of the adapter;
+    further leases of the same adapter by the same tenant are free. A tenant may lease at most three times the bytes
+    that nobody leases then. So beside n tenants at that bound, one part of 3 n + 1 of the device is free of leases,
+    less the leases of tenants that use only one adapter: every tenant may always lease one. The callers of a tenant at
+    its bound wait until that tenant releases leases. Loads from the store are shared by the same rule, also prefetches.
 
-    **The bound.** A caller within its tenant's share has room at once where leases leave enough: what is idle is
-    evicted. Where they do not, tenants take turns by weight, in bytes, and nobody leases anything before the first of
-    them has its room. It waits for the leases and installations that were under way when its turn came; and before its
-    turn every other tenant gets at most as many bytes, by weight, as its own tenant, and one adapter. A caller whose
-    turn at the store or whose room has not come within `wait_seconds` reads `Unavailable`. So a load takes at most
-    twice that, 30 s of the store, and its installation; an adapter that is evicted before its caller's turn is fetched
-    again within the same bounds. No caller may hold a lease while it asks for another.
+    **The bound.** If the leases leave enough room, a caller within its tenant's share gets room at once: idle adapters
+    are evicted. Otherwise tenants take turns by weight, in bytes, and no caller gets a lease before the first tenant in
+    turn has its room. That tenant waits for the leases and installations that were in progress when its turn came.
+    Before its turn, every other tenant gets at most as many bytes, by weight, as this tenant, and one adapter. A caller
+    gets `Unavailable` if its load does not begin, or if it gets no room, within `wait_seconds`. So a lease takes at
+    most twice that, 30 s for the store, and the installation. An adapter that is evicted before its caller's turn is
+    fetched again within the same bounds. No caller may hold a lease while it asks for another.
     """
 
     def __init__(self, loader: Loader[K, A, R], budget: Budget, metrics: Metrics, weight_of: WeightOf) -> None:
@@ -125,18 +89,18 @@ class Slots(Generic[K, A, R]):
         self._metrics = metrics
         self._host: HostCache[K, A] = HostCache(budget.host_bytes, metrics)
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
-        self._entries: dict[K, _Entry[K, A, R]] = {}
-        # Those of them that are loaded and not leased, the least recently used first.
-        self._idle: OrderedDict[K, _Entry[K, A, R]] = OrderedDict()
-        # What is leased; `_used_bytes` also has what is idle or being installed.
+        self._entries: dict[K, SlotEntry[K, A, R]] = {}
+        # Loaded entries without leases, the least recently used first.
+        self._idle: OrderedDict[K, SlotEntry[K, A, R]] = OrderedDict()
+        # Bytes with leases; `_used_bytes` also counts idle adapters and installations.
         self._leased = Shares(budget.device_bytes)
-        self._line: Line[_Claim[K, A, R]] = Line(weight_of)
+        self._line: Line[SlotClaim[K, A, R]] = Line(weight_of)
         self._used_bytes = 0
         self._num_resident = 0
 
     @property
     def used_bytes(self) -> int:
-        """Bytes on the device, with those that loads have reserved."""
+        """Bytes on the device, including those reserved for loads."""
         return self._used_bytes
 
     def leased_bytes(self, tenant: str) -> int:
@@ -145,15 +109,15 @@ class Slots(Generic[K, A, R]):
 
     @asynccontextmanager
     async def lease(self, key: K, tenant: str, artifact: A | None = None) -> AsyncIterator[Lease[R]]:
-        """The adapter on the device until the block ends, charged to `tenant`; `artifact` spares the store where the
-        caller has it.
+        """Keeps the adapter on the device until the block ends, charged to `tenant`. A caller that has the `artifact`
+        gives it, which saves the fetch from the store.
 
-        Raises what the loader raises, `TooLarge` for an adapter that the whole device tier cannot hold, and
-        `Unavailable` where the store does not answer in time, or the caller's turn or room does not come in time.
+        Raises what the loader raises, `TooLarge` for an adapter that is larger than the device tier, and `Unavailable`
+        if the store does not answer in time, or if the load does not begin or gets no room in time.
         """
         started = time.monotonic()
         entry = self._want(key, artifact)
-        # Whoever asked for the load ahead is told where the adapter was before.
+        # The caller of a prefetched adapter learns where the adapter was before.
         tier: Tier = "device" if entry.loaded and not entry.fresh else entry.found_in
         entry.fresh = False
         self._metrics.cache_requests.labels(tier).inc()
@@ -170,17 +134,17 @@ class Slots(Generic[K, A, R]):
             self._leave(entry)
 
     def prefetch(self, key: K, tenant: str) -> None:
-        """Begins to load what `tenant` will soon lease. Until then the load takes free room alone, evicts nobody, and
-        goes ahead of nobody who waits."""
+        """Begins to load an adapter that `tenant` will lease soon. The load uses only free room, evicts nothing, and
+        does not overtake waiting callers."""
         if key not in self._entries:
             entry = self._begin(key, None)
             if entry.fetched:
-                self._place_unasked(entry)
+                self._place_unwanted(entry)
             else:
                 self._fetches.ask(entry.fetch, tenant)
 
     def retire(self, key: K) -> None:
-        """The adapter is deleted: leases run on, new ones find nothing, its memory is freed after the last."""
+        """The adapter is deleted: its leases continue, but there are no new ones. The last lease frees its memory."""
         self._host.drop(key)
         entry = self._entries.pop(key, None)
         if entry is not None:
@@ -190,38 +154,38 @@ class Slots(Generic[K, A, R]):
             self._serve()
 
     async def close(self) -> None:
-        """Ends the loads that are under way."""
-        pending = [task for entry in self._entries.values() for task in _tasks(entry) if not task.done()]
+        """Cancels the loads in progress."""
+        pending = [task for entry in self._entries.values() for task in entry.tasks if not task.done()]
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
 
-    def _want(self, key: K, artifact: A | None) -> _Entry[K, A, R]:
+    def _want(self, key: K, artifact: A | None) -> SlotEntry[K, A, R]:
         entry = self._entries.get(key) or self._begin(key, artifact)
         entry.wanted += 1
         return entry
 
-    def _leave(self, entry: _Entry[K, A, R]) -> None:
+    def _leave(self, entry: SlotEntry[K, A, R]) -> None:
         entry.wanted -= 1
         if entry.wanted or entry.gone or entry.installing is not None:
             return
-        # Everyone who wanted it has gone, so it shall neither evict others nor stand in their way.
+        # Nobody wants it any more, so it must neither evict other adapters nor delay other callers.
         if entry.fetched:
-            self._place_unasked(entry)
+            self._place_unwanted(entry)
         elif not entry.fetch.begun.is_set():
             self._abandon(entry)
 
-    def _begin(self, key: K, artifact: A | None) -> _Entry[K, A, R]:
+    def _begin(self, key: K, artifact: A | None) -> SlotEntry[K, A, R]:
         known = self._host.get(key) if artifact is None else artifact
-        entry: _Entry[K, A, R] = _Entry(key, "store" if known is None else "host")
+        entry: SlotEntry[K, A, R] = SlotEntry(key, "store" if known is None else "host")
         entry.fetch = Fetch(key, lambda artifact: self._take(entry, artifact), lambda: self._abandon(entry))
         self._entries[key] = entry
         if known is not None:
             self._know(entry, known)
         return entry
 
-    async def _acquire(self, entry: _Entry[K, A, R], tenant: str) -> bool:
-        """Leases the adapter to `tenant` and begins to install it if it has to; False where it has gone meanwhile."""
+    async def _acquire(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
+        """Leases the adapter to `tenant`, and begins to install it if needed; False if it was dropped meanwhile."""
         if not entry.fetched:
             await self._fetched(entry, tenant)
         if entry.nbytes > self._budget.device_bytes:
@@ -232,30 +196,30 @@ class Slots(Generic[K, A, R]):
             return False
         return self._lease_at_once(entry, tenant) or await self._lease_in_turn(entry, tenant)
 
-    async def _fetched(self, entry: _Entry[K, A, R], tenant: str) -> None:
+    async def _fetched(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
         self._fetches.ask(entry.fetch, tenant)
         if not entry.fetch.begun.is_set():
             async with self._bounded("store", lambda: self._no_turn(tenant)):
                 await entry.fetch.begun.wait()
-        # Others may wait for the same load, so a caller who gives up does not end it.
+        # Others may wait for the same load, so a cancelled caller does not cancel it.
         await asyncio.shield(entry.fetch.task)
 
-    def _lease_at_once(self, entry: _Entry[K, A, R], tenant: str) -> bool:
+    def _lease_at_once(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
         if self._line.blocked:
             return False
         if entry.leases[tenant] == 0 and tenant in self._line:
             return False
         return self._try_lease(entry, tenant) is Verdict.GRANTED
 
-    async def _lease_in_turn(self, entry: _Entry[K, A, R], tenant: str) -> bool:
-        claim = _Claim(entry, asyncio.get_running_loop().create_future())
+    async def _lease_in_turn(self, entry: SlotEntry[K, A, R], tenant: str) -> bool:
+        claim = SlotClaim(entry, asyncio.get_running_loop().create_future())
         self._line.put(tenant, claim)
         self._serve()
         try:
             async with self._bounded("room", lambda: self._no_room(entry, tenant)):
                 return await claim.granted
         except BaseException:
-            # The grant may have come in the turn of the loop in which the caller gave up.
+            # The lease may have been granted in the iteration of the loop in which the caller was cancelled.
             if claim.granted.done() and not claim.granted.cancelled() and claim.granted.result():
                 self._release(entry, tenant)
             raise
@@ -267,7 +231,7 @@ class Slots(Generic[K, A, R]):
         if self._line:
             self._line.serve(self._attempt)
 
-    def _attempt(self, tenant: str, claim: _Claim[K, A, R]) -> tuple[Verdict, int]:
+    def _attempt(self, tenant: str, claim: SlotClaim[K, A, R]) -> tuple[Verdict, int]:
         if claim.granted.done():
             return Verdict.GRANTED, 0
         if claim.entry.gone:
@@ -278,7 +242,7 @@ class Slots(Generic[K, A, R]):
             claim.granted.set_result(True)
         return verdict, claim.entry.nbytes
 
-    def _try_lease(self, entry: _Entry[K, A, R], tenant: str) -> Verdict:
+    def _try_lease(self, entry: SlotEntry[K, A, R], tenant: str) -> Verdict:
         if not entry.leases[tenant]:
             room = 0 if entry.leases.total() else entry.nbytes
             if not self._leased.allows(tenant, entry.nbytes, room):
@@ -292,7 +256,7 @@ class Slots(Generic[K, A, R]):
             self._install(entry)
         return Verdict.GRANTED
 
-    def _release(self, entry: _Entry[K, A, R], tenant: str) -> None:
+    def _release(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
         entry.leases[tenant] -= 1
         if not entry.leases[tenant]:
             del entry.leases[tenant]
@@ -309,8 +273,8 @@ class Slots(Generic[K, A, R]):
             self._drop(victim)
         return True
 
-    def _settle(self, entry: _Entry[K, A, R]) -> None:
-        """What nobody leases may be evicted, or goes at once if it is deleted."""
+    def _settle(self, entry: SlotEntry[K, A, R]) -> None:
+        """An adapter without leases becomes idle, or is dropped if it is deleted."""
         if entry.leases or entry.gone or not entry.loaded:
             return
         if entry.retired:
@@ -318,37 +282,37 @@ class Slots(Generic[K, A, R]):
         else:
             self._idle[entry.key] = entry
 
-    def _place_unasked(self, entry: _Entry[K, A, R]) -> None:
-        """Nobody waits for it, so it takes what room is free, or waits in the host tier."""
+    def _place_unwanted(self, entry: SlotEntry[K, A, R]) -> None:
+        """Installs an adapter that nobody waits for, if there is free room; otherwise it stays in the host tier."""
         if self._line or entry.retired or self._used_bytes + entry.nbytes > self._budget.device_bytes:
             self._abandon(entry)
         else:
             self._install(entry)
 
-    def _install(self, entry: _Entry[K, A, R]) -> None:
+    def _install(self, entry: SlotEntry[K, A, R]) -> None:
         artifact, entry.artifact = entry.artifact, None
-        assert artifact is not None, "what is installed has been fetched, and only once"
+        assert artifact is not None, "an artifact is fetched before it is installed, and installed once"
         self._used_bytes += entry.nbytes
         entry.installing = asyncio.create_task(self._loader.install(artifact))
         entry.installing.add_done_callback(lambda task: self._after_install(entry, succeeded(task)))
         self._fetches.finish(entry.fetch)
 
-    async def _installed(self, entry: _Entry[K, A, R]) -> R:
-        assert entry.installing is not None, "what is leased has room"
+    async def _installed(self, entry: SlotEntry[K, A, R]) -> R:
+        assert entry.installing is not None, "a leased adapter has room"
         return await asyncio.shield(entry.installing)
 
-    def _take(self, entry: _Entry[K, A, R], artifact: A) -> None:
-        """The store's answer."""
+    def _take(self, entry: SlotEntry[K, A, R], artifact: A) -> None:
+        """The store has answered."""
         self._know(entry, artifact)
         if not entry.wanted:
-            self._place_unasked(entry)
+            self._place_unwanted(entry)
 
-    def _know(self, entry: _Entry[K, A, R], artifact: A) -> None:
+    def _know(self, entry: SlotEntry[K, A, R], artifact: A) -> None:
         entry.fetched, entry.artifact, entry.nbytes = True, artifact, self._loader.device_bytes(artifact)
         if not entry.retired:
             self._host.put(entry.key, artifact)
 
-    def _after_install(self, entry: _Entry[K, A, R], succeeded: bool) -> None:
+    def _after_install(self, entry: SlotEntry[K, A, R], succeeded: bool) -> None:
         if succeeded:
             entry.loaded = True
             self._num_resident += 1
@@ -361,15 +325,15 @@ class Slots(Generic[K, A, R]):
         self._report()
         self._serve()
 
-    def _drop(self, entry: _Entry[K, A, R]) -> None:
+    def _drop(self, entry: SlotEntry[K, A, R]) -> None:
         self._used_bytes -= entry.nbytes
         self._num_resident -= 1
-        # Those that wait for it may still name the entry, and nothing that names the entry shall name the adapter.
+        # Waiting callers may still refer to the entry, which must not keep the adapter in memory.
         entry.installing = None
         self._abandon(entry)
         self._report()
 
-    def _abandon(self, entry: _Entry[K, A, R]) -> None:
+    def _abandon(self, entry: SlotEntry[K, A, R]) -> None:
         entry.gone = True
         entry.artifact = None
         if self._entries.get(entry.key) is entry:
@@ -397,7 +361,7 @@ class Slots(Generic[K, A, R]):
             f"{self._fetches.describe(tenant)}"
         )
 
-    def _no_room(self, entry: _Entry[K, A, R], tenant: str) -> str:
+    def _no_room(self, entry: SlotEntry[K, A, R], tenant: str) -> str:
         leased = self._leased
         return (
             f"the adapter's {entry.nbytes} bytes found no room on the device within {self._budget.wait_seconds:g} s: "
@@ -408,8 +372,3 @@ class Slots(Generic[K, A, R]):
     def _report(self) -> None:
         self._metrics.adapters.labels("device").set(self._num_resident)
         self._metrics.adapter_bytes.labels("device").set(self._used_bytes)
-
-
-def _tasks(entry: _Entry[K, A, R]) -> list[asyncio.Task[Any]]:
-    fetching = [entry.fetch.task] if entry.fetch.begun.is_set() else []
-    return [*fetching, *([] if entry.installing is None else [entry.installing])]

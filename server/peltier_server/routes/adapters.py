@@ -33,7 +33,7 @@ from peltier_store.blobs.blobs import PIECE_BYTES
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import StreamingResponse
 
-from peltier_server.catalog.publisher import Place
+from peltier_server.catalog.publisher import UploadTarget
 from peltier_server.errors import describe_errors
 from peltier_server.http.bodies import Handler, LimitedRequest
 from peltier_server.http.dependencies import Accepted, Changing, Context, Uploads, get_context, get_upload_turns
@@ -101,14 +101,14 @@ async def upload(
 
     The answer says which version the bare name means then.
     """
-    place = Place(context.caller, form.name, form.alias)
+    place = UploadTarget(context.caller, form.name, form.alias)
     async with upload_turns.read(form.file.size or 0):
         entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
     # None where it has been deleted since.
     published = service.catalog.find(context.tenant, entry.version.name)
-    live, aliases = ({}, {}) if published is None else (dict(published.live), published.meanings)
+    live, aliases = ({}, {}) if published is None else (dict(published.live), published.splits_by_alias)
     return UploadedVersion(**entry.on_the_wire.model_dump(), created=created, live=live, aliases=aliases)
 
 

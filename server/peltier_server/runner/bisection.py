@@ -1,4 +1,4 @@
-"""The forward of rows of which some may fail."""
+"""Computes batches, and isolates the rows that fail."""
 
 import gc
 import logging
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What torch's allocators and libraries say where they raise nothing more particular than a RuntimeError.
+# Messages of RuntimeErrors that torch's allocators and libraries raise without memory.
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
-# oneDNN says this, and no word more, where it has no memory for the code that it writes for each new size of a batch. A
-# size that it cannot compute is refused before that, with "could not create a primitive descriptor for" and the rest.
+# The whole message of oneDNN when it has no memory for the code that it generates for each new size of a batch. For an
+# unsupported size the message is longer: "could not create a primitive descriptor for …".
 _NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class Bisection:
-    """Computes rows together, and where that fails each half of them by itself, down to single rows.
+    """Computes rows together. If that fails, computes each half separately, down to single rows.
 
-    So a row that fails takes down nobody else, and rows that are too many for the memory go on in smaller batches.
+    So a failing row does not affect other rows, and rows that are too many for the memory are computed in smaller
+    batches.
     """
 
     def __init__(self, backbone: Backbone, guard: ComputeGuard, graphs: "Graphs | None" = None) -> None:
         self._backbone = backbone
-        self._shift = guard
+        self._guard = guard
         self._graphs = graphs
 
     def compute(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
@@ -48,10 +49,10 @@ class Bisection:
         except WorkerReplaced:
             raise
         except BaseException as failure:
-            # A batch of many would else leave as many tracebacks of the one bad row.
+            # Only for one row, because a large batch would otherwise log many tracebacks of the same row.
             logger.warning("%d rows failed together: %r", len(rows), failure, exc_info=len(rows) == 1)
             error = blame(failure)
-        # Only here, because the failure's traceback has kept the tensors of the pass.
+        # Not in the handler, where the traceback still keeps the tensors of the pass.
         if isinstance(error, Unavailable):
             self._free_memory()
         if len(rows) == 1:
@@ -61,7 +62,7 @@ class Bisection:
         return [output for half in halves for output in self.compute(half, record_gates=record_gates)]
 
     def _forward(self, rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput | PeltierError]:
-        with self._shift.computing():
+        with self._guard.computing():
             outputs = forward(self._backbone, rows, record_gates=record_gates, graphs=self._graphs)
             return [_finite(output) for output in outputs]
 
@@ -72,18 +73,20 @@ class Bisection:
 
 
 def blame(failure: BaseException) -> PeltierError:
-    """What a caller reads whose row has failed alone.
+    """The error for the caller of a row that failed alone.
 
-    A row without enough memory is `Unavailable`: no task allows an input that is too large for a server as such, so it
-    is the memory that is short just now, here. Any other failure is the input's or its adapter's.
+    Without enough memory it is `Unavailable`: no task allows an input that is too large for every server, so this
+    server lacks memory at the moment. Any other failure is due to the input or its adapter.
     """
     if _is_out_of_memory(failure):
-        return Unavailable("the server has too little memory for this input just now", retry_after=retry_hints.SOON)
+        return Unavailable(
+            "the server has too little memory for this input at the moment", retry_after=retry_hints.SOON
+        )
     return InferenceFailed(f"the model failed on this input with {type(failure).__name__}")
 
 
 def free_memory(backbone: Backbone) -> None:
-    """Gives back what nothing needs, before less is tried."""
+    """Frees unused memory, before a smaller batch is tried."""
     gc.collect()
     if backbone.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -96,13 +99,12 @@ def _is_out_of_memory(failure: BaseException) -> bool:
         return True
     if not isinstance(failure, RuntimeError):
         return False
-    said = str(failure).lower()
-    return said == _NO_MEMORY_FOR_CODE or any(words in said for words in _OUT_OF_MEMORY)
+    message = str(failure).lower()
+    return message == _NO_MEMORY_FOR_CODE or any(words in message for words in _OUT_OF_MEMORY)
 
 
 def _finite(output: RowOutput) -> RowOutput | PeltierError:
-    # A sum is finite only if all of its terms are. torch's own would let another thread have the interpreter, row after
-    # row.
+    # The sum is finite only if all values are. torch's `isfinite` would release the GIL for every row.
     if math.isfinite(sum(output.logits.tolist())):
         return output
     return InferenceFailed("the model's output for this input is not finite")

@@ -1,4 +1,4 @@
-"""One thread's time at the device."""
+"""Guards the computations of a thread that may be replaced."""
 
 import threading
 import time
@@ -7,37 +7,37 @@ from contextlib import contextmanager
 
 
 class WorkerReplaced(BaseException):
-    """Another thread has taken over, so this one leaves and touches nothing any more.
+    """Another thread has replaced this one, which must end without touching anything.
 
-    It is no `Exception`, so that nothing which isolates failures takes it for the failure of a row.
+    It is not an `Exception`, so that code that isolates failures does not treat it as the failure of a row.
     """
 
 
 class ComputeGuard:
-    """How long the present computation of a thread has taken, and whether another thread has relieved it."""
+    """The duration of a thread's current computation, and whether another thread has replaced it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._began_at: float | None = None
-        self._relieved = False
+        self._replaced = False
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """A computation that may never end. Raises `WorkerReplaced`, whatever it has come to, if another thread has
-        taken over meanwhile."""
+        """Wraps a computation that may hang. Raises `WorkerReplaced`, whatever its result, if the thread was replaced
+        meanwhile."""
         self._began_at = time.monotonic()
         try:
             yield
         finally:
             with self._lock:
                 self._began_at = None
-                relieved = self._relieved
-            if relieved:
+                replaced = self._replaced
+            if replaced:
                 raise WorkerReplaced
 
     def replace_worker(self, after_seconds: float) -> bool:
-        """Ends the shift if its present computation has taken longer than this; whether it has."""
+        """Replaces the thread if its current computation has taken longer than this; returns whether it did."""
         with self._lock:
             began_at = self._began_at
-            self._relieved = began_at is not None and time.monotonic() - began_at > after_seconds
-            return self._relieved
+            self._replaced = began_at is not None and time.monotonic() - began_at > after_seconds
+            return self._replaced

@@ -1,4 +1,4 @@
-"""One text that is being written, and what its caller has heard of it."""
+"""One text in decoding, and the tokens that its caller has received."""
 
 import time
 from collections import Counter
@@ -14,8 +14,8 @@ from peltier_server.queue.ticket import Outcome, Progress, Ticket
 
 @dataclass(eq=False)
 class DecodeJob:
-    """A ticket and its draft, which may be begun again. `sent` are the tokens that the ticket's listener has heard of;
-    moments are seconds of `time.monotonic`."""
+    """A ticket and its draft, which may be restarted. `sent` are the tokens that the ticket's listener has received.
+    Times are seconds of `time.monotonic`."""
 
     ticket: Ticket
     draft: Draft
@@ -24,26 +24,26 @@ class DecodeJob:
 
     @property
     def queue_seconds(self) -> float:
-        """How long it waited."""
+        """The time in the queue."""
         return self.started_at - self.ticket.queued_at
 
     @property
     def compute_seconds(self) -> float:
-        """How long it has been written."""
+        """The decoding time so far."""
         return time.monotonic() - self.started_at
 
     def result(self, stats: "StepStats") -> Outcome[Draft] | PeltierError | None:
-        """What the caller gets, None while the draft goes on."""
+        """The caller's result; None while the draft is unfinished."""
         if self.draft.failed:
             return InferenceFailed("the model's output for this input is not finite")
         if self.sent and not self._repeats():
-            return InferenceFailed("the text came out otherwise when it had to be begun again")
+            return InferenceFailed("the generation was not reproducible after a restart")
         if not self.draft.done:
             return None
         return Outcome(self.draft, self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
 
     def new_progress(self) -> Progress | None:
-        """The tokens that the listener has not heard of; from now on it has."""
+        """Takes the tokens that the listener has not received yet."""
         new = tuple(self.draft.ids[len(self.sent) :])
         if self.ticket.listener is None or not new:
             return None

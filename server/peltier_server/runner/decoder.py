@@ -1,4 +1,4 @@
-"""The texts that are being written: they join and leave between two steps, and none can harm another."""
+"""Decodes texts, which join and leave between steps, and isolates the texts that fail."""
 
 import logging
 import time
@@ -21,21 +21,21 @@ logger = logging.getLogger(__name__)
 
 
 class Learner(Protocol):
-    """Learns how long texts take."""
+    """Learns the times of texts."""
 
     def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """Their inputs have been read in so many seconds."""
+        """Learns from the time of their first pass."""
 
     def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
-        """Each has got a token in so many seconds."""
+        """Learns from the time of one step."""
 
 
 class Decoder:
-    """Every text that is being written. Belongs to the runner's thread; no method raises anything but `WorkerReplaced`.
+    """All texts in decoding. Belongs to the runner's thread; its methods raise only `WorkerReplaced`.
 
-    New texts share the steps of one open group. Where a step fails, or the reading of new inputs, each half of the
-    texts concerned begins again in a group of its own: decoding is deterministic, so a caller notices by the clock
-    alone. A text that fails by itself fails for itself, and texts that are too many for the memory go on as fewer.
+    New texts share the steps of one open group. If a step or a first pass fails, each half of its texts restarts in a
+    group of its own. Decoding is deterministic, so callers notice only a delay. A text that fails alone affects no
+    other text, and texts that are too many for the memory continue in smaller groups.
     """
 
     def __init__(
@@ -43,38 +43,38 @@ class Decoder:
     ) -> None:
         self._backbone = backbone
         self._metrics = metrics
-        self._shift = guard
+        self._guard = guard
         self._learner = learner
         self._groups: list[Group] = []
         self._open: Group | None = None
-        self.num_failed = 0  # texts that failed by themselves, since it began
+        self.num_failed = 0  # texts that failed alone, since the start
 
     @property
     def num_rows(self) -> int:
-        """Rows that the next step computes."""
+        """Rows of the next step."""
         return sum(group.num_rows for group in self._groups)
 
     @property
     def step_cost(self) -> int:
-        """What the next step costs, in tokens of the plain backbone."""
+        """The cost of the next step, in tokens of the plain backbone."""
         return sum(group.stats.cost for group in self._groups)
 
     def join(self, tickets: Sequence[Ticket]) -> None:
-        """Begin a text for each ticket."""
+        """Begins a text for each ticket."""
         if not tickets:
             return
         jobs = [DecodeJob(ticket, create_draft(self._backbone, ticket.row, ticket.asked)) for ticket in tickets]
         self._metrics.observe_start(tickets, jobs[0].started_at)
         group = self._open = self._open or self._new_group()
         if (error := self._try_to_join(group, jobs)) is not None:
-            # The slots that it may have taken stay taken, so it only lives on for those who are in it.
+            # Slots of the failed texts may stay occupied, so no new texts join this group.
             self._open = None
             self._separate(jobs, error)
 
     def step(self) -> Counter[str]:
-        """One token for every text: those that are cancelled or late leave before it, those that are done after it.
+        """Generates one token for every text. Cancelled and late texts leave before, finished texts after it.
 
-        Returns what that cost each tenant, by the token of each beam.
+        Returns the cost by tenant.
         """
         gained = Counter[str]()
         for group in list(self._groups):
@@ -88,14 +88,14 @@ class Decoder:
     def _step(self, group: Group) -> Counter[str]:
         started = time.monotonic()
         try:
-            self._drop_the_gone(group, started)
+            self._drop_ended(group, started)
             stats = group.stats
             if group.jobs:
                 self._deliver(group, self._compute(group), stats)
         except WorkerReplaced:
             raise
         except BaseException as failure:
-            error = _report(group.jobs, failure)
+            error = _log_failure(group.jobs, failure)
         else:
             self._metrics.observe_step(time.monotonic() - started, stats.num_texts, stats.rows_by_tenant)
             return stats.cost_by_tenant
@@ -106,7 +106,7 @@ class Decoder:
     def _compute(self, group: Group) -> list[DecodeJob]:
         tickets = [job.ticket for job in group.jobs]
         started = time.monotonic()
-        with self._shift.computing():
+        with self._guard.computing():
             stepped = group.step()
         if self._learner is not None:
             self._learner.learn_step(tickets, time.monotonic() - started)
@@ -115,17 +115,17 @@ class Decoder:
     def _try_to_join(self, group: Group, jobs: Sequence[DecodeJob]) -> PeltierError | None:
         started = time.monotonic()
         try:
-            with self._shift.computing():
+            with self._guard.computing():
                 group.join(jobs)
         except WorkerReplaced:
             raise
         except BaseException as failure:
-            return _report(jobs, failure)
+            return _log_failure(jobs, failure)
         if self._learner is not None:
             self._learner.learn([job.ticket for job in jobs], time.monotonic() - started)
         return None
 
-    def _drop_the_gone(self, group: Group, now: float) -> None:
+    def _drop_ended(self, group: Group, now: float) -> None:
         late = [job for job in group.jobs if job.ticket.deadline <= now]
         errors = [DeadlinePassed(f"the deadline passed after {len(job.draft.ids)} new tokens") for job in late]
         settle([job.ticket for job in late], errors)
@@ -141,7 +141,7 @@ class Decoder:
         report_progress([ticket for ticket, _ in progressed], [new_progress for _, new_progress in progressed])
 
     def _separate(self, jobs: Sequence[DecodeJob], error: PeltierError) -> None:
-        # Only here, because the failure's traceback has kept the tensors of the pass.
+        # Not in the handler, where the traceback still keeps the tensors of the pass.
         if isinstance(error, Unavailable):
             free_memory(self._backbone)
         if len(jobs) == 1:
@@ -163,6 +163,6 @@ class Decoder:
         return group
 
 
-def _report(jobs: Sequence[DecodeJob], failure: BaseException) -> PeltierError:
+def _log_failure(jobs: Sequence[DecodeJob], failure: BaseException) -> PeltierError:
     logger.error("%d texts failed in one step", len(jobs), exc_info=failure)
     return blame(failure)

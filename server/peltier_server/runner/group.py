@@ -18,29 +18,29 @@ class Group:
 
     @property
     def jobs(self) -> tuple[DecodeJob, ...]:
-        """Those that take part in the next step."""
+        """The jobs of the next step."""
         return tuple(self._jobs.values())
 
     @property
     def stats(self) -> StepStats:
-        """Of the next step; they change when a job joins or leaves."""
+        """The stats of the next step; they change when a job joins or leaves."""
         if self._stats is None:
             self._stats = StepStats(self.jobs)
         return self._stats
 
     @property
     def num_rows(self) -> int:
-        """Of the next step."""
+        """The rows of the next step."""
         return self._generator.num_rows
 
     def join(self, jobs: Sequence[DecodeJob]) -> None:
-        """Read the inputs of `jobs`; if that raises, none of them has joined."""
+        """Computes the first pass of `jobs` and adds them; if it raises, none is added."""
         self._generator.join([job.draft for job in jobs])
         self._jobs |= {job.draft: job for job in jobs}
         self._stats = None
 
     def drop(self, jobs: Sequence[DecodeJob]) -> None:
-        """Take jobs out, unless they have left; their slots are free at once."""
+        """Removes jobs, if they are still in the group, and frees their slots."""
         if not jobs:
             return
         self._generator.drop([job.draft for job in jobs])
@@ -49,5 +49,5 @@ class Group:
         self._stats = None
 
     def step(self) -> list[DecodeJob]:
-        """One token for each job; returns them."""
+        """Generates one token for each job; returns the jobs."""
         return [self._jobs[draft] for draft in self._generator.step()]

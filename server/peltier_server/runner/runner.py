@@ -1,62 +1,62 @@
-"""Who owns the device: one thread at a time."""
+"""Runs the thread that computes, and replaces it when it is stuck."""
 
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
 
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
-from peltier_server.runner.worker import Place, Worker
+from peltier_server.runner.worker import Worker, WorkerResources
 
 
 class Runner:
-    """Has one `Worker` compute what the batcher hands out, and puts another in its place when it is stuck.
+    """Runs one `Worker` at a time on the batches of the batcher, and replaces it when it is stuck.
 
-    A thread cannot be ended from outside. One that is stuck keeps the memory of its rows' adapters until it ends.
-    Everything else goes on without it.
+    A stuck thread cannot be ended, and it keeps the memory of its rows' adapters until it ends. Everything else
+    continues without it.
     """
 
     def __init__(
         self, backbone: Backbone, batcher: Batcher, metrics: Metrics, *, num_threads: int, cuda_graphs: bool = False
     ) -> None:
-        self._place = Place(backbone, batcher, metrics, num_threads, cuda_graphs)
+        self._resources = WorkerResources(backbone, batcher, metrics, num_threads, cuda_graphs)
         self._stuck: tuple[Worker, ...] = ()
-        self._worker = Worker(self._place)
+        self._worker = Worker(self._resources)
 
     @property
     def proven(self) -> bool:
-        """The thread that computes now can use the device, and has not failed in its last turn."""
+        """Whether the current thread can use the device, and its last iteration did not fail."""
         return self._worker.proven
 
     @property
     def is_well(self) -> bool:
-        """The thread that computes now has computed something, and none is stuck."""
+        """Whether the current thread has computed something, and no thread is stuck."""
         return self._worker.num_computed > 0 and not self._stuck
 
     def start(self) -> None:
-        """Begins to compute."""
+        """Starts the thread."""
         self._worker.thread.start()
 
     def join(self, timeout_seconds: float) -> None:
-        """Waits until the batcher, once closed, has run dry."""
+        """Waits until the thread has computed everything in the closed batcher."""
         self._worker.thread.join(timeout_seconds)
 
     def replace_worker(self, after_seconds: float) -> bool:
-        """Puts another thread in the place of one whose computation takes longer than this; whether it did.
+        """Replaces the thread if its computation takes longer than this; returns whether it did.
 
-        Whoever waits for that computation reads `InferenceFailed` and not an invitation to come back: nobody knows
-        whose rows they are that have no end, and another replica would be next.
+        The callers of that computation get `InferenceFailed`, which they do not retry, because it is unknown which rows
+        hang, and a retry could block another replica.
         """
-        self._let_go()
+        self._forget_ended()
         stuck = self._worker
         if not stuck.replace_worker(after_seconds):
             return False
         self._stuck = (*self._stuck, stuck)
-        self._worker = Worker(self._place)
+        self._worker = Worker(self._resources)
         stuck.abandon(
-            InferenceFailed(f"the batch with this input has not ended within {after_seconds:g} s and was given up")
+            InferenceFailed(f"the batch with this input did not end within {after_seconds:g} s and was abandoned")
         )
         self._worker.thread.start()
         return True
 
-    def _let_go(self) -> None:
+    def _forget_ended(self) -> None:
         self._stuck = tuple(worker for worker in self._stuck if worker.thread.is_alive())

@@ -1,4 +1,4 @@
-"""Notices when the runner is stuck."""
+"""Detects a stuck runner."""
 
 import asyncio
 import logging
@@ -18,18 +18,17 @@ _MAX_PAUSE_SECONDS = 1.0
 
 
 class RunnerLost(Exception):
-    """The runner is stuck again and again, so this process cannot serve any more."""
+    """The runner is stuck repeatedly, so this process cannot serve any more."""
 
     is_user_error = True
 
 
 class Watchdog:
-    """Has the runner's thread relieved when a computation takes longer than `max_batch_seconds`.
+    """Replaces the runner's thread when a computation takes longer than `max_batch_seconds`.
 
-    It is not well until the new thread can use the device, nor while a thread fails between its computations; one that
-    is unwell for as long counts as another restart.
-    Restarts are in a row until a new thread has computed something and none is stuck any more. One more than
-    `max_restarts` of them is the end of the process.
+    The server is not ready until the new thread can use the device, nor while a thread fails between computations. If
+    that lasts longer than `max_batch_seconds`, it counts as another restart. Restarts are consecutive until a new
+    thread has computed something and no thread is stuck. More than `max_restarts` consecutive restarts end the process.
     """
 
     def __init__(self, runner: Runner, metrics: Metrics, *, max_batch_seconds: float, max_restarts: int) -> None:
@@ -42,21 +41,21 @@ class Watchdog:
         self._watching: asyncio.Task[None] | None = None
 
     def start(self, give_up: Callable[[Exception], None]) -> None:
-        """From now on it watches; `give_up` hears that restarts do not help."""
+        """Starts watching. Calls `give_up` when restarts do not help."""
         self._watching = asyncio.create_task(self._watch(give_up))
 
     async def close(self) -> None:
-        """Watches no longer."""
+        """Stops watching."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
 
     def require_well(self) -> None:
-        """Raises `NotReady` with the reason while nobody can be sure that the device computes."""
+        """Raises `NotReady` while it is unknown whether the device computes."""
         if self._unproven_since is not None:
             raise NotReady(
-                "the runner is stuck: a batch failed or did not end, or the queue failed, and the thread that computes "
-                "now has come no further since",
+                "the runner is stuck: a batch or the queue failed, or a batch did not end, and the current thread has "
+                "made no progress since",
                 retry_after=retry_hints.SOON,
             )
 
@@ -71,7 +70,7 @@ class Watchdog:
         now = time.monotonic()
         if self._runner.replace_worker(self._max_batch_seconds):
             self._metrics.runner_restarts.inc()
-            self._count(now, "has computed one batch for")
+            self._count(now, "has been computing one batch for")
         elif not self._runner.proven:
             self._unproven_since = self._unproven_since or now
             if now - self._unproven_since > self._max_batch_seconds:

@@ -1,4 +1,4 @@
-"""One thread that computes."""
+"""The thread that computes."""
 
 import logging
 import threading
@@ -22,13 +22,13 @@ from peltier_server.runner.decoder import Decoder
 
 logger = logging.getLogger(__name__)
 
-# Where every turn fails, the log shall not fill the disk.
+# If every iteration fails, the log must not fill the disk.
 _PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Place:
-    """What every thread that computes works with."""
+class WorkerResources:
+    """What all workers of a runner share."""
 
     backbone: Backbone
     batcher: Batcher
@@ -38,61 +38,60 @@ class Place:
 
 
 class Worker:
-    """Computes batch after batch, and between two of them one step of every text that is being written, until the
-    batcher has run dry or another thread relieves it. Nothing else ends it, and whatever it has taken gets an answer.
+    """Computes batches, and after each batch one step of every text in decoding. It ends when the closed batcher is
+    empty or when another thread replaces it, and for no other reason. Every ticket that it has taken gets a result.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._shift = ComputeGuard()
-        # A thread's own, as what one thread has captured no other may replay at the same time.
-        graphs = create_graphs(place.backbone) if place.cuda_graphs else None
-        self._bisection = Bisection(place.backbone, self._shift, graphs)
-        self._decoder = Decoder(place.backbone, place.metrics, self._shift, place.batcher)
-        self._in_hand: list[Ticket] = []
+    def __init__(self, resources: WorkerResources) -> None:
+        self._resources = resources
+        self._guard = ComputeGuard()
+        # Own graphs, because two threads must not replay the same graph at the same time.
+        graphs = create_graphs(resources.backbone) if resources.cuda_graphs else None
+        self._bisection = Bisection(resources.backbone, self._guard, graphs)
+        self._decoder = Decoder(resources.backbone, resources.metrics, self._guard, resources.batcher)
+        self._taken: list[Ticket] = []
         self._usable = False
         self._failed = False
         self.num_computed = 0
-        # A daemon, so that a batch which never ends cannot keep a drained process alive.
+        # A daemon, so that a batch that hangs cannot keep a drained process alive.
         self.thread = threading.Thread(target=self._loop, name="runner", daemon=True)
 
     @property
     def proven(self) -> bool:
-        """It can use the device, and if it has failed between computations, a turn has succeeded since."""
+        """Whether it can use the device, and no iteration has failed since the last success."""
         return self._usable and not self._failed
 
     def replace_worker(self, after_seconds: float) -> bool:
-        """Whether its present computation has taken longer than this. Then it leaves as soon as that ends, and touches
-        nothing any more."""
-        return self._shift.replace_worker(after_seconds)
+        """Whether its current computation has taken longer than this. If so, the thread ends with the computation, and
+        touches nothing any more."""
+        return self._guard.replace_worker(after_seconds)
 
     def abandon(self, error: PeltierError) -> None:
-        """Whoever waits for something that it has in hand gets `error`."""
-        # Where the event loop has closed, nobody waits.
+        """Fails all tickets that it has taken with `error`."""
+        # A closed event loop has no waiting callers.
         with suppress(RuntimeError):
-            settle(self._in_hand, [error] * len(self._in_hand))
+            settle(self._taken, [error] * len(self._taken))
 
     def _loop(self) -> None:
-        torch.set_num_threads(self._place.num_threads)
-        live = True
-        while live:
+        torch.set_num_threads(self._resources.num_threads)
+        is_running = True
+        while is_running:
             try:
-                live = self._turn()
+                is_running = self._iterate()
                 self._failed = False
             except WorkerReplaced:
-                logger.warning("a computation that was given up has ended after all")
+                logger.warning("an abandoned computation has ended")
                 return
             except BaseException:
-                logger.exception("the runner failed between computations, so what it had in hand is given up")
+                logger.exception("the runner failed between computations, so its rows are abandoned")
                 self._failed = True
-                self._start_afresh()
+                self._restart()
 
-    def _turn(self) -> bool:
+    def _iterate(self) -> bool:
         if not self._usable:
-            self._prove()
-        # After a failure it has to show that it gets through a turn, though nobody may come to a server that is not
-        # ready.
-        batch = self._place.batcher.next(
+            self._check_device()
+        # After a failure it does not wait for requests, because a server that is not ready may get none.
+        batch = self._resources.batcher.next(
             live_rows=self._decoder.num_rows, live_cost=self._decoder.step_cost, wait=not self._failed
         )
         if batch is None:
@@ -100,20 +99,19 @@ class Worker:
         self._take(batch)
         self._compute(batch)
         self._write(batch)
-        self.num_computed += bool(self._in_hand)
+        self.num_computed += bool(self._taken)
         return True
 
-    def _prove(self) -> None:
-        # Where a computation of another thread keeps the device, this one comes no further; some failures of a row
-        # leave a device on which nothing works any more.
+    def _check_device(self) -> None:
+        # Blocks while a computation of another thread occupies the device. Fails if a row has left the device unusable.
         self._usable = False
-        with self._shift.computing():
-            torch.ones((), device=self._place.backbone.device).item()
+        with self._guard.computing():
+            torch.ones((), device=self._resources.backbone.device).item()
         self._usable = True
 
     def _take(self, batch: Batch) -> None:
-        waiting = [ticket for ticket in self._in_hand if not ticket.future.done()]
-        self._in_hand = [*waiting, *batch.tickets, *batch.drafts]
+        waiting = [ticket for ticket in self._taken if not ticket.future.done()]
+        self._taken = [*waiting, *batch.tickets, *batch.drafts]
 
     def _compute(self, batch: Batch) -> None:
         if not batch.tickets:
@@ -121,22 +119,22 @@ class Worker:
         started = time.monotonic()
         outputs = self._bisection.compute(batch.rows, record_gates=batch.record_gates)
         if any(isinstance(output, InferenceFailed) for output in outputs):
-            self._prove()
+            self._check_device()
         seconds = time.monotonic() - started
-        self._place.metrics.observe_batch(batch, seconds)
+        self._resources.metrics.observe_batch(batch, seconds)
         if all(isinstance(output, RowOutput) for output in outputs):
-            self._place.batcher.learn(batch.tickets, seconds)
+            self._resources.batcher.learn(batch.tickets, seconds)
         batch.resolve(outputs)
 
     def _write(self, batch: Batch) -> None:
         failed_before = self._decoder.num_failed
         self._decoder.join(batch.drafts)
-        self._place.batcher.charge(self._decoder.step())
+        self._resources.batcher.charge(self._decoder.step())
         if self._decoder.num_failed > failed_before:
-            self._prove()
+            self._check_device()
 
-    def _start_afresh(self) -> None:
+    def _restart(self) -> None:
         self.abandon(InferenceFailed("the server failed while it computed this input; its log has the reason"))
-        self._in_hand = []
-        self._decoder = Decoder(self._place.backbone, self._place.metrics, self._shift, self._place.batcher)
+        self._taken = []
+        self._decoder = Decoder(self._resources.backbone, self._resources.metrics, self._guard, self._resources.batcher)
         time.sleep(_PAUSE_SECONDS)

@@ -25,12 +25,12 @@ async def test_what_was_deleted_goes_after_its_grace_period(
     for data, name in ((shared, "a"), (own, "a"), (shared, "b")):
         assert (await running.upload(data, name)).status_code == 201
     await running.client.delete("/v1/adapters/a")
-    await make_purge_task(running, 3600).tidy()
+    await make_purge_task(running, 3600).purge()
     assert len(stored_files(tmp_path / "store")) == 2
     assert (await running.client.post("/v1/adapters/a/versions/2/undelete")).status_code == 200
     await running.client.delete("/v1/adapters/a")
     make_older(tmp_path / "store" / "blobs")
-    await make_purge_task(running, 0).tidy()
+    await make_purge_task(running, 0).purge()
     assert len(stored_files(tmp_path / "store")) == 1
     gone = await running.client.post("/v1/adapters/a/versions/2/undelete")
     assert (gone.status_code, gone.json()["error"]["code"]) == (404, "version_not_found")
@@ -45,11 +45,11 @@ async def test_bytes_of_an_upload_that_broke_off_go_at_the_next_turn(
     """The purge needs no deletion first; bytes reserved by a running upload stay."""
     store, data = running.service.store, make_artifact(bert, name="a")
     reservation = await store.registry.reserve(await store.blobs.put(data))
-    await make_purge_task(running, 3600).tidy()
+    await make_purge_task(running, 3600).purge()
     assert len(stored_files(tmp_path / "store")) == 1
     await store.registry.release(reservation)
     make_older(tmp_path / "store" / "blobs")
-    await make_purge_task(running, 3600).tidy()
+    await make_purge_task(running, 3600).purge()
     assert stored_files(tmp_path / "store") == []
 
 
@@ -69,4 +69,4 @@ async def test_a_registry_that_fails_is_tried_again(
     purge_task.start()
     await until(lambda: len(calls) > 1)
     await purge_task.close()
-    assert "not purged yet: the registry 'x' failed" in caplog.text
+    assert "will be repeated: the registry 'x' failed" in caplog.text

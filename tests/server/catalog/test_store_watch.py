@@ -19,7 +19,7 @@ from tests.server.conftest import Running, Serve, until
 from tests.server_process import Server
 
 TEXT = "a good film"
-_GONE = "the server's store is gone, so it takes no changes; what is loaded keeps answering"
+_GONE = "the server's store is gone, so it accepts no changes; loaded adapters still answer"
 
 
 async def make_another(store: Path) -> None:
@@ -129,7 +129,7 @@ async def test_a_store_that_is_gone_takes_no_changes_until_it_is_back(
         assert (await running.client.get("/ready")).status_code == 200
     said = [record.getMessage() for record in caplog.records if record.name.startswith("peltier_server")]
     assert len([line for line in said if "gone" in line]) == 1
-    assert said.count("the store is back, and changes are taken again") == 1
+    assert said.count("the store is back, so changes are accepted again") == 1
     registry = await Registry.open(f"sqlite+aiosqlite:///{store / 'registry.db'}", migrate=False)
     assert await registry.names("default") == {"demo", "another"}
     await registry.close()
@@ -176,12 +176,12 @@ async def test_an_older_state_of_the_registry_is_not_the_same(serve: Serve, tmp_
         assert (answer.status_code, answer.json()["error"]["message"]) == (503, _GONE)
 
 
-async def test_the_janitor_makes_no_new_store(serve: Serve, tmp_path: Path) -> None:
+async def test_the_purge_makes_no_new_store(serve: Serve, tmp_path: Path) -> None:
     """It claims blobs without an owner only once, at the start."""
     async with serve() as running:
         shutil.rmtree(tmp_path / "store" / "blobs")
         with pytest.raises(BlobStoreGone):
-            await running.service._janitor.tidy()
+            await running.service._purge_task.purge()
         assert not (tmp_path / "store" / "blobs").exists()
 
 

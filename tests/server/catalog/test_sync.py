@@ -138,7 +138,7 @@ async def test_a_silent_database_holds_up_no_prediction(
             await until(reading)
             assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 1
             assert reading()
-            assert "what was last known is served" not in caplog.text  # the read has not been given up in between
+            assert "the last known state is served" not in caplog.text  # the read has not been given up in between
             await asyncio.to_thread(proxy.set_mode, "open")
             await soon(two, "a", version=2)
 
@@ -161,10 +161,10 @@ async def test_a_registry_that_fails_is_followed_again_once_it_answers(
     with monkeypatch.context() as broken:
         broken.setattr(two.service.store.registry, "snapshot", fail)
         assert (await one.upload(make_artifact(bert, "bitfit", name="a", seed=1))).status_code == 201
-        await until(lambda: "what was last known is served" in caplog.text)
+        await until(lambda: "the last known state is served" in caplog.text)
         assert (await two.predict("a", "bad")).json()["adapter"]["version"] == 1
     await soon(two, "a", version=2)
-    assert caplog.text.count("what was last known is served") == 1
+    assert caplog.text.count("the last known state is served") == 1
 
 
 async def test_a_read_that_hangs_is_given_up(
@@ -184,7 +184,7 @@ async def test_a_read_that_hangs_is_given_up(
             await asyncio.sleep(60)
         return await read(since)
 
-    monkeypatch.setattr(sync, "_patience_seconds", 0.1)
+    monkeypatch.setattr(sync, "_timeout_seconds", 0.1)
     monkeypatch.setattr(registry, "snapshot", hang_once)
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
     await soon(running, "a", version=1)
@@ -259,7 +259,7 @@ async def test_a_surprise_does_not_end_the_following(
     sync = running.service.store.sync
     with monkeypatch.context() as broken:
         broken.setattr(sync._registry, "snapshot", lambda since: 1 / 0)
-        await until(lambda: "it is tried again" in caplog.text)
+        await until(lambda: "they are tried again" in caplog.text)
     assert (await running.upload(make_artifact(bert, "bitfit", name="a"))).status_code == 201
 
 

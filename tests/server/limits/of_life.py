@@ -13,7 +13,7 @@ def _(servers: Servers) -> Met:
     data = servers.make_artifact(servers.backbones["bert"], "bitfit", seed=1)
     servers.bert.upload(data, name="deleted").raise_for_status()
     servers.bert.client.delete("/v1/adapters/deleted").raise_for_status()
-    servers.bert.run(servers.bert.service._janitor.tidy())
+    servers.bert.run(servers.bert.service._purge_task.purge())
     return servers.bert.client.post("/v1/adapters/deleted/versions/1/undelete")
 
 

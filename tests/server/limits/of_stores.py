@@ -24,7 +24,7 @@ _OWN = "nothing: this replica counts for itself"
     "peltier_store.blobs.location._DEFAULT_TIMEOUT_SECONDS",
 )
 def _(_: Servers) -> Met:
-    given = blob_location._patience({"timeout": "7"})
+    given = blob_location._timeouts({"timeout": "7"})
     assert given["client_options"]["timeout"] == timedelta(seconds=7)
     # The last attempt begins before that.
     assert given["retry_config"]["retry_timeout"] == timedelta(seconds=14)
@@ -33,7 +33,7 @@ def _(_: Servers) -> Met:
 
 @probe("time to connect to a bucket", "peltier_store.blobs.location._MAX_CONNECT_SECONDS")
 def _(_: Servers) -> Met:
-    assert blob_location._patience({})["client_options"]["connect_timeout"] == timedelta(seconds=5)
+    assert blob_location._timeouts({})["client_options"]["connect_timeout"] == timedelta(seconds=5)
     return _DOWN
 
 

@@ -69,7 +69,7 @@ UNMET = frozenset(
         "peltier_server.errors._MAX_SHOWN_CHARS",
         "peltier_server.fairness.preparation.MAX_PIECE_COST",
         "peltier_server.queue.estimator.MAX_CHANGE",
-        "peltier_server.queue.estimator._MAX_SURPRISE",
+        "peltier_server.queue.estimator._MAX_TIME_RATIO",
         "peltier_server.runner.watchdog._MAX_PAUSE_SECONDS",
         "peltier_server.service._MAX_JOIN_SECONDS",
         "peltier_server.catalog.purge._MAX_PAUSE_SECONDS",

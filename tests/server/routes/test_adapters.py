@@ -241,4 +241,4 @@ async def test_a_wrong_method_names_the_right_ones(running: Running) -> None:
     answer = await running.client.put("/v1/adapters")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, POST"
-    assert answer.json()["error"]["message"] == "this address takes GET, POST, not PUT"
+    assert answer.json()["error"]["message"] == "this address accepts GET, POST, not PUT"

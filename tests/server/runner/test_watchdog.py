@@ -115,11 +115,11 @@ async def test_a_stuck_batch_fails_and_the_next_ones_do_not(
         before = await running.scores("demo", "a good film")
         ended = hang()
         stuck = asyncio.ensure_future(running.predict("demo", "bad"))
-        await until(lambda: running.service._runner._worker._shift._began_at)
+        await until(lambda: running.service._runner._worker._guard._began_at)
         behind = asyncio.ensure_future(running.predict("demo", "a good film"))
         answer = await stuck
         assert (answer.status_code, answer.json()["error"]["code"]) == (424, "inference_failed")
-        assert "has not ended within 0.3 s and was given up" in answer.json()["error"]["message"]
+        assert "did not end within 0.3 s and was abandoned" in answer.json()["error"]["message"]
         assert (await behind).status_code == 200
         assert await running.scores("demo", "a good film") == before
         assert "peltier_runner_restarts_total 1.0" in (await running.client.get("/metrics")).text
@@ -184,7 +184,7 @@ async def test_readiness_waits_for_a_thread_that_can_use_the_device(
     serve_demo: ServeDemo, monkeypatch: pytest.MonkeyPatch, hang: Hang, release: threading.Event
 ) -> None:
     """/ready is 503 with the reason, /health stays 200, and both are 200 once the device answers."""
-    prove = Worker._prove
+    prove = Worker._check_device
 
     def deaf(worker: Worker) -> None:
         if not release.is_set():
@@ -193,7 +193,7 @@ async def test_readiness_waits_for_a_thread_that_can_use_the_device(
 
     async with serve_demo(max_runner_restarts=1000) as running:
         hang()
-        monkeypatch.setattr(Worker, "_prove", deaf)
+        monkeypatch.setattr(Worker, "_check_device", deaf)
         assert (await running.predict("demo", "bad")).status_code == 424
         answer, health = await ready(running), await running.client.get("/health")
         assert (answer.status_code, answer.json()["error"]["code"], health.status_code) == (503, "not_ready", 200)

@@ -264,7 +264,7 @@ def test_a_draining_server_finishes_its_streams(
         stream = iter(client.completions.create(model="long", prompt="bad", temperature=0, max_tokens=60, stream=True))
         text = next(stream).choices[0].text
         listening.app.state.lifecycle.drain()
-        with pytest.raises(openai.InternalServerError, match="takes nothing new"):
+        with pytest.raises(openai.InternalServerError, match="accepts no new requests"):
             client.models.list()
         assert not listening.app.state.lifecycle.idle
         *chunks, last = stream
