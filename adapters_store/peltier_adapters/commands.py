@@ -20,8 +20,8 @@ from peltier_adapters.presets.preset import Preset
 from peltier_adapters.presets.presets import PRESETS, presets_for
 from peltier_adapters.spec.parts import count_parameters
 
-# Wider than any table: a pipe has no width.
-_UNBOUNDED = 1_000_000
+# Columns of the output to a pipe: wider than any table.
+_PIPE_WIDTH = 1_000_000
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -60,35 +60,35 @@ def _check_names(overrides: Mapping[str, str], methods: Sequence[Preset | Baseli
     for name in overrides:
         if name not in known:
             raise AdapterError(
-                f"no preset has a setting {name!r} on this backbone; there are {', '.join(sorted(known))}"
+                f"no preset has a setting {name!r} on this backbone; known settings: {', '.join(sorted(known))}"
             )
 
 
 def _row(method: Preset | Baseline, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Any]:
-    """One line of the list; a method that is not served has the reason, and one that does not fit has no counts."""
+    """One row of the list. A method that is not served has a reason; one that does not fit has no counts."""
     row: dict[str, Any] = {"preset": method.name, "servable": isinstance(method, Preset)}
     try:
         known = method.settings({}, config)
     except AdapterError as error:
-        return row | _misfit(error)
+        return row | _unavailable(error)
     settings = method.settings({name: text for name, text in overrides.items() if name in known}, config)
     try:
         count = _count(method, settings, config)
     except AdapterError as error:
-        return row | _misfit(error)
+        return row | _unavailable(error)
     reason = {"reason": method.reason(config)} if isinstance(method, Baseline) else {}
     return row | {"parameters": count, "percent": round(100 * count / config.num_parameters, 4)} | reason
 
 
 def _remark(row: Mapping[str, Any]) -> str:
-    """The source of a method, and why there is no artifact of it."""
+    """The source of a method, and why it has no artifact."""
     source = find_method(str(row["preset"])).source
     if row["servable"]:
         return source
     return str(row["reason"]) if row["parameters"] is None else f"{source}: {row['reason']}"
 
 
-def _misfit(error: AdapterError) -> dict[str, Any]:
+def _unavailable(error: AdapterError) -> dict[str, Any]:
     return {"parameters": None, "percent": None, "servable": False, "reason": str(error)}
 
 
@@ -126,7 +126,7 @@ def _print_manifest(path: Path, manifest: Manifest, facts: dict[str, Any]) -> No
     table.add_row("preset", f"{manifest.preset} ({', '.join(part.kind for part in manifest.parts)})")
     table.add_row("backbone", Text(f"{backbone.name} ({backbone.fingerprint[:19]}…)"))
     table.add_row("task", f"{task.type}, {task.inputs} input, at most {task.max_length} tokens")
-    # Text, because labels are what people write, not rich's markup.
+    # Text, because labels may contain Rich's markup.
     table.add_row("labels", Text(f"{len(task.labels)}: {shown}"))
     table.add_row("parameters", f"{facts['parameters']:,} ({facts['percent']:.3f} % of the backbone)")
     table.add_row("head", f"{facts['head_parameters']:,} parameters")
@@ -137,8 +137,8 @@ def _print_manifest(path: Path, manifest: Manifest, facts: dict[str, Any]) -> No
 
 
 def _print(table: Table) -> None:
-    """One line a row in a pipe, however long; wrapped to the width of a terminal."""
+    """Wraps rows to the width of a terminal; in a pipe, every row is one line."""
     console = Console()
     if not console.is_terminal:
-        console.width = _UNBOUNDED
+        console.width = _PIPE_WIDTH
     console.print(table)

@@ -115,7 +115,7 @@ def test_a_baseline_says_why_it_leaves_no_artifact(peltier: Peltier, training: l
     """Its metrics are printed, and the sentence that stands in the place of the file's name."""
     done = peltier(*training, "--preset=full")
     assert done.status == 0
-    assert "toy.report.html: full for toy; no artifact, because it moves every weight of the backbone" in " ".join(
+    assert "toy.report.html: full for toy; no artifact, because it changes every weight of the backbone" in " ".join(
         done.out.split()
     )
     assert "accuracy" in done.out

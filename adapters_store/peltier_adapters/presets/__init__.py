@@ -1,1 +1,1 @@
-"""Named sets of parts: the methods of the papers."""
+"""Presets: the methods of the papers as sets of parts."""

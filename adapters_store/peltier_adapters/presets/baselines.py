@@ -1,4 +1,4 @@
-"""Ways of training that adapters are compared with, which leave nothing that a shared backbone could apply. Imports no
+"""Baselines: training methods that adapters are compared with, and that a shared backbone cannot serve. Imports no
 torch."""
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _BYTES = 4  # of a float32
 
 @dataclass(frozen=True)
 class Baseline:
-    """A method that moves every weight of the backbone. Its T5 inputs begin with the task's name
+    """A method that changes every weight of the backbone. Its T5 inputs begin with the task's name
     (docs/methods.md#task-name)."""
 
     name: str
@@ -33,12 +33,12 @@ class Baseline:
         return self.t5 if config.generates else self.encoder
 
     def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
-        """As a preset's."""
+        """See `Preset.settings`."""
         head = {} if config.generates else HEAD
         return override(self.name, {**self.variant(config).defaults, **head}, overrides)
 
     def head(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> HeadSpec:
-        """The head of an encoder, as an adapter's; an `AdapterError` for settings that cannot be."""
+        """The head of an encoder; raises `AdapterError` for invalid settings."""
         try:
             spec = BUILDERS["head"](own_pooling(settings, config), outputs)
         except ValidationError as error:
@@ -47,15 +47,15 @@ class Baseline:
         return spec
 
     def count_parameters(self, settings: Settings, config: BackboneConfig) -> int:
-        """What is trained, without the head of an encoder."""
+        """The number of trained parameters, without the head of an encoder."""
         return int(settings.get("dimension", config.num_parameters))
 
     def reason(self, config: BackboneConfig) -> str:
-        """Why there is no artifact of it."""
+        """Why it has no artifact."""
         size = _BYTES * config.num_parameters / 1e6
         return (
-            f"it moves every weight of the backbone, which all tasks of a server share: it would be a second backbone "
-            f"of {size:,.0f} MB"
+            f"it changes every weight of the backbone, which all tasks of a server share; it would need a second "
+            f"backbone of {size:,.0f} MB"
         )
 
 
@@ -76,5 +76,5 @@ BASELINES: Mapping[str, Baseline] = {
 
 
 def find_method(name: str) -> Preset | Baseline:
-    """The preset or the baseline called `name`; an unknown name is answered with those there are."""
+    """The preset or baseline `name`; an `AdapterError` for an unknown name lists the known ones."""
     return BASELINES[name] if name in BASELINES else find_preset(name, [*PRESETS, *BASELINES])

@@ -1,4 +1,4 @@
-"""From a preset's settings to part specs; imports no torch."""
+"""Makes part specs from a preset's settings. Imports no torch."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def parse_setting(name: str, text: str, default: Setting) -> Setting:
 
 
 def override(owner: str, known: Settings, overrides: Mapping[str, str]) -> dict[str, Setting]:
-    """`known` with `overrides` parsed by the type of what they replace; unknown names are refused."""
+    """`known` with `overrides`, parsed by the types of the values that they replace; unknown names are refused."""
     for name in overrides:
         if name not in known:
             has = f"it has {', '.join(sorted(known))}" if known else "it has none"
@@ -74,7 +74,7 @@ def _prefix(settings: Settings, outputs: int) -> PartSpec:
 
 
 def _gated(settings: Settings) -> Setting:
-    """LoRA and prefix have gates of their own where there is no central one."""
+    """Whether LoRA and prefix have gates of their own; with a central gate they have none."""
     return settings["gated"] and not settings.get("central", False)
 
 
@@ -87,7 +87,7 @@ def _prompt(settings: Settings, outputs: int) -> PartSpec:
 
 
 def _bias(settings: Settings, outputs: int) -> PartSpec:
-    # A head that does not read the pooler leaves the pooler's bias without effect.
+    # Without a head that reads the pooler, the pooler's bias has no effect.
     pooled = settings.get("pooling", "pooler") == "pooler"
     sites = [site for site in _names(settings["sites"]) if site != "pooler" or pooled]
     return spec.BiasSpec.model_validate({"sites": tuple(sites)})

@@ -1,4 +1,4 @@
-"""What a preset is: a published method as a composition of parts. Imports no torch."""
+"""The preset: a published method as a composition of parts. Imports no torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, ov
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.validation import sentences
 
-# An encoder's adapter has a head; "auto" is the family's own pooling: BERT's pooler, RoBERTa's first token and dense
-# layer.
+# The head of an encoder's adapter. "auto" is the pooling of the family: BERT's pooler, RoBERTa's first token with a
+# dense layer.
 HEAD: Settings = {"pooling": "auto", "head_hidden": False}
 # The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
 _T5_REDUCTION = 32
@@ -21,7 +21,7 @@ AUTO_SIZE = 0
 
 @dataclass(frozen=True)
 class Variant:
-    """A method on one kind of backbone: the learning rate it is trained with, and its settings' defaults."""
+    """A method on one kind of backbone: its learning rate, and the defaults of its settings."""
 
     learning_rate: float
     defaults: Settings
@@ -29,9 +29,9 @@ class Variant:
 
 @dataclass(frozen=True)
 class Preset:
-    """One method: its source, its parts in order, and its variants. A T5 variant says only what differs from the
-    encoder's settings; None where the method is not defined. `task_prefix` is whether T5 inputs begin with the task's
-    name, as the papers had it (docs/methods.md#task-name)."""
+    """One method: its source, its parts in order, and its variants. A T5 variant contains only the differences from the
+    encoder's settings; None means that the method is not defined there. With `task_prefix`, T5 inputs begin with the
+    task's name, as in the papers (docs/methods.md#task-name)."""
 
     name: str
     source: str
@@ -48,7 +48,7 @@ class Preset:
         return found
 
     def settings(self, overrides: Mapping[str, str], config: BackboneConfig) -> dict[str, Setting]:
-        """Defaults on this backbone with `overrides` parsed by each default's type; unknown names are refused."""
+        """The defaults on this backbone with `overrides`, parsed by the types of the defaults."""
         variant = self.variant(config)
         known: dict[str, Setting] = dict(self.encoder.defaults if self.encoder else {})
         known.update(variant.defaults)
@@ -58,7 +58,7 @@ class Preset:
         return override(self.name, known, overrides)
 
     def compose(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> Parts:
-        """The served parts of an adapter; on an encoder with a head of `outputs` values."""
+        """The parts of an adapter, on an encoder with a head of `outputs` values."""
         norms = ["norm_weight" if config.generates else "norm"]  # T5's norms have no bias
         central = ["central_gate"] if settings.get("central") else []
         kinds = [*central, *self.parts, *(norms if settings.get("norms") else [])]
@@ -75,7 +75,7 @@ class Preset:
 
 
 def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
-    """`settings` with the family's pooling and head in the place of "auto"."""
+    """`settings` with the family's pooling and head instead of "auto"."""
     if settings["pooling"] != "auto":
         return settings
     if config.family == "roberta":

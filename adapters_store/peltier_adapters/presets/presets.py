@@ -1,7 +1,7 @@
-"""Published methods as compositions of parts. A preset is data: part kinds and settings; imports no torch.
+"""Published methods as compositions of parts. A preset is data: part kinds and settings. Imports no torch.
 
-Settings are overridden by name (`--set n=4`). `experts`, `share`, `routing`, `consistency`, `mlp` and `start` shape the
-training and leave no trace in the served parts: AdaMix experts are merged, the prefix MLP is evaluated and dropped.
+Settings are overridden by name (`--set n=4`). `experts`, `share`, `routing`, `consistency`, `mlp` and `start` apply
+only to training: AdaMix experts are merged, and the prefix MLP is evaluated and dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,14 @@ def _bottleneck(sites: str, size: int, activation: str, **more: Setting) -> Sett
     return {**plain, "skip": 0, "sites": sites, "bottleneck": size, "activation": activation, **more}
 
 
-# Compacter section 5.1: every adapter of the paper on T5 (docs/methods.md#sites) trains the norms too.
+# Compacter section 5.1: all adapters of the paper on T5 (docs/methods.md#sites) also train the norms.
 _ON_T5: Settings = {"bottleneck": AUTO_SIZE, "activation": "gelu_new", "norms": True}
 _BOTH = "attention,ffn"
 _PREFIX: Settings = {"length": 10, "mlp": 512}
 _LORA: Settings = {"targets": "query,value", "rank": 8, "alpha": 16.0}
 _PFEIFFER = _bottleneck("ffn", 48, "relu", input="normed")
 _APL: Settings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
-# The routes are drawn for the whole batch, as in the paper's code (docs/methods.md#adamix), or for each sample.
+# Experts are drawn for the whole batch, as in the paper's code (docs/methods.md#adamix), or for each sample.
 _ADAMIX: Settings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
 _BIASES = "query,key,value,attention_output,intermediate,output"
 _RAW: Settings = {"input": "output"}  # T5 has no norm after the residual sum
@@ -184,7 +184,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 def find_preset(name: str, known: Iterable[str] = PRESETS) -> Preset:
-    """The preset called `name`; an unknown name is answered with those that are `known`."""
+    """The preset `name`; an `AdapterError` for an unknown name lists the `known` ones."""
     if name not in PRESETS:
         known = list(known)
         raise AdapterError(f"preset {name!r} is unknown{nearest(name, known)}; it is one of {', '.join(known)}")

@@ -1,7 +1,8 @@
-"""What adapters cost beside their backbone: multiply-adds, and elements on the device. Imports no torch.
+"""The cost of adapters relative to their backbone: multiply-adds, and elements on the device. Imports no torch.
 
-A multiply-add is one term of a matrix product. Sums, activations, softmax and norms are not counted, on neither side.
-Everything is counted as it is served (`served_spec`): PHM maps are dense there, Compacter's have their rule folded in.
+A multiply-add is one term of a matrix product. Sums, activations, softmax and norms are not counted, neither for the
+adapter nor for the backbone. Parts are counted as they are served (`served_parts`): PHM maps are dense, and the rule of
+a Compacter is folded in.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,9 +20,9 @@ from peltier_adapters.spec.served import served_parts
 
 @dataclass(frozen=True)
 class BackboneCost:
-    """Multiply-adds of the frozen model. `blocks`: those of one token with weights, in each block, which is also the
-    number of the block's weights; a decoder's include its cross-attention. `pair`: those of one query with one key and
-    its value, in one attention. `output`: those of T5's output layer for one token, else 0."""
+    """Multiply-adds of the frozen model. `blocks`: for each block, those of one token with its weights, which is also
+    the number of these weights; a decoder's block includes its cross-attention. `pair`: those of one query with one key
+    and its value, in one attention. `output`: those of T5's output layer for one token, else 0."""
 
     blocks: tuple[int, ...]
     pair: int
@@ -29,7 +30,7 @@ class BackboneCost:
 
     @classmethod
     def of(cls, config: BackboneConfig) -> Self:
-        """Of a backbone of this shape."""
+        """The cost of a backbone of this shape."""
         attention = 4 * config.hidden_size * config.attention_size
         forward = config.hidden_size * (config.expansion_size + config.intermediate_size)
         encoder, decoder = (attention + forward,), (2 * attention + forward,)
@@ -40,8 +41,8 @@ class BackboneCost:
 
 @dataclass(frozen=True)
 class PartCost:
-    """What one part adds: multiply-adds of one token in each block and of one row after the last, and elements on the
-    device. A prefix's are those of a token that attends to all of its keys."""
+    """The cost of one part: multiply-adds of one token in each block, and of one row after the last block, and elements
+    on the device. For a prefix, the token attends to all of its keys."""
 
     kind: str
     blocks: tuple[int, ...]
@@ -51,14 +52,14 @@ class PartCost:
 
 @dataclass(frozen=True)
 class AdapterCost:
-    """What an adapter adds to its backbone."""
+    """The cost that an adapter adds to its backbone."""
 
     backbone: BackboneCost
     parts: tuple[PartCost, ...]
 
     @classmethod
     def of(cls, parts: Parts, config: BackboneConfig) -> Self:
-        """Of an adapter with these parts, as its artifact names them."""
+        """The cost of an adapter with these parts of an artifact."""
         return cls._of(parts, config)
 
     @classmethod
@@ -69,12 +70,12 @@ class AdapterCost:
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Multiply-adds of one token in each block, all parts together."""
+        """Multiply-adds of one token in each block, for all parts together."""
         return tuple(map(sum, zip(*(part.blocks for part in self.parts), strict=True)))
 
     @property
     def elements(self) -> int:
-        """Held on the device."""
+        """Elements on the device."""
         return sum(part.elements for part in self.parts)
 
     @property
@@ -82,20 +83,9 @@ class AdapterCost:
         """Multiply-adds of a row's head."""
         return sum(part.row for part in self.parts)
 
-    @property
-    def compute_ratio(self) -> float:
-        """Multiply-adds that the adapter adds to a token, as a multiple of the block's own, in the block where that is
-        most."""
-        return max(own / base for own, base in zip(self.blocks, self.backbone.blocks, strict=True))
-
-    @property
-    def elements_ratio(self) -> float:
-        """Elements of the adapter, as a multiple of the weights in all blocks."""
-        return self.elements / sum(self.backbone.blocks)
-
     def problems(self, max_ratio: float, setting: str) -> list[str]:
-        """Why an adapter may not cost so much, each naming the part that costs most; empty if it may. `setting` is what
-        the reader has to change to allow it."""
+        """Why the adapter exceeds `max_ratio`, naming the most expensive part; empty if it does not. `setting` is the
+        name of the bound for the message."""
         return [*self._compute_problems(max_ratio, setting), *self._elements_problems(max_ratio, setting)]
 
     def _compute_problems(self, max_ratio: float, setting: str) -> Iterator[str]:
@@ -142,7 +132,7 @@ def _block_cost(part: PartSpec, parts: Parts, config: BackboneConfig) -> tuple[i
 
 
 def _attentions(each: int, config: BackboneConfig) -> tuple[int, ...]:
-    """`each` for every attention of a block: a decoder's blocks have two."""
+    """`each` for every attention of a block; a decoder's blocks have two."""
     return (each,) * config.num_layers + (2 * each,) * (config.num_blocks - config.num_layers)
 
 
@@ -166,7 +156,7 @@ def _lora_target(spec: LoraSpec, config: BackboneConfig) -> int:
 
 
 def _num_shares(parts: Sequence[PartSpec]) -> int:
-    """How often an attention asks the central gate: for the prefix, and for each target of LoRA."""
+    """How often an attention evaluates the central gate: for the prefix, and for each LoRA target."""
     return sum(len(part.targets) if isinstance(part, LoraSpec) else isinstance(part, PrefixSpec) for part in parts)
 
 

@@ -1,4 +1,4 @@
-"""How a bottleneck's linear maps are stored: dense, low-rank, PHM and LPHM. Imports no torch.
+"""Parametrisations of a bottleneck's linear maps: dense, low-rank, PHM and LPHM. Imports no torch.
 
 Maps multiply from the right: `x [tokens, in] @ W [in, out]`.
 """
@@ -40,7 +40,7 @@ class LowRankMap(Spec):
 
 
 class PhmMap(Spec):
-    """W = sum_i rule_i (x) weight_i, a rule of its own in every map (Compacter paper, Eq. 3-4)."""
+    """W = sum_i rule_i (x) weight_i; every map has its own rule (Compacter paper, Eq. 3-4)."""
 
     kind: Literal["phm"] = "phm"
     n: Size = 4
@@ -50,7 +50,7 @@ class PhmMap(Spec):
 
 
 class LphmMap(Spec):
-    """W = sum_i rule_i (x) (left_i right_i), one rule shared by every map of the adapter (Eq. 5-6)."""
+    """W = sum_i rule_i (x) (left_i right_i); all maps of the adapter share one rule (Eq. 5-6)."""
 
     kind: Literal["lphm"] = "lphm"
     n: Size = 4
@@ -62,10 +62,10 @@ class LphmMap(Spec):
 
 class FoldedLphmMap(Spec):
     """An LPHM map as it is served: the rule is part of the smaller factor, so that W = left right over blocks of the
-    wider side (docs/methods.md#compacter). Only `served_spec` makes one; no artifact has it.
+    wider side (docs/methods.md#compacter). Only `served_parts` makes it; no artifact has it.
 
-    Towards a narrow output `left` acts on each of the n input blocks. Towards a wide one `right` gives each of the n
-    output blocks, and its last n rows are the map's bias.
+    If the input is wider, `left` acts on each of the n input blocks. If the output is wider, `right` computes each of
+    the n output blocks, and its last n rows are the map's bias.
     """
 
     kind: Literal["folded_lphm"] = "folded_lphm"
@@ -73,7 +73,7 @@ class FoldedLphmMap(Spec):
     rank: Size
 
     def contracts(self, before: int, after: int) -> bool:
-        """Whether the input is the wider side, or as wide."""
+        """Whether the input is at least as wide as the output."""
         return before >= after
 
     def shapes(self, before: int, after: int) -> Shapes:
@@ -84,5 +84,5 @@ class FoldedLphmMap(Spec):
 
 
 MapSpec = Annotated[DenseMap | LowRankMap | PhmMap | LphmMap, Field(discriminator="kind")]
-# What a bottleneck on a device may have.
+# Maps of a bottleneck on a device.
 ServedMapSpec = MapSpec | FoldedLphmMap

@@ -1,8 +1,8 @@
-"""What an adapter is made of: one frozen spec a part, and the exact tensors that each part owns. Imports no torch.
+"""Parts of adapters: one frozen spec for each part, and the exact shapes of its tensors. Imports no torch.
 
-Shapes are without the slot dimension that a bank puts in front. Letters: S sites, B blocks (BERT's layers; T5's encoder
+Shapes are without the slot dimension of a bank. Letters: S sites, B blocks (BERT's layers; T5's encoder
 blocks, then its decoder blocks), A attentions (BERT's layers; T5's encoder, decoder and cross-attentions, in this
-order), H hidden size, W attention size (H but for some T5), d bottleneck, n hypercomplex division, r rank, K LoRA
+order), H hidden size, W attention size (H except for some T5), d bottleneck, n hypercomplex division, r rank, K LoRA
 targets, P prefix or prompt length, N norms, C outputs.
 """
 
@@ -35,7 +35,7 @@ class _PartSpec(Spec):
         return self
 
     def problems(self, config: BackboneConfig) -> list[str]:
-        """Why the part cannot act on a backbone of this shape; empty if it can."""
+        """Why the part does not fit a backbone of this shape; empty if it does."""
         return []
 
 
@@ -70,7 +70,7 @@ class BottleneckSpec(_PartSpec):
             for what, value in (("hidden size", config.hidden_size), ("bottleneck size", self.size))
             if value % n
         ]
-        # Beyond it the factored form is wider than the dense one, and a small file would cost gigabytes to serve.
+        # Otherwise the factored form is larger than the dense one, and serving a small file could take gigabytes.
         if isinstance(self.map, LphmMap) and n * n * self.map.rank > config.hidden_size:
             problems.append(
                 f"bottleneck: n * n * rank = {n * n * self.map.rank} must not exceed the hidden size "
@@ -123,8 +123,8 @@ class LoraSpec(_PartSpec):
 
 
 class PrefixSpec(_PartSpec):
-    """P extra keys and values in front of every attention; a gate scales both (UniPELT). On T5 encoder, decoder and
-    cross-attention have prefixes of their own, which get no position bias (docs/methods.md#prefix).
+    """P extra keys and values in front of those of every attention; a gate scales both (UniPELT). On T5 the encoder,
+    the decoder and cross-attention have prefixes of their own, without a position bias (docs/methods.md#prefix).
 
     With `shifts_positions` an encoder's text begins at position P, as if the prefix were tokens before it (PEFT)."""
 
@@ -145,10 +145,10 @@ class PrefixSpec(_PartSpec):
 
 
 class CentralGateSpec(_PartSpec):
-    """One gate an attention that divides between LoRA and the prefix, which then have no gates and no scale of their
+    """One gate per attention that divides between LoRA and the prefix, which then have no gates and no scale of their
     own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
-    `add_central_gate`, docs/methods.md#unipelt). Each takes its share from the input x that it acts on: on T5's
-    cross-attention a value's is the encoder's output, and their shares need not sum to 1."""
+    `add_central_gate`, docs/methods.md#unipelt). Each share is computed from the input x of its part. For
+    a value in T5's cross-attention that is the encoder's output, so the shares need not sum to 1."""
 
     kind: Literal["central_gate"] = "central_gate"
 
@@ -170,15 +170,15 @@ class PromptSpec(_PartSpec):
 
 
 class BiasSpec(_PartSpec):
-    """Biases that replace the backbone's at the named sites; T5 has none, so there they are added (BitFit,
+    """Biases that replace the backbone's at the named sites. T5 has none, so they are added there (BitFit,
     docs/methods.md#bitfit)."""
 
     kind: Literal["bias"] = "bias"
     sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=8)
 
     def problems(self, config: BackboneConfig) -> list[str]:
-        strange = "pooler" if config.generates else "lm_head"
-        return [f"bias: a {config.family} backbone has no {strange!r}"] if strange in self.sites else []
+        absent = "pooler" if config.generates else "lm_head"
+        return [f"bias: a {config.family} backbone has no {absent!r}"] if absent in self.sites else []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         return {site: self._shape(site, config) for site in self.sites}
@@ -203,7 +203,7 @@ class BiasSpec(_PartSpec):
 class NormSpec(_PartSpec):
     """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (docs/methods.md#norms).
 
-    T5's norms have no bias: there one is added, but not to the two final norms (docs/methods.md#bitfit)."""
+    T5's norms have no bias, so one is added, except to the two final norms (docs/methods.md#bitfit)."""
 
     kind: Literal["norm"] = "norm"
     weight: bool = True
@@ -226,10 +226,10 @@ class NormSpec(_PartSpec):
 
 
 class HeadSpec(_PartSpec):
-    """The task's own output layer over one vector a row of an encoder; T5 answers in text and has none.
+    """The output layer of a task on an encoder, over one vector per row. T5 answers in text and has no head.
 
     `pooling` picks that vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token,
-    `mean` the mean over tokens. `hidden` puts a dense tanh layer of the adapter's own in front, as RoBERTa's head has.
+    `mean` the mean over tokens. `hidden` adds a dense tanh layer before it, as in RoBERTa's head.
     """
 
     kind: Literal["head"] = "head"
@@ -254,18 +254,18 @@ Parts = tuple[PartSpec, ...]
 
 
 def part_conflicts(parts: Parts) -> list[str]:
-    """Why these parts cannot be one adapter's; empty if they can."""
+    """Why these parts cannot be combined; empty if they can."""
     kinds = [part.kind for part in parts]
     if "central_gate" not in kinds:
         return []
     scaled = [part for part in parts if isinstance(part, LoraSpec | PrefixSpec)]
     if len({part.kind for part in scaled}) < 2 or any(part.gated for part in scaled):
-        return ["central_gate: it divides between a lora and a prefix that have no gates of their own"]
+        return ["central_gate: it needs a lora and a prefix without gates of their own"]
     return []
 
 
 def tensor_shapes(parts: Parts, config: BackboneConfig) -> Shapes:
-    """Every tensor of an adapter, named `part.tensor`: neither more nor fewer are accepted."""
+    """The exact tensors of an adapter, named `part.tensor`, with their shapes."""
     return {f"{part.kind}.{name}": shape for part in parts for name, shape in part.shapes(config).items()}
 
 
@@ -280,16 +280,16 @@ def pooler_users(parts: Parts) -> list[str]:
 
 
 def prompt_length(parts: Parts) -> int:
-    """How many soft tokens stand in front of a row's own."""
+    """The number of soft tokens before a row's own tokens."""
     return sum(part.length for part in parts if isinstance(part, PromptSpec))
 
 
 def position_offset(parts: Parts) -> int:
-    """How many positions of an encoder a row's prefix takes from its text."""
+    """The number of an encoder's positions that a row's prefix occupies."""
     return sum(part.length for part in parts if isinstance(part, PrefixSpec) and part.shifts_positions)
 
 
 def count_parameters(parts: Parts, config: BackboneConfig, *, head: bool = False) -> int:
-    """Elements that serving needs; the papers count without the task head."""
+    """Elements of the adapter; without the task head, as in the papers, unless `head`."""
     counted = tuple(part for part in parts if head or part.kind != "head")
     return sum(prod(shape) for shape in tensor_shapes(counted, config).values())

@@ -1,8 +1,7 @@
-"""The parts of an adapter as a server holds them; imports no torch.
+"""The parts of an adapter in the form in which a server holds them. Imports no torch.
 
-Whatever its maps are made of is built once, when the adapter is loaded: a PHM map becomes the dense one that it stands
-for, and an LPHM map gets its rule folded into its smaller factor. A batch then builds nothing, and what the device
-holds is exactly what these parts' shapes say.
+Maps are built once, when the adapter is loaded: a PHM map becomes a dense map, and the rule of an LPHM map is folded
+into its smaller factor. So batches build nothing, and the tensors on the device have exactly the shapes of these parts.
 """
 
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, PhmMap, ServedMapSpec
@@ -10,7 +9,7 @@ from peltier_adapters.spec.parts import BottleneckSpec, Parts, PartSpec
 
 
 def served_parts(parts: Parts) -> Parts:
-    """The parts as a device has them; the same where nothing is to be built."""
+    """The parts as a device holds them; parts without maps to build are unchanged."""
     return tuple(_served(part) for part in parts)
 
 

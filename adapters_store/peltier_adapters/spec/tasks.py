@@ -1,4 +1,4 @@
-"""What a task asks of its backbone: from texts to an answer. Imports no torch."""
+"""Tasks: how texts become inputs, and outputs an answer. Imports no torch."""
 
 import math
 import re
@@ -24,8 +24,8 @@ _FIELD = re.compile(r"\{(?:text|pair|third)\}")
 class DecodingSpec(Spec):
     """How a T5 answers: by the likelihood of each label string, or by generating text.
 
-    A caller may ask for fewer new tokens than `max_new_tokens` or for other beams. `completion_temperature` is that of
-    completions in OpenAI's shape whose caller names none; 1 is OpenAI's own default, 0 is greedy."""
+    A caller may ask for fewer tokens than `max_new_tokens` or for other beams. `completion_temperature` is the default
+    temperature of OpenAI's completions; 1 is OpenAI's own default, 0 is greedy."""
 
     answer: Literal["score", "generate"]
     max_new_tokens: Annotated[int, Field(ge=1, le=MAX_NEW_TOKENS)] = 64
@@ -34,13 +34,13 @@ class DecodingSpec(Spec):
 
 
 class TaskSpec(Spec):
-    """How texts become logits and logits an answer. `labels` are in the order of the logits; regression has one.
+    """How texts become inputs, and logits an answer. `labels` are in the order of the logits; regression has one.
 
-    On T5 a task has a `template`, the input's text with `{text}` (and `{pair}`, `{third}`) in it, and a closed task the
-    label strings `targets`: one a label, or the numbers that a regression can answer.
+    On T5 a task has a `template`, the text of the input with the placeholders `{text}`, `{pair}` and `{third}`. A
+    closed task also has the label strings `targets`: one for each label, or the numbers that a regression can answer.
 
-    With `padded` every input of an encoder is padded to `max_length`: no token sees a pad, but gates average over them
-    too, as those of the UniPELT authors' code do (docs/methods.md#unipelt).
+    With `padded` every input of an encoder is padded to `max_length`. No token attends to the padding, but gates
+    average over it too, as in the UniPELT authors' code (docs/methods.md#unipelt).
     """
 
     type: Literal["classification", "multilabel", "regression", "text2text"]
@@ -77,7 +77,7 @@ class TaskSpec(Spec):
                 raise ValueError("inputs of three texts need a template: they are for T5")
             return self
         if self.padded:
-            raise ValueError("padded inputs are for encoders; T5's gates see no pads")
+            raise ValueError("padded inputs are for encoders; T5's gates do not average over padding")
         wanted = _FIELDS[self.inputs]
         if set(_FIELD.findall(self.template)) != set(wanted):
             raise ValueError(f"template {self.template!r} must name {' and '.join(wanted)}")
@@ -93,7 +93,7 @@ class TaskSpec(Spec):
             raise ValueError(f"there are {len(self.targets)} targets for {len(self.labels)} labels")
         if self.type == "regression":
             if len(self.targets) < 2:
-                raise ValueError("regression on T5 needs at least two numbers to answer with")
+                raise ValueError("regression on T5 needs at least two numbers as targets")
             wrong = [target for target in self.targets if not _is_number(target)]
             if wrong:
                 raise ValueError(f"target {wrong[0]!r} is not a number")
@@ -105,11 +105,11 @@ class TaskSpec(Spec):
 
     @property
     def num_outputs(self) -> int:
-        """Values that a golden example records: one a label or target, one for a text."""
+        """Values of a golden example: one for each label or target, or one for a text."""
         return len(self.targets) or len(self.labels) or 1
 
     def render(self, *texts: str) -> tuple[str, ...]:
-        """What is tokenised: the template with the texts of one input in it, or the texts as they are."""
+        """The texts to tokenise: the template with the texts of an input, or the texts themselves."""
         if self.template is None:
             return texts
         values = dict(zip(_FIELDS[self.inputs], texts, strict=True))

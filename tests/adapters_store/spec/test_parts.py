@@ -20,9 +20,9 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ((GATE,), "divides between a lora and a prefix that have no gates of their own"),
-        ((GATE, PREFIX), "divides between a lora and a prefix"),
-        ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "that have no gates of their own"),
+        ((GATE,), "needs a lora and a prefix without gates of their own"),
+        ((GATE, PREFIX), "needs a lora and a prefix"),
+        ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "without gates of their own"),
     ],
     ids=str,
 )

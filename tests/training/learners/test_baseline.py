@@ -64,7 +64,7 @@ def test_encoders_are_tuned_and_nothing_is_left(
     run = make_run(task_type, preset)
     assert not run.output.exists()
     assert not list(run.directory.glob("checkpoint-*"))
-    assert tuned.report.reason.startswith("it moves every weight of the backbone, which all tasks of a server share")
+    assert tuned.report.reason.startswith("it changes every weight of the backbone, which all tasks of a server share")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_baseline_leaves_its_report(make_run: MakeRun, request: pytest.Fixture
     assert report.curves.best_step in (3, 6)
     assert report.parameters.total.percent == 100
     assert report.cost == tuned.report.cost
-    assert "There is no artifact, because it moves every weight" in as_html.read_text()
+    assert "There is no artifact, because it changes every weight" in as_html.read_text()
 
 
 @pytest.mark.parametrize("family", ["bert", "t5"])
