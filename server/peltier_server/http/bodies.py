@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from peltier_adapters.artifact.json_tokens import doubled_name, has_more_tokens
 from peltier_client.errors import BadRequest, InvalidInput, PeltierError, TooLarge
 from pydantic import BaseModel, ValidationError
-from starlette.types import Message
+from starlette.types import Message, Receive
 
 from peltier_server.context import context_of
 from peltier_server.errors import ClientGone, RefusedBody, to_wire
@@ -66,45 +66,57 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 class LimitedRequest(Request):
     """A request of whose body at most `max_bytes` are read; a longer one is refused, before it comes where its length
-    is known."""
+    is known. What has come counts in `held`."""
 
-    def __init__(self, request: Request, max_bytes: int) -> None:
-        super().__init__(request.scope, self._receive_body, request._send)
-        self._receive_any = request.receive
+    def __init__(self, request: Request, max_bytes: int, held: Held | None = None) -> None:
+        # Not a method of this object, which would refer to itself and stay until the garbage collector runs.
+        self._incoming = _Body(request.receive, _content_length(request), max_bytes, held)
+        super().__init__(request.scope, self._incoming.receive, request._send)
+
+
+class _Body:
+    def __init__(self, receive: Receive, claimed_bytes: int, max_bytes: int, held: Held | None) -> None:
+        self.ended = False
+        self._receive = receive
+        self._claimed_bytes = claimed_bytes
         self._max_bytes = max_bytes
+        self._held = held
         self._num_bytes = 0
-        self._ended = False
 
-    async def _receive_body(self) -> Message:
-        if self._ended:
-            return await self._receive_any()
+    async def receive(self) -> Message:
+        if self.ended:
+            return await self._receive()
         if not self._num_bytes:
-            self._count(_content_length(self))
-        message = await self._receive_any()
+            self._count(self._claimed_bytes)
+        message = await self._receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
-        self._ended = not message.get("more_body", False)
+        self.ended = not message.get("more_body", False)
         self._num_bytes += len(message.get("body", b""))
         self._count(self._num_bytes)
         return message
 
     def _count(self, num_bytes: int) -> None:
-        if num_bytes > self._max_bytes:
-            raise RefusedBody(TooLarge("the request body is larger than this server accepts"))
+        try:
+            if num_bytes > self._max_bytes:
+                raise TooLarge("the request body is larger than this server accepts")
+            if self._held is not None:
+                self._held.grow(num_bytes)
+        except PeltierError as error:
+            raise RefusedBody(error) from None
 
 
 class _JSONRequest(LimitedRequest):
     def __init__(self, request: Request, read: Callable[[bytes], Any], preparation: Preparation, held: Held) -> None:
-        super().__init__(request, preparation.max_body_bytes)
+        super().__init__(request, preparation.max_body_bytes, held)
         self._read = read
         self._preparation = preparation
-        self._held = held
 
     async def body(self) -> bytes:
         """Without the framework's generators, which take longer than to parse a small body."""
         if not hasattr(self, "_body"):
             pieces = list[bytes]()
-            while not self._ended:
+            while not self._incoming.ended:
                 pieces.append((await self.receive()).get("body", b""))
             self._body = b"".join(pieces)
         return self._body
@@ -123,13 +135,6 @@ class _JSONRequest(LimitedRequest):
         except (ValueError, RecursionError):
             # Bytes that are no text, nesting without end, a number of a million digits.
             raise RefusedBody(BadRequest("the request body cannot be read")) from None
-        except PeltierError as error:
-            raise RefusedBody(error) from None
-
-    def _count(self, num_bytes: int) -> None:
-        super()._count(num_bytes)
-        try:
-            self._held.grow(num_bytes)
         except PeltierError as error:
             raise RefusedBody(error) from None
 
