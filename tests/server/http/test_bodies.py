@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import httpx2
 import pytest
 from peltier_backbone.load import Backbone
 from peltier_server.http import bodies
+from starlette.requests import Request
+from starlette.types import Message
 
 from tests.server.conftest import Running
 
@@ -102,3 +105,17 @@ async def test_a_body_in_chunks_is_counted_as_it_comes(loaded: Running) -> None:
         go_on.set()
         assert (await call).status_code == 503
     assert body_bytes.total == 0
+
+
+async def test_a_request_is_freed_when_it_ends() -> None:
+    """By its references: a cycle would keep its body until the garbage collector runs."""
+    messages: list[Message] = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop()
+
+    limited = bodies.LimitedRequest(Request({"type": "http", "headers": []}, receive), 10)
+    assert await limited.body() == b"{}"
+    freed = weakref.ref(limited)
+    del limited
+    assert freed() is None
