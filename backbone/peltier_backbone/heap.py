@@ -12,12 +12,12 @@ _OLD_LIMIT = 32 * 1024**2
 
 
 def keep_freed_memory() -> bool:
-    """Have batches use each other's memory again; to be called once, before threads start. Whether this C library can.
+    """Reuse memory freed by earlier batches. Call it once, before threads start. Returns whether this C library can.
 
-    Left to itself, glibc gives large blocks and the heap's end back to the system whenever a batch ends, and the next
-    one faults every page of it in anew: 6,700 pages, 13 of 222 ms, in 32 mixed rows of SST-2's lengths on MiniLM. So up
-    to 1 GiB of what is free stays here. There is one heap for all threads, because one of a thread's own holds no block
-    of more than 64 MiB. Adapters' weights are elsewhere, and go back when they leave
+    By default glibc returns large blocks and the end of the heap to the system after each batch, and the next batch
+    faults in every page again: 6,700 pages, 13 of 222 ms, for 32 mixed rows of SST-2's lengths on MiniLM. So up to
+    1 GiB of free memory is kept. All threads share one heap, because a thread's own heap holds no block of more than
+    64 MiB. Adapters' weights are not in the heap; their memory is returned when they are evicted
     (`peltier_adapters.artifact.pages`).
     """
     mallopt = _of_libc("mallopt")
@@ -28,8 +28,8 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> bool:
-    """Hands what is kept back to the system, for whatever else is short of it, such as the code that oneDNN writes.
-    What stands between blocks in use stays the heap's own. Whether there was any to give."""
+    """Return the kept memory to the system, for example for code that oneDNN generates. Memory between blocks in use
+    stays in the heap. Returns whether any was returned."""
     malloc_trim = _of_libc("malloc_trim")
     return malloc_trim is not None and bool(malloc_trim(0))
 

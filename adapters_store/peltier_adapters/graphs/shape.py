@@ -10,9 +10,9 @@ from peltier_adapters.residency.bank import Bank
 # A larger batch keeps the device busy without a graph. The limit has not been measured on a GPU:
 # `benchmarks/gpu/run.py`, section "graph", field of_launched, shows where graphs stop helping.
 MAX_TOKENS = 2048
-_FEWEST_TOKENS = 32
-_FEWEST_GROUPS = 2  # one group alone is a plain product everywhere else
-_SHORTEST = 16
+_MIN_TOKENS = 32
+_MIN_GROUPS = 2  # one group alone is a plain product everywhere else
+_MIN_ROW_TOKENS = 16
 
 
 class BankShape(NamedTuple):
@@ -53,9 +53,9 @@ def shape_of(rows: Sequence[Row]) -> Shape | None:
     return Shape(
         tokens=round_tokens(sum(lengths)),
         rows=round_up(len(rows)),
-        longest=max(round_up(max(lengths)), _SHORTEST),
+        longest=max(round_up(max(lengths)), _MIN_ROW_TOKENS),
         banks=tuple(
-            BankShape(bank, max(round_up(len({row.slot for row in own})), _FEWEST_GROUPS), round_up(len(own)))
+            BankShape(bank, max(round_up(len({row.slot for row in own})), _MIN_GROUPS), round_up(len(own)))
             for bank, own in runs_of(rows)
         ),
     )
@@ -73,5 +73,5 @@ def round_up(count: int) -> int:
 
 def round_tokens(count: int) -> int:
     """To the next quarter of a power of two: by less than a quarter, and to few different numbers."""
-    step = max(round_up(count) // 8, _FEWEST_TOKENS)
+    step = max(round_up(count) // 8, _MIN_TOKENS)
     return -(-count // step) * step

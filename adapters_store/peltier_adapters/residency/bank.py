@@ -1,9 +1,8 @@
 """All resident adapters of one signature.
 
-A resident's tensors lie side by side in memory of their own, which is written before anyone can name the resident and
-never again, and is free when nobody holds the resident any more. So a batch never reads a half-written adapter or
-another one's numbers, whoever comes and goes meanwhile, and a bank grows and shrinks by exactly one adapter without a
-copy of the others.
+The tensors of a resident are contiguous in a separate block of memory. It is written once, before the resident is
+returned, and freed with the last reference. So a batch never reads a half-written adapter or another one's weights,
+and a bank grows and shrinks by one adapter without copying the others.
 """
 
 import threading

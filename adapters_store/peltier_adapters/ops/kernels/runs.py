@@ -1,4 +1,4 @@
-"""Which tokens share which slot, as the kernels are told."""
+"""Which tokens share which slot, as tables of the kernels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ import triton.language as tl
 from torch import Tensor
 
 # No matrix unit multiplies fewer rows. More spill registers, in float32 twice as soon (compiled for sm_80 and sm_90).
-_FEWEST = 16
-_MOST = {torch.float32: 32}
+_MIN_BLOCK_ROWS = 16
+_MAX_BLOCK_ROWS = {torch.float32: 32}
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def create_runs(lengths: Sequence[int], slots: Sequence[int], device: torch.devi
 
 def block_size(longest: int, dtype: torch.dtype) -> int:
     """Rows that one program takes of runs of at most `longest`."""
-    return int(min(max(triton.next_power_of_2(longest), _FEWEST), _MOST.get(dtype, 64)))
+    return int(min(max(triton.next_power_of_2(longest), _MIN_BLOCK_ROWS), _MAX_BLOCK_ROWS.get(dtype, 64)))
 
 
 @triton.jit
