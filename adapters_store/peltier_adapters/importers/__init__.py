@@ -1,1 +1,1 @@
-"""From adapters of other libraries to Peltier's own artifacts; what cannot be served exactly is refused."""
+"""Converts adapters of other libraries to artifacts; refuses those that cannot be served exactly."""

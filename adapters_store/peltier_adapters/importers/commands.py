@@ -1,4 +1,4 @@
-"""`peltier import`. torch is imported when the command runs."""
+"""`peltier import`. It imports torch only when it runs."""
 
 import json
 import os
@@ -9,35 +9,36 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from peltier_adapters.artifact.manifest import NAME_PATTERN
+from peltier_adapters.artifact.manifest import NAME_PATTERN, Manifest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.names import parse_names
 
 _T5 = "On a T5"
 
 
-def import_(  # noqa: PLR0913 - one parameter a flag
+def import_(  # noqa: PLR0913 - one parameter per flag
     origin: Annotated[str, typer.Argument(help="adapterhub, peft, compacter, unipelt or adamix.")],
     path: Annotated[Path, typer.Argument(help="The saved adapter: a directory, or the authors' file.")],
     backbone: Annotated[str, typer.Option(help="The backbone it was trained on: a directory, a hub id or minilm.")],
     output: Annotated[Path, typer.Option(help="The artifact to write, *.safetensors.")],
-    name: Annotated[str | None, typer.Option(help="Name of the task; default: that of PATH.")] = None,
-    head: Annotated[Path | None, typer.Option(help="Where the classifier's tensors are, if not in PATH.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the task. Default: the name of PATH.")] = None,
+    head: Annotated[
+        Path | None, typer.Option(help="File or directory with the classifier's tensors, if they are not in PATH.")
+    ] = None,
     labels: Annotated[str | None, typer.Option(help="Names of the labels in order: a,b,c or a JSON file.")] = None,
     task_type: Annotated[
-        str | None, typer.Option(help="classification, multilabel, regression or text2text; default: by the head.")
+        str | None, typer.Option(help="classification, multilabel, regression or text2text. Default: by the head.")
     ] = None,
     inputs: Annotated[str, typer.Option(help="Texts of one input: single, pair or triple.")] = "single",
     max_length: Annotated[int, typer.Option(help="Longest input in tokens.")] = 128,
     examples: Annotated[
-        Path | None, typer.Option(help="Texts for the golden examples, one a line; pairs as JSON lists.")
+        Path | None, typer.Option(help="Texts for the golden examples, one per line; pairs as JSON lists.")
     ] = None,
     template: Annotated[
-        str | None, typer.Option(help="The text that is read, with {text}, {pair}, {third} in it.", rich_help_panel=_T5)
+        str | None,
+        typer.Option(help="Text of the input, with the placeholders {text}, {pair}, {third}.", rich_help_panel=_T5),
     ] = None,
-    targets: Annotated[
-        str | None, typer.Option(help="What is written for each label; default 0,1,….", rich_help_panel=_T5)
-    ] = None,
+    targets: Annotated[str | None, typer.Option(help="Text of each label. Default 0,1,….", rich_help_panel=_T5)] = None,
     max_new_tokens: Annotated[int, typer.Option(help="Longest generated answer.", rich_help_panel=_T5)] = 64,
     completion_temperature: Annotated[
         float,
@@ -45,7 +46,7 @@ def import_(  # noqa: PLR0913 - one parameter a flag
     ] = 1.0,
     json_output: Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document.")] = False,
 ) -> None:
-    """Turn an adapter of AdapterHub, PEFT or the methods' authors into an artifact, or refuse it with the reason."""
+    """Convert an adapter of AdapterHub, PEFT or the methods' authors to an artifact."""
     chosen = _checked_name(name, path)
     _check_output(output)
     from peltier_backbone.load import load_backbone
@@ -68,7 +69,10 @@ def import_(  # noqa: PLR0913 - one parameter a flag
     )
     artifact = import_adapter(Import(origin, path, chosen, head, examples, options), load_backbone(backbone))
     write_artifact(output, artifact.manifest, artifact.tensors)
-    manifest = artifact.manifest
+    _print_result(output, artifact.manifest, json_output)
+
+
+def _print_result(output: Path, manifest: Manifest, json_output: bool) -> None:
     if json_output:
         print(json.dumps({"bytes": output.stat().st_size, "manifest": manifest.model_dump(mode="json")}))
         return

@@ -1,4 +1,4 @@
-"""The JSON configuration beside foreign weights: each setting is looked at, or must be switched off."""
+"""The JSON configuration of a foreign adapter. Settings that an importer does not know must be off."""
 
 import json
 from pathlib import Path
@@ -10,14 +10,14 @@ _OFF: tuple[Any, ...] = (None, False, 0, "", [], {})
 
 
 class ConfigFile:
-    """Settings of one adapter; reading one marks it as known. `where` names the file in messages."""
+    """The settings of one adapter; reading one marks it as known. `where` names the file in messages."""
 
     def __init__(self, raw: dict[str, Any], where: Path | str) -> None:
         self._raw, self._known = raw, set[str]()
         self.where = where
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The setting, or `default` where it is absent or null."""
+        """The setting, or `default` if it is absent or null."""
         self._known.add(key)
         value = self._raw.get(key)
         return default if value is None else value
@@ -42,21 +42,23 @@ class ConfigFile:
             ) from None
 
     def ignore(self, *keys: str) -> None:
-        """Settings that have no effect on an answer."""
+        """Marks settings that have no effect on predictions as known."""
         self._known.update(keys)
 
     def only(self, key: str, *served: Any) -> None:
-        """Refuse a setting with another value than those `served`; the first stands for an absent one."""
+        """Refuses a setting whose value is not one of `served`; the first is the default."""
         value = self.get(key, served[0])
         if value not in served:
-            shown = " or ".join(json.dumps(one) for one in served)
-            raise AdapterError(f"{self.where}: {key} is {json.dumps(value)}, which is not served; it must be {shown}")
+            shown = " or ".join(map(json.dumps, served))
+            raise AdapterError(
+                f"{self.where}: {key} is {json.dumps(value)}, which is not supported; it must be {shown}"
+            )
 
     def finish(self) -> None:
-        """Refuse a setting that nobody looked at, unless it is off."""
+        """Refuses unknown settings that are not off."""
         for key, value in self._raw.items():
             if key not in self._known and value not in _OFF:
-                raise AdapterError(f"{self.where}: {key} is {json.dumps(value)}, a setting that is not known here")
+                raise AdapterError(f"{self.where}: {key} is {json.dumps(value)}, which this importer does not know")
 
 
 def read_config(path: Path) -> ConfigFile:
@@ -66,5 +68,5 @@ def read_config(path: Path) -> ConfigFile:
     except (OSError, ValueError, RecursionError) as error:
         raise AdapterError(f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(raw, dict):
-        raise AdapterError(f"{path} holds no JSON object")
+        raise AdapterError(f"{path} does not contain a JSON object")
     return ConfigFile(raw, path)

@@ -1,4 +1,4 @@
-"""What an importer found in a foreign checkpoint."""
+"""The adapter that an importer found in a foreign checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from peltier_adapters.spec.parts import Parts
 
 @dataclass(frozen=True)
 class ImportedAdapter:
-    """An adapter in Peltier's terms. `method` is what it is called, `origin` where it is from (kept for people);
-    `head` is None on a T5, and where the checkpoint has none; `labels` in the order of the head's outputs;
-    `task_type` where the head says it; `padded` as in `TaskSpec`."""
+    """An adapter as parts. `method` becomes the name of its preset, and `origin` is recorded for people. `head` is None
+    on a T5 and if the checkpoint has none; `labels` are in the order of the head's outputs; `task_type` is known only
+    from some heads; `padded` is as in `TaskSpec`."""
 
     method: str
     pieces: Sequence[ImportedPart]

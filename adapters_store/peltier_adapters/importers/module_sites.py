@@ -1,4 +1,4 @@
-"""Where a module of a Hugging Face model stands in Peltier's numbering of projections, norms and sub-layers."""
+"""Maps modules of Hugging Face models to Peltier's numbering of projections, norms and sub-layers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ModuleSites:
 
 
 def find_sites(config: BackboneConfig) -> ModuleSites:
-    """The places of this backbone."""
+    """The sites of this backbone."""
     return _t5(config) if isinstance(config, T5Config) else _bert(config)
 
 
@@ -78,7 +78,7 @@ def _blocks(config: T5Config) -> Iterator[tuple[str, int, int]]:
 
 
 def base_names(name: str) -> str:
-    """A tensor's name below the base model: without what a wrapper or a task's class puts in front."""
+    """A tensor's name below the base model, without the prefixes of wrappers and task classes."""
     shortened = True
     while shortened:
         shortened = False

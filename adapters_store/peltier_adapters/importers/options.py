@@ -1,4 +1,4 @@
-"""What a foreign checkpoint does not say of its task, as the user tells it."""
+"""Options for the task of an imported adapter, which its checkpoint does not describe."""
 
 import json
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ _TEMPLATES["triple"] = _TEMPLATES["pair"] + " sentence3: {third}"
 
 @dataclass(frozen=True)
 class TaskOptions:
-    """None is the default of each: `task_type` what the checkpoint's head says, else by its outputs (one is a
-    regression), on a T5 classification where there are labels and text2text otherwise; labels those of the checkpoint
-    or "0", "1", …; `targets` on a T5 the labels' positions; `template` the text as it is."""
+    """Options of the task. Their defaults: `task_type` is that of the checkpoint's head, or follows from its outputs
+    (one output is a regression); on a T5 it is classification with labels and text2text without. `labels` are those of
+    the checkpoint, or "0", "1", …; `targets` on a T5 are the positions of the labels; `template` is the plain text."""
 
     inputs: str = "single"
     task_type: str | None = None
@@ -44,7 +44,7 @@ class TaskOptions:
     completion_temperature: float = 1.0
 
     def task(self, foreign: ImportedAdapter, backbone: Backbone) -> TaskSpec:
-        """The task of an imported adapter; an `AdapterError` says what of it cannot be."""
+        """The task of an imported adapter; raises `AdapterError` for invalid options."""
         fields = self._text_fields() if backbone.config.generates else self._encoder_fields(foreign)
         longest = backbone.config.max_tokens - position_offset(foreign.parts)
         fields |= {"inputs": self.inputs, "max_length": min(self.max_length, longest)}
@@ -61,7 +61,7 @@ class TaskOptions:
         given = [name for name in ("template", "targets") if getattr(self, name) is not None]
         if given:
             raise AdapterError(f"{given[0]} is an option of T5; this backbone answers with a head")
-        assert foreign.head is not None, "an encoder's adapter has a head by now"
+        assert foreign.head is not None, "`_import` has added a head"
         assert isinstance(foreign.head.spec, HeadSpec)
         outputs = foreign.head.spec.outputs
         kind = self.task_type or foreign.task_type or ("regression" if outputs == 1 else "classification")
@@ -92,8 +92,8 @@ class TaskOptions:
 
 
 def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
-    """The inputs of the golden examples: one a line of `path`, as text or as a JSON list of texts; or a few neutral
-    sentences."""
+    """The inputs of the golden examples: one per line of `path`, as text or as a JSON list of texts; without a path, a
+    few neutral sentences."""
     if path is None:
         shifted = [_SENTENCES[number:] + _SENTENCES[:number] for number in range(len(_SENTENCES))]
         return [_input(texts[: task.num_texts]) for texts in shifted]
@@ -102,7 +102,7 @@ def example_inputs(path: Path | None, task: TaskSpec) -> Sequence[Input]:
     except (OSError, UnicodeDecodeError) as error:
         raise AdapterError(f"{path} cannot be read as text: {error}") from None
     if not 1 <= len(lines) <= _MAX_EXAMPLES:
-        raise AdapterError(f"{path} has {len(lines)} examples; an artifact holds from 1 to {_MAX_EXAMPLES}")
+        raise AdapterError(f"{path} has {len(lines)} examples; an artifact has from 1 to {_MAX_EXAMPLES}")
     return [_example(line, task, f"{path}:{number}") for number, line in enumerate(lines, 1)]
 
 

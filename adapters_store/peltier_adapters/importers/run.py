@@ -1,4 +1,4 @@
-"""One import, from a foreign path to an artifact."""
+"""Imports a foreign adapter as an artifact."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,8 +36,8 @@ _HEADS = ("model.safetensors", "pytorch_model.bin", "model_head.safetensors", "p
 
 @dataclass(frozen=True)
 class Import:
-    """What is imported: `origin` names the library or the authors' code, `head` a file or directory with the output
-    layer where `path` has none, `examples` texts for the golden examples."""
+    """An import: `origin` names the library or the authors' code, `head` a file or directory with the output layer if
+    `path` has none, `examples` a file of texts for the golden examples."""
 
     origin: str
     path: Path
@@ -48,12 +48,12 @@ class Import:
 
 
 def import_adapter(wanted: Import, backbone: Backbone) -> Artifact:
-    """The artifact, proved on `backbone`; an `AdapterError` says what was found and what was expected."""
+    """The artifact, with golden examples from `backbone`; an `AdapterError` says what was found and expected."""
     if wanted.origin not in READERS:
         raise AdapterError(f"origin {wanted.origin!r} is unknown; it is one of {', '.join(READERS)}")
     try:
         return _import(wanted, backbone)
-    except ValidationError as error:  # of a part or a manifest with a value beyond what is served
+    except ValidationError as error:  # a part or a manifest has a value beyond its bounds
         part = error.title.removesuffix("Spec").lower()
         raise AdapterError(f"{wanted.path} cannot be served: {part} {'; '.join(sentences(error))}") from None
 
@@ -63,7 +63,7 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
     if not backbone.config.generates:
         foreign = replace(foreign, head=_head(foreign, wanted, backbone))
     elif wanted.head is not None:
-        raise AdapterError(f"head {wanted.head} was given; a T5 answers in text and takes no head")
+        raise AdapterError(f"head {wanted.head} was given, but a T5 answers in text and has no head")
     problems = [problem for part in foreign.parts for problem in part.problems(backbone.config)]
     if problems:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
@@ -77,12 +77,12 @@ def _head(foreign: ImportedAdapter, wanted: Import, backbone: Backbone) -> Impor
     if wanted.head is None:
         if foreign.head is None:
             raise AdapterError(
-                f"{wanted.path} has an adapter and no head; an encoder answers with one, so name a file or a directory "
-                "that holds the classifier's tensors with --head"
+                f"{wanted.path} has an adapter but no head; give the file or directory with the classifier's tensors "
+                "with --head"
             )
         return foreign.head
     if foreign.head is not None:
-        raise AdapterError(f"{wanted.path} has a head of its own; --head {wanted.head} is for checkpoints without one")
+        raise AdapterError(f"{wanted.path} has its own head; --head {wanted.head} is for checkpoints without one")
     head = take_head(read_checkpoint(find_file(wanted.head, _HEADS)).renamed(base_names), backbone.config)
     if head is None:
         raise AdapterError(f"{wanted.head} has no tensor 'classifier.weight' or 'classifier.out_proj.weight'")

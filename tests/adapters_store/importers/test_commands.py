@@ -55,7 +55,7 @@ def test_a_head_may_lie_elsewhere(save_peft: SavePeft, bert: Backbone, tmp_path:
     [
         ({"labels": "a,b,c"}, "3 labels were given; the checkpoint's head has 2 outputs"),
         ({"name": "No Name"}, "is not a task's name"),
-        ({"head": Path("nowhere")}, "has a head of its own"),
+        ({"head": Path("nowhere")}, "has its own head"),
         ({"template": "{text}"}, "template is an option of T5"),
         ({"inputs": "quadruple"}, "task inputs"),
         ({"examples": Path("nowhere.txt")}, "nowhere.txt cannot be read"),

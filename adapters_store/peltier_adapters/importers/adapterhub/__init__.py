@@ -1,1 +1,1 @@
-"""AdapterHub's files."""
+"""Importer of AdapterHub's files."""

@@ -1,5 +1,5 @@
-"""Directories that AdapterHub's `adapters` saves (docs/methods.md#adapterhub): bottlenecks, Compacter, LoRA, prefixes
-and unions of them, with heads. UniPELT is a union whose members are gated."""
+"""Reads directories that AdapterHub's `adapters` saves (docs/methods.md#adapterhub): bottlenecks, Compacter, LoRA,
+prefixes and unions of them, with heads. UniPELT is a union with gated members."""
 
 import re
 import reprlib
@@ -22,8 +22,8 @@ from peltier_adapters.importers.parts.imported_part import ImportedPart
 
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
 _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")
-# Modules that hold what each adapter has of its own, by the adapter's name.
-_OWNERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
+# Modules with a submodule for each adapter, by its name.
+_CONTAINERS = "adapters|loras|prefix_tunings|prefix_gates|shared_parameters"
 _WITHOUT_EFFECT = ("architecture", "leave_out", "init_weights_seed", "dropout", "dtype")
 
 Reader = Callable[[ConfigFile, Checkpoint, Backbone, str], ImportedPart]
@@ -32,7 +32,7 @@ _READERS: dict[str, Reader] = {
     "lora": read_lora,
     "prefix_tuning": read_prefix,
 }
-# What acts first comes first, as in Peltier's own presets.
+# In the order in which the parts act, as in Peltier's presets.
 _ORDER = ("prefix_tuning", "lora", "bottleneck")
 
 
@@ -46,7 +46,7 @@ class _Saved:
 
 
 def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
-    """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
+    """The adapter in directory `path`; raises `AdapterError` for what is not supported."""
     saved = _read_outer(path, backbone)
     members = _members(saved)
     checkpoint = _named(read_checkpoint(find_file(path, _FILES)), saved.name)
@@ -55,8 +55,8 @@ def read_adapterhub(path: Path, backbone: Backbone) -> ImportedAdapter:
     gated = [piece for piece in pieces if getattr(piece.spec, "gated", False)]
     if gated and backbone.config.generates:
         raise AdapterError(
-            f"{saved.outer.where}: AdapterHub's gates average over the whole answer, of which a T5 that is writing it "
-            "knows only the beginning; served on a T5 are adapters without gates"
+            f"{saved.outer.where}: AdapterHub's gates average over the whole answer, but during generation a T5 knows "
+            "only its beginning; on a T5 only adapters without gates are supported"
         )
     head = read_head(path, saved.name, backbone)
     origin = {"library": "adapterhub", "version": saved.version, "name": saved.name}
@@ -80,35 +80,36 @@ def _read_outer(path: Path, backbone: Backbone) -> _Saved:
 
 
 def _members(saved: _Saved) -> dict[str, ConfigFile]:
-    """The configuration of each member of a union, or of the one adapter, by its architecture."""
+    """The configuration of each member of a union, or of a single adapter, by its architecture."""
     config = saved.outer.get("config")
     union = isinstance(config, dict) and config.get("architecture") == "union"
     raw = config.get("configs") if isinstance(config, dict) and union else [config]
-    if not isinstance(raw, list) or not raw or not all(isinstance(one, dict) for one in raw):
+    if not isinstance(raw, list) or not raw or not all(isinstance(member, dict) for member in raw):
         raise AdapterError(f"{saved.outer.where}: config is {reprlib.repr(config)}; it must be an adapter's settings")
     members: dict[str, ConfigFile] = {}
-    for one in raw:
-        kind = one.get("architecture") or "bottleneck"
+    for member in raw:
+        kind = member.get("architecture") or "bottleneck"
         if kind == "prompt_tuning":
             raise AdapterError(
-                f"{saved.outer.where}: a soft prompt of AdapterHub stands behind an encoder's embeddings, without "
-                "positions or norm; soft prompts are served on a T5 alone"
+                f"{saved.outer.where}: AdapterHub adds a soft prompt after an encoder's embeddings, without positions "
+                "or norm; soft prompts are supported only on a T5"
             )
         if not isinstance(kind, str) or kind not in _READERS or kind in members:
+            twice = " twice" if kind in [*members] else ""
             raise AdapterError(
-                f"{saved.outer.where}: architecture {kind!r} is not served{' twice' if kind in [*members] else ''}; it "
-                f"is one of {', '.join(_READERS)}, or a union of them"
+                f"{saved.outer.where}: architecture {kind!r} is not supported{twice}; it is one of "
+                f"{', '.join(_READERS)}, or a union of them"
             )
-        members[kind] = ConfigFile({**one, "version": saved.version}, saved.outer.where)
+        members[kind] = ConfigFile({**member, "version": saved.version}, saved.outer.where)
     return members
 
 
 def _named(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    """Names below the base model, with the adapter's own name as `T`; the copies of a prefix in each layer
-    (docs/methods.md#adapterhub) are set aside."""
+    """Names below the base model, with `T` for the adapter's name, without the copies of a prefix in each layer
+    (docs/methods.md#adapterhub)."""
     checkpoint.skip(r".*\.prefix_tuning\.pool\..*")
-    pattern = re.compile(rf"(^|\.)({_OWNERS})\.{re.escape(name)}\.")
-    return checkpoint.renamed(lambda one: pattern.sub(r"\1\2.T.", base_names(one), count=1))
+    pattern = re.compile(rf"(^|\.)({_CONTAINERS})\.{re.escape(name)}\.")
+    return checkpoint.renamed(lambda tensor_name: pattern.sub(r"\1\2.T.", base_names(tensor_name), count=1))
 
 
 def _read(kind: str, config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, saved: _Saved) -> ImportedPart:

@@ -29,7 +29,7 @@ _WITHOUT_EFFECT = (
 
 
 def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
-    """The part; what the file's own tensors say (layers, sizes, gates, factors) is taken from them."""
+    """The part. Layers, sizes, gates and factors are those of the tensors, whatever the configuration says."""
     _check(config)
     kind = Kind(
         served_activation(str(config.get("non_linearity")), config.where),
@@ -50,8 +50,8 @@ def read_bottleneck(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbo
 def _check(config: ConfigFile) -> None:
     if config.get("is_parallel", False):
         raise AdapterError(
-            f"{config.where}: this is a parallel adapter, which reads the sub-layer's input; served are those that "
-            "read its output"
+            f"{config.where}: parallel adapters, which read the sub-layer's input, are not supported; only those "
+            "that read its output"
         )
     for key in ("ln_before", "ln_after", "cross_adapter", "shared_W_phm", "factorized_phm_rule"):
         config.only(key, False)
@@ -62,8 +62,8 @@ def _check(config: ConfigFile) -> None:
 
 
 def _input(config: ConfigFile, backbone: Backbone) -> Literal["output", "normed", "sum"]:
-    """What the adapter reads: with original_ln_before the sum with the residual, through the norm that follows it where
-    there is one (docs/methods.md#adapterhub)."""
+    """The adapter's input. With original_ln_before it is the sum with the residual, after the next norm if there is one
+    (docs/methods.md#adapterhub)."""
     if not config.get("original_ln_before", False):
         return "output"
     return "sum" if backbone.config.generates else "normed"
@@ -75,8 +75,8 @@ def _shared_rule(config: ConfigFile, checkpoint: Checkpoint) -> Tensor | None:
     rule = take_rule(checkpoint, "shared_parameters.T.phm_rule")
     if rule is None:
         raise AdapterError(
-            f"{checkpoint.where} lacks the phm_rule that all layers share, as files saved from a "
-            "T5ForConditionalGeneration do; save the adapter again from a T5AdapterModel"
+            f"{checkpoint.where} lacks the phm_rule that all layers share, as do files saved from a "
+            "T5ForConditionalGeneration; save the adapter again from a T5AdapterModel"
         )
     return rule
 

@@ -1,4 +1,4 @@
-"""The heads that AdapterHub saves beside an adapter: its own classes' and the plain transformers ones."""
+"""Reads the heads that AdapterHub saves with an adapter: those of its own classes and of transformers."""
 
 import re
 from dataclasses import dataclass, replace
@@ -17,15 +17,15 @@ from peltier_adapters.importers.parts.imported_part import ImportedPart
 
 _CONFIG = "head_config.json"
 _FILES = ("model_head.safetensors", "pytorch_model_head.bin")
-# By the library's name of a head; None is by its outputs, one of which the library trains as a regression.
+# Task types by AdapterHub's name of a head; None depends on the outputs: one output is a regression.
 _TYPES = {"classification": None, "multilabel_classification": "multilabel"}
 _DESCRIPTION = ("name", "model_type", "model_name", "model_class", "hidden_size", "version", "num_labels")
 
 
 @dataclass(frozen=True)
 class SavedHead:
-    """A saved head: `piece` is None where there is none or the backbone's own is meant, `labels` and `task_type` where
-    the file does not say them."""
+    """A saved head. `piece` is None if there is no head or if it is the backbone's; `labels` and `task_type` are None
+    if the file does not contain them."""
 
     piece: ImportedPart | None = None
     labels: tuple[str, ...] | None = None
@@ -33,7 +33,7 @@ class SavedHead:
 
 
 def read_head(path: Path, name: str, backbone: Backbone) -> SavedHead:
-    """The head in directory `path`; an `AdapterError` says what of it is not served."""
+    """The head in directory `path`; raises `AdapterError` for what is not supported."""
     if not (path / _CONFIG).is_file():
         return SavedHead()
     outer = read_config(path / _CONFIG)
@@ -55,13 +55,13 @@ def _plain(checkpoint: Checkpoint, backbone: Backbone) -> ImportedPart | None:
         return None
     head = take_head(checkpoint, backbone.config)
     if head is None:
-        raise AdapterError(f"{checkpoint.where} has no classifier; an encoder answers with one")
+        raise AdapterError(f"{checkpoint.where} has no classifier, which an encoder needs")
     return head
 
 
 def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: Backbone) -> SavedHead:
     kind = config.get("head_type")
-    config.ignore("num_labels", "vocab_size", "bias", "dropout_prob")  # sizes and biases are those of the tensors
+    config.ignore("num_labels", "vocab_size", "bias", "dropout_prob")  # the tensors have the sizes and biases
     if backbone.config.generates and kind == "seq2seq_lm":
         config.only("layers", 1)
         config.only("layer_norm", False)
@@ -69,7 +69,7 @@ def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: B
         _check_own(checkpoint, f"heads.{name}.0.weight", backbone)
         return SavedHead()
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise AdapterError(f"{config.where}: head_type is {kind!r}; served are {' and '.join(_TYPES)}")
+        raise AdapterError(f"{config.where}: head_type is {kind!r}; supported are {' and '.join(_TYPES)}")
     config.only("layers", 1, 2)
     layers, hidden = config.get("layers", 1), backbone.config.hidden_size
     dense = None
@@ -83,7 +83,7 @@ def _flexible(config: ConfigFile, checkpoint: Checkpoint, name: str, backbone: B
 
 
 def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
-    """A language-model head must be the backbone's, which many tasks share."""
+    """Refuses a language-model head that is not the backbone's, because all tasks share that one."""
     saved = checkpoint.take(name, None, backbone.config.hidden_size)
     own: Tensor = backbone.t5.lm_head.weights()[0].cpu()
     if len(saved) < len(own) or not torch.allclose(saved[: len(own)], own, atol=1e-6):
@@ -93,8 +93,8 @@ def _check_own(checkpoint: Checkpoint, name: str, backbone: Backbone) -> None:
 
 
 def _labels(ids: object) -> tuple[str, ...] | None:
-    """Names in the order of their ids; None where they only count."""
+    """Names in the order of their ids; None if they are only LABEL_0, LABEL_1, …"""
     if not isinstance(ids, dict) or sorted(ids.values(), key=str) != sorted(range(len(ids)), key=str):
         return None
-    names = sorted(ids, key=lambda one: int(ids[one]))
-    return None if all(re.fullmatch(r"LABEL_\d+", one) for one in names) else tuple(names)
+    names = sorted(ids, key=lambda name: int(ids[name]))
+    return None if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else tuple(names)

@@ -38,6 +38,6 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, ve
 
 
 def _is_old(version: str) -> bool:
-    """Before 1.1.0 LoRA was trained with a scale of 1, whatever alpha says (docs/methods.md#adapterhub)."""
+    """Whether LoRA had a scale of 1, whatever alpha is, as before 1.1.0 (docs/methods.md#adapterhub)."""
     match = re.match(r"adapters\.(\d+)\.(\d+)", version)
     return match is not None and (int(match[1]), int(match[2])) < _FIXED

@@ -25,21 +25,21 @@ def read_prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, 
     """The part of an encoder's prefixes."""
     if backbone.config.generates:
         raise AdapterError(
-            f"{config.where}: a prefix of AdapterHub on a T5 moves the relative positions of the text by its length; "
-            "served are prefixes that leave positions alone"
+            f"{config.where}: a prefix of AdapterHub on a T5 shifts the relative positions of the text by its length; "
+            "only prefixes that do not shift positions are supported"
         )
     config.only("leave_out", [], None)
     config.only("non_linearity", "tanh")
     config.ignore("encoder_prefix", "cross_prefix", "bottleneck_size", "shared_gating")
     if config.get("use_gating", False) and not config.get("shared_gating", True):
         raise AdapterError(
-            f"{config.where}: keys and values have gates of their own (shared_gating is false); served is one gate"
+            f"{config.where}: keys and values have separate gates (shared_gating is false); only one gate is supported"
         )
     gates, hidden = {}, backbone.config.hidden_size
     for module, index in find_sites(backbone.config).attentions.items():
         gates[index] = take_gate(checkpoint, f"{module}.prefix_tuning.prefix_gates.T", hidden)
     prefixes = unfold_prefix(_flat(config, checkpoint, backbone.config), backbone.config)
-    gated = {index: KeysValues(one.keys, one.values, gates[index]) for index, one in prefixes.items()}
+    gated = {index: KeysValues(prefix.keys, prefix.values, gates[index]) for index, prefix in prefixes.items()}
     return create_prefix(gated, backbone.config)
 
 

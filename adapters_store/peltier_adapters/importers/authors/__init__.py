@@ -1,1 +1,1 @@
-"""The checkpoints of the papers' authors."""
+"""Importers of checkpoints of the papers' authors."""

@@ -21,9 +21,11 @@ def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
     """The mean of the experts as one bottleneck after the feed-forward block, and the classifier."""
     whole = read_checkpoint(find_file(path, _FILES))
     if whole.matches(r"(module\.)?transformer\.h\..*"):
-        raise AdapterError(f"{path} is of AdaMix for GPT-2; served are BERT and RoBERTa")
+        raise AdapterError(f"{path} is a checkpoint of AdaMix for GPT-2; only those for BERT and RoBERTa are supported")
     if backbone.config.generates:
-        raise AdapterError(f"{path} is of AdaMix for BERT and RoBERTa; this backbone is {backbone.config.family}")
+        raise AdapterError(
+            f"{path} is a checkpoint of AdaMix for BERT and RoBERTa; this backbone is {backbone.config.family}"
+        )
     checkpoint = whole.renamed(base_names)
     found: dict[ModuleSite, Bottleneck] = {}
     experts: set[int] = set()
@@ -39,9 +41,7 @@ def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
     head = take_head(checkpoint, backbone.config)
     checkpoint.finish()
     if head is not None and backbone.config.family == "roberta" and len(head.tensors["bias"]) == 1:
-        raise AdapterError(
-            f"{path} is a regression of AdaMix on RoBERTa, whose answers the authors' code cuts off at 0"
-        )
+        raise AdapterError(f"{path} is a regression of AdaMix on RoBERTa, whose outputs the authors' code clips at 0")
     piece = create_bottleneck(found, Kind("gelu"), backbone.config)
     return ImportedAdapter("adamix", [piece], head, origin={"library": "microsoft/AdaMix", "experts": max(experts)})
 

@@ -28,16 +28,17 @@ _ACTIVATION: Activation = "gelu_new"
 
 
 def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:
-    """The adapter, prompt or biases and the norms that were trained; an `AdapterError` says what is not served."""
+    """The adapter, prompt or biases, and the trained norms; raises `AdapterError` for what is not supported."""
     checkpoint = read_model(path)
     if not backbone.config.generates:
         raise AdapterError(
-            f"{path} is of the Compacter authors' code, which is for T5; this is {backbone.config.family}"
+            f"{path} is a checkpoint of the Compacter authors' code, which is for T5; "
+            f"this backbone is {backbone.config.family}"
         )
     if checkpoint.matches(r"intrinsic_parameter.*"):
         raise AdapterError(
-            f"{path} is an Intrinsic-SAID checkpoint: its random projections are not saved, so that it cannot be "
-            "loaded again; save the tuned weights themselves"
+            f"{path} is an Intrinsic-SAID checkpoint: it does not contain its random projections, so it cannot "
+            "be loaded; save the tuned weights instead"
         )
     task = only_task(checkpoint, _ADAPTER)
     pieces = [*_prompt(checkpoint, backbone), *_bottlenecks(checkpoint, backbone, task)]
@@ -45,7 +46,7 @@ def read_compacter(path: Path, backbone: Backbone) -> ImportedAdapter:
     pieces += take_biases(checkpoint, places, backbone) + _trained(take_norms(checkpoint, places, backbone), backbone)
     finish_frozen(checkpoint, backbone)
     if not pieces:
-        raise AdapterError(f"{path} holds no adapter, prompt or bias of the Compacter authors' code")
+        raise AdapterError(f"{path} has no adapter, prompt or bias of the Compacter authors' code")
     method = pieces[0].spec.kind if task is None else _method(pieces[0])
     return ImportedAdapter(f"compacter-{method}", pieces, origin={"library": "rabeehk/compacter", "name": task or ""})
 
@@ -66,7 +67,7 @@ def _bottlenecks(checkpoint: Checkpoint, backbone: Backbone, task: str | None) -
 
 
 def _prompt(checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
-    """The prompt is saved once more for each stack; the decoder reads none."""
+    """The prompt. The checkpoint has a copy for each stack, but the decoder does not use it."""
     table = checkpoint.take_if("prefix_shared", None, backbone.config.hidden_size)
     for stack in ("encoder", "decoder"):
         alias = checkpoint.take_if(f"{stack}.prefix_emb")
@@ -76,7 +77,7 @@ def _prompt(checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
 
 
 def _trained(norms: list[ImportedPart], backbone: Backbone) -> list[ImportedPart]:
-    """Norms without what is still the backbone's own: prompts and biases are trained beside frozen norms."""
+    """Norms that differ from the backbone's; prompts and biases are trained with frozen norms."""
     kept: dict[str, Tensor] = {}
     for piece in norms:
         for name, tensor in piece.tensors.items():

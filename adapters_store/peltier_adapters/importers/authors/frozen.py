@@ -1,4 +1,4 @@
-"""What a checkpoint of a whole model holds besides its adapter must be the backbone, or the answers are another's."""
+"""Checks that the frozen weights in a checkpoint of a whole model are those of the backbone."""
 
 from pathlib import Path
 
@@ -17,12 +17,12 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.checkpoint import Checkpoint
 from peltier_adapters.importers.module_sites import find_sites
 
-# float32 survives saving bit by bit; a backbone published in half precision is rounded once.
+# float32 weights are saved exactly; a backbone published in half precision is rounded once.
 _TOLERANCE = 1e-6
 
 
 def finish_frozen(rest: Checkpoint, backbone: Backbone) -> None:
-    """Consume the tensors left in `rest`: none, or the whole of `backbone`; norms already taken may be missing."""
+    """Takes the tensors left in `rest`, which must be none or all of `backbone`, except norms already taken."""
     rest.skip(r".*embeddings\.position_ids")
     tensors = {name: rest.take(name) for name in rest}
     if not tensors:
@@ -30,12 +30,14 @@ def finish_frozen(rest: Checkpoint, backbone: Backbone) -> None:
     try:
         pairs = _pairs(tensors, backbone, Path(rest.where))
     except BackboneError as error:
-        raise AdapterError(f"{error}; the checkpoint must hold an adapter alone, or with the whole backbone") from None
+        raise AdapterError(
+            f"{error}; the checkpoint must contain either only an adapter, or also the whole backbone"
+        ) from None
     for name, own, found in pairs:
         if own.shape != found.shape or not torch.allclose(own.cpu().float(), found, rtol=0, atol=_TOLERANCE):
             raise AdapterError(
-                f"{rest.where}: the frozen weights {name!r} are not those of backbone {backbone.name!r}; an adapter is "
-                "served on the backbone that it was trained on, whose weights it must leave alone"
+                f"{rest.where}: the frozen weights {name!r} differ from those of backbone {backbone.name!r}; an "
+                "adapter needs the backbone that it was trained on, with unchanged weights"
             )
 
 

@@ -1,5 +1,5 @@
-"""Checkpoints of the UniPELT authors' code (docs/methods.md#authors): prefix, LoRA and adapter of a BERT, alone or
-together, each with a gate or without."""
+"""Reads checkpoints of the UniPELT authors' code (docs/methods.md#authors): prefix, LoRA and adapter of a BERT, alone
+or combined, each with or without a gate."""
 
 from pathlib import Path
 
@@ -23,11 +23,12 @@ _ALPHA = 16.0  # the scripts' default; a gate replaces it
 
 
 def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
-    """The parts that the checkpoint holds, and its classifier; an `AdapterError` says what is not served."""
+    """The parts of the checkpoint, and its classifier; raises `AdapterError` for what is not supported."""
     config, checkpoint = read_settings(path), read_model(path).renamed(base_names)
     if backbone.config.family != "bert":
         raise AdapterError(
-            f"{path} is of the UniPELT authors' code, which is for BERT; this is {backbone.config.family}"
+            f"{path} is a checkpoint of the UniPELT authors' code, which is for BERT; "
+            f"this backbone is {backbone.config.family}"
         )
     config.only("add_central_gate", False)
     task = find_task(checkpoint)
@@ -37,8 +38,8 @@ def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
         *([] if task is None else [take_adapter(config, checkpoint, backbone, task)]),
     ]
     if not pieces:
-        raise AdapterError(f"{path} holds no prefix, LoRA or adapter of the UniPELT authors' code")
-    _drop_dead_gates(checkpoint)
+        raise AdapterError(f"{path} has no prefix, LoRA or adapter of the UniPELT authors' code")
+    _skip_unused_gates(checkpoint)
     head = _head(checkpoint, backbone)
     finish_frozen(checkpoint, backbone)
     gated = any(getattr(piece.spec, "gated", False) for piece in pieces)
@@ -48,7 +49,7 @@ def read_unipelt(path: Path, backbone: Backbone) -> ImportedAdapter:
 
 
 def _head(checkpoint: Checkpoint, backbone: Backbone) -> ImportedPart | None:
-    """The classifier; a pooler beside it is the backbone's, which is looked at later."""
+    """The classifier. A pooler in the checkpoint is the backbone's, which is checked later."""
     pooler = [f"pooler.dense.{name}" for name in ("weight", "bias")]
     frozen = {name: checkpoint.take(name) for name in pooler if name in checkpoint}
     head = take_head(checkpoint, backbone.config)
@@ -56,8 +57,8 @@ def _head(checkpoint: Checkpoint, backbone: Backbone) -> ImportedPart | None:
     return head
 
 
-def _drop_dead_gates(checkpoint: Checkpoint) -> None:
-    """A gate of the prefix is saved even where there is no prefix."""
+def _skip_unused_gates(checkpoint: Checkpoint) -> None:
+    """The checkpoint has gates of the prefix even without a prefix."""
     checkpoint.skip(r"encoder\.layer\.\d+\.attention\.self\.prefix_gate\..*")
 
 
@@ -70,9 +71,9 @@ def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> l
     flat = evaluate_prefix(table, checkpoint, "encoder.prefix_embed_MLP", backbone.config)
     ungated, prefixes = unfold_prefix(flat, backbone.config), {}
     for module, index in find_sites(backbone.config).attentions.items():
-        one = ungated[index]
+        prefix = ungated[index]
         gate = used(take_gate(checkpoint, f"{module}.prefix_gate", hidden), config, "add_prefix_gate")
-        prefixes[index] = KeysValues(one.keys, one.values, gate)
+        prefixes[index] = KeysValues(prefix.keys, prefix.values, gate)
     return [create_prefix(prefixes, backbone.config)]
 
 

@@ -1,4 +1,4 @@
-"""The adapters of the UniPELT authors' code: after the feed-forward block, on the norm of its sum, with a relu."""
+"""The adapters of the UniPELT authors' code: after the feed-forward block, on the normed residual sum, with relu."""
 
 import re
 from typing import Any
@@ -25,17 +25,17 @@ _WITHOUT_EFFECT = (
 
 
 def find_task(checkpoint: Checkpoint) -> str | None:
-    """The task whose adapters the checkpoint holds; None where it holds none."""
+    """The task of the checkpoint's adapters; None if it has none."""
     return only_task(checkpoint, _ADAPTER)
 
 
 def take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, task: str) -> ImportedPart:
-    """The part; an `AdapterError` where the adapters are elsewhere or compute something else."""
+    """The part; raises `AdapterError` for adapters at other places or of another kind."""
     elsewhere = checkpoint.matches(_ELSEWHERE)
     if elsewhere:
         raise AdapterError(
-            f"{checkpoint.where}: {elsewhere[0][0]!r} belongs to an adapter elsewhere; UniPELT's are after the "
-            "feed-forward blocks alone"
+            f"{checkpoint.where}: {elsewhere[0][0]!r} belongs to an adapter at another place; UniPELT's are only "
+            "after the feed-forward blocks"
         )
     _check(config, task)
     found: dict[ModuleSite, Bottleneck] = {}
@@ -52,21 +52,21 @@ def take_adapter(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone,
 
 
 def used(gate: Gate | None, config: ConfigFile, flag: str) -> Gate | None:
-    """The gate where its flag is on, as it is where nothing is said; one that the flag names must be there."""
+    """The gate if its flag is on, which is the default. If the flag is set, the gate must exist."""
     if gate is None and config.get(flag, False):
-        raise AdapterError(f"{config.where}: {flag} is true; the checkpoint lacks such a gate")
+        raise AdapterError(f"{config.where}: {flag} is true, but the checkpoint has no such gate")
     return gate if config.get(flag, True) else None
 
 
 def _check(config: ConfigFile, task: str) -> None:
-    """What no tensor says: with the model's own configuration the adapter's is saved, by its name or a hash."""
+    """Checks the adapter's settings, which the model's configuration contains under a name or a hash."""
     saved = _object(config.get("adapters"))
     name = str(_object(saved.get("adapters")).get(task, _PFEIFFER))
     settings = _object(saved.get("config_map")).get(name, {} if name == _PFEIFFER else None)
     if not isinstance(settings, dict):
         if settings == _PFEIFFER:
             return
-        raise AdapterError(f"{config.where}: the adapter of task {task!r} is {name!r}; served is {_PFEIFFER!r}")
+        raise AdapterError(f"{config.where}: the adapter of task {task!r} is {name!r}; only {_PFEIFFER!r} is supported")
     own = ConfigFile(settings, f"{config.where}: config_map")
     own.only("non_linearity", "relu")
     for key in ("original_ln_before", "original_ln_after", "residual_before_ln"):

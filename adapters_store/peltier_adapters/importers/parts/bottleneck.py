@@ -1,5 +1,5 @@
-"""Bottlenecks of any layers and sizes as one part: scales go into the up maps, missing layers and dense sizes are
-filled with zeros (exact, for every activation is zero at zero)."""
+"""Makes one part of bottlenecks in any layers and sizes. Scales are multiplied into the up maps; missing layers and
+smaller dense sizes are padded with zeros, which is exact because every activation is zero at zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _SITES: tuple[Site, ...] = ("attention", "ffn")
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """One adapter; `down` and `up` have the tensors of a map and its `bias`, as an artifact names them."""
+    """One adapter. `down` and `up` are the tensors of a map and its `bias`, with the names of an artifact."""
 
     down: Mapping[str, Tensor]
     up: Mapping[str, Tensor]
@@ -36,7 +36,7 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Kind:
-    """What all adapters of one checkpoint share; `rule` is LPHM's."""
+    """Properties of all adapters of a checkpoint; `rule` is that of LPHM."""
 
     activation: Activation
     input: Literal["output", "normed", "sum"] = "output"
@@ -44,7 +44,7 @@ class Kind:
 
 
 def served_activation(name: str, where: object) -> Activation:
-    """The activation by the name that a foreign configuration gives it."""
+    """The activation for its name in a foreign configuration."""
     if name not in _ACTIVATIONS:
         raise AdapterError(f"{where}: the activation is {name!r}; it must be one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[name]
@@ -53,13 +53,13 @@ def served_activation(name: str, where: object) -> Activation:
 def create_bottleneck(found: Mapping[ModuleSite, Bottleneck], kind: Kind, config: BackboneConfig) -> ImportedPart:
     """The part of the adapters `found` by site and block."""
     sites = tuple(site for site in _SITES if any(site == own for own, _ in found))
-    sizes = {len(one.down["bias"]) for one in found.values()}
+    sizes = {len(adapter.down["bias"]) for adapter in found.values()}
     map_, size = _map(found, kind), max(sizes)
     if len(sizes) > 1 and not isinstance(map_, DenseMap):
-        raise AdapterError(f"bottlenecks of sizes {sorted(sizes)} are not of one size, which their factors must be")
-    gated = [one for one in found.values() if one.gate is not None]
+        raise AdapterError(f"bottlenecks have sizes {sorted(sizes)}; factored maps must have one size")
+    gated = [adapter for adapter in found.values() if adapter.gate is not None]
     if gated and len(gated) != len(found):
-        raise AdapterError(f"{len(gated)} of {len(found)} bottlenecks are gated; it must be all or none")
+        raise AdapterError(f"{len(gated)} of {len(found)} bottlenecks are gated; all or none must be")
     spec = BottleneckSpec(
         sites=sites,
         size=size,
@@ -74,18 +74,18 @@ def create_bottleneck(found: Mapping[ModuleSite, Bottleneck], kind: Kind, config
 
 def _map(found: Mapping[ModuleSite, Bottleneck], kind: Kind) -> MapSpec:
     down = next(iter(found.values())).down
-    if any(one.down.keys() != down.keys() or one.up.keys() != down.keys() for one in found.values()):
-        raise AdapterError("the bottlenecks' maps are not all of one kind")
+    if any(adapter.down.keys() != down.keys() or adapter.up.keys() != down.keys() for adapter in found.values()):
+        raise AdapterError("the bottlenecks have maps of several kinds")
     if "rule" in down:
         return PhmMap(n=len(down["rule"]))
     if kind.rule is not None and "left" in down:
-        ranks = [side["left"].shape[-1] for one in found.values() for side in (one.down, one.up)]
+        ranks = [side["left"].shape[-1] for adapter in found.values() for side in (adapter.down, adapter.up)]
         return LphmMap(n=len(kind.rule), rank=max(ranks))
     return LowRankMap(rank=1) if "left" in down else DenseMap()
 
 
 def _skip(blocks: set[int], config: BackboneConfig) -> int:
-    """How many blocks at the beginning of every stack have no adapter."""
+    """The number of blocks at the beginning of every stack without an adapter."""
     stacks = [range(config.num_layers), range(config.num_layers, config.num_blocks)]
     return min(
         next((place for place, block in enumerate(stack) if block in blocks), len(stack)) for stack in stacks if stack
@@ -98,23 +98,25 @@ def _tensors(
     shapes = spec.shapes(config)
     blocks = spec.blocks(config)
     leading = (len(spec.sites), len(blocks))
-    placed = {(spec.sites.index(cast(Site, site)), blocks.index(block)): one for (site, block), one in found.items()}
+    placed = {
+        (spec.sites.index(cast(Site, site)), blocks.index(block)): adapter for (site, block), adapter in found.items()
+    }
     tensors: dict[str, Tensor] = {} if kind.rule is None or "rule" not in shapes else {"rule": kind.rule}
     for side in ("down", "up"):
         for name in getattr(next(iter(found.values())), side):
-            own = {place: getattr(one, side)[name] for place, one in placed.items()}
+            own = {place: getattr(adapter, side)[name] for place, adapter in placed.items()}
             tensors[f"{side}.{name}"] = stacked(own, leading, shapes[f"{side}.{name}"][2:])
-    gates = {place: one.gate for place, one in placed.items() if one.gate is not None}
+    gates = {place: adapter.gate for place, adapter in placed.items() if adapter.gate is not None}
     return tensors | stacked_gates(gates, leading, config.hidden_size)
 
 
 def scaled(up: Mapping[str, Tensor], scale: Tensor | float) -> dict[str, Tensor]:
-    """An up map whose outputs are multiplied by `scale`, one value or one a column; a factored map by its last
-    factor."""
+    """An up map with its outputs multiplied by `scale`, which has one value or one per column. In a factored map the
+    last factor is multiplied."""
     last = "weight" if "weight" in up else "right"
     columns = isinstance(scale, Tensor) and len(scale) > 1
     if isinstance(scale, Tensor) and len(scale) not in (1, len(up["bias"])):
-        raise AdapterError(f"an adapter has {len(scale)} scales; it must be one, or one for each of {len(up['bias'])}")
+        raise AdapterError(f"an adapter has {len(scale)} scales; it must have 1 or {len(up['bias'])}")
     if columns and ("rule" in up or last == "right"):
-        raise AdapterError("a hypercomplex adapter has a scale for each column; served is one for all")
+        raise AdapterError("a hypercomplex adapter has a scale for each column; only one for all is supported")
     return {name: tensor * scale if name in (last, "bias") else tensor for name, tensor in up.items()}

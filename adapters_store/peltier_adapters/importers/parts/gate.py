@@ -1,4 +1,4 @@
-"""Gates as foreign checkpoints save them, and as a part has them."""
+"""Gates of foreign checkpoints, and the gate tensors of a part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Gate:
 
 
 def take_gate(checkpoint: Checkpoint, name: str, hidden: int) -> Gate | None:
-    """The gate `name`, a linear layer of one output, or None where there is none."""
+    """The gate `name`, a linear layer with one output, or None if there is none."""
     weight = checkpoint.take_if(f"{name}.weight", 1, hidden)
     return None if weight is None else Gate(weight[0], checkpoint.take(f"{name}.bias", 1)[0])
 
 
 def stacked_gates(found: Mapping[At, Gate], leading: tuple[int, ...], hidden: int) -> dict[str, Tensor]:
-    """The gate tensors of a part; none where nothing is gated."""
+    """The gate tensors of a part; none without gates."""
     if not found:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""The output layer that a foreign checkpoint brings for an encoder."""
+"""The output layer of a foreign checkpoint for an encoder."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -23,14 +23,14 @@ class Dense:
 
 
 def take_dense(checkpoint: Checkpoint, name: str, out: int | None, width: int | None) -> Dense:
-    """The layer `name`, whose weight is [out, width], None being any size; one without a bias has zeros."""
+    """The layer `name` with a weight [out, width], where None is any size; a missing bias is zeros."""
     weight = checkpoint.take(f"{name}.weight", out, width)
     bias = checkpoint.take_if(f"{name}.bias", len(weight))
     return Dense(weight, torch.zeros(len(weight)) if bias is None else bias)
 
 
 def create_head(output: Dense, pooling: Pooling, hidden: Dense | None = None) -> ImportedPart:
-    """The part of an output layer, with a tanh layer in front where `hidden` is given."""
+    """The part of an output layer, after the tanh layer `hidden` if it is given."""
     spec = HeadSpec(pooling=pooling, hidden=hidden is not None, outputs=len(output.weight))
     tensors = {"weight": output.weight.T, "bias": output.bias}
     if hidden is not None:
@@ -41,7 +41,7 @@ def create_head(output: Dense, pooling: Pooling, hidden: Dense | None = None) ->
 def take_head(checkpoint: Checkpoint, config: BackboneConfig) -> ImportedPart | None:
     """The head of a Hugging Face model for sequence classification: BERT's reads the pooler, RoBERTa's the first token.
 
-    A pooler of the checkpoint's own becomes the head's tanh layer. None where there is no `classifier`.
+    A pooler in the checkpoint becomes the head's tanh layer. None if there is no `classifier`.
     """
     hidden = config.hidden_size
     if "classifier.out_proj.weight" in checkpoint:

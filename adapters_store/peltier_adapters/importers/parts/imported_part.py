@@ -1,4 +1,4 @@
-"""What an importer makes of one mechanism: a part's spec and its tensors."""
+"""One imported part: its spec and its tensors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ class ImportedPart:
     tensors: Mapping[str, Tensor]
 
     def named(self) -> dict[str, Tensor]:
-        """The tensors as an artifact names them, `part.tensor`."""
+        """The tensors with the names of an artifact, `part.tensor`."""
         return {f"{self.spec.kind}.{name}": tensor for name, tensor in self.tensors.items()}
 
 
 def grown(tensor: Tensor, *shape: int) -> Tensor:
-    """`tensor` with zeros behind it in each dimension, up to `shape`, into which it must fit."""
+    """`tensor` padded with zeros at the end of each dimension, up to `shape`, into which it must fit."""
     missing = [want - have for want, have in zip(shape, tensor.shape, strict=True)]
-    if any(amount < 0 for amount in missing):  # padding by a negative amount would cut values off
-        raise AdapterError(f"a tensor of shape {list(tensor.shape)} does not fit where {list(shape)} is wanted")
+    if any(amount < 0 for amount in missing):  # a negative padding would remove values
+        raise AdapterError(f"a tensor of shape {list(tensor.shape)} does not fit into {list(shape)}")
     return F.pad(tensor, [size for amount in reversed(missing) for size in (0, amount)])
 
 
@@ -36,7 +36,7 @@ At = TypeVar("At", bound=tuple[int, ...])
 
 
 def stacked(found: Mapping[At, Tensor], leading: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
-    """Tensors by place as one, [*leading, *shape]; zeros where there is none, and behind smaller ones."""
+    """One tensor [*leading, *shape] of tensors by place, padded with zeros for missing and smaller ones."""
     result = torch.zeros(*leading, *shape)
     for place, tensor in found.items():
         result[place] = grown(tensor, *shape)

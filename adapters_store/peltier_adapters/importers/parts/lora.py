@@ -1,4 +1,4 @@
-"""LoRA of any ranks and scales as one part: scales go into the up maps, ranks are filled with zeros (exact)."""
+"""Makes one part of LoRA pairs with any ranks and scales: scales are multiplied into the up maps, ranks zero-padded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ class LoraPair:
 
     @property
     def scaled_b(self) -> Tensor:
-        """b with the scale in it."""
+        """b multiplied by the scale, unless there is a gate."""
         return self.b if self.gate is not None else self.b * self.scale
 
 
 def check_target(site: str) -> None:
-    """Refuse a projection that no LoRA here adapts."""
+    """Refuses a projection that LoRA does not support."""
     if site not in _TARGETS:
         raise AdapterError(
-            f"LoRA adapts the projection {site!r} of a layer; served are those of the attention: {', '.join(_TARGETS)}"
+            f"LoRA adapts the projection {site!r}; only those of the attention are supported: {', '.join(_TARGETS)}"
         )
 
 
@@ -43,7 +43,7 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
     """The part of `pairs` by site and attention."""
     gated = {place for place, pair in pairs.items() if pair.gate is not None}
     if gated and gated != set(pairs):
-        raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; it must be all or none")
+        raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; all or none must be")
     targets = tuple(target for site, target in _TARGETS.items() if any(site == own for own, _ in pairs))
     rank = max(len(pair.a) for pair in pairs.values())
     spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated))

@@ -1,4 +1,4 @@
-"""A bottleneck's maps as foreign checkpoints name them: dense, low-rank, PHM, and factored PHM."""
+"""A bottleneck's maps in foreign checkpoints: dense, low-rank, PHM, and factored PHM."""
 
 import torch
 from torch import Tensor
@@ -10,14 +10,14 @@ Map = dict[str, Tensor]
 
 
 def take_maps(checkpoint: Checkpoint, down: str, up: str, hidden: int, rule: Tensor | None = None) -> tuple[Map, Map]:
-    """The maps called `down` and `up`, from `hidden` values to the bottleneck's and back; factored maps with a shared
-    `rule` are LPHM's."""
+    """The maps `down` and `up`, from `hidden` values to the bottleneck and back. Factored maps with a shared `rule` are
+    LPHM maps."""
     first = take_map(checkpoint, down, (hidden, None), rule)
     return first, take_map(checkpoint, up, (len(first["bias"]), hidden), rule)
 
 
 def take_map(checkpoint: Checkpoint, name: str, sizes: tuple[int, int | None], rule: Tensor | None = None) -> Map:
-    """The map `name` of as many inputs and outputs as `sizes` says; None is any number of outputs."""
+    """The map `name` with these numbers of inputs and outputs; None is any number of outputs."""
     before, after = sizes
     if f"{name}.weight" in checkpoint:
         weight = checkpoint.take(f"{name}.weight", after, before)
@@ -29,15 +29,12 @@ def take_map(checkpoint: Checkpoint, name: str, sizes: tuple[int, int | None], r
     if checkpoint.num_dims(f"{name}.W_left") == 2:
         return _lowrank(checkpoint, name, before, len(bias)) | {"bias": bias}
     if own is None and rule is None:
-        raise AdapterError(
-            f"{checkpoint.where}: the map {name!r} has no phm_rule, neither its own nor a shared one, without which it "
-            "cannot be computed"
-        )
+        raise AdapterError(f"{checkpoint.where}: the map {name!r} has no phm_rule, neither its own nor a shared one")
     return _phm(checkpoint, name, (before, len(bias)), own, rule) | {"bias": bias}
 
 
 def take_rule(checkpoint: Checkpoint, name: str) -> Tensor | None:
-    """The rule `name` [n, n, n], or None where there is none."""
+    """The rule `name` [n, n, n], or None if there is none."""
     rule = checkpoint.take_if(name, None, None, None)
     if rule is not None and len(set(rule.shape)) != 1:
         raise AdapterError(f"{checkpoint.where}: tensor {name!r} has shape {list(rule.shape)}; a rule is [n, n, n]")
@@ -46,7 +43,7 @@ def take_rule(checkpoint: Checkpoint, name: str) -> Tensor | None:
 
 def _phm(checkpoint: Checkpoint, name: str, sizes: tuple[int, int], own: Tensor | None, rule: Tensor | None) -> Map:
     whole = own if rule is None else rule
-    assert whole is not None, "looked at before"
+    assert whole is not None, "the caller has checked this"
     n = len(whole)
     before, after = (size // n for size in sizes)
     if f"{name}.W" in checkpoint:
@@ -62,7 +59,7 @@ def _lowrank(checkpoint: Checkpoint, name: str, before: int, after: int) -> Map:
     left = checkpoint.take(f"{name}.W_left", before, None)
     if left.shape[1] != 1:
         raise AdapterError(
-            f"the low-rank map {name!r} has rank {left.shape[1]}; the authors' code multiplies its factors element by "
-            "element, which is a product of matrices at rank 1 alone"
+            f"the low-rank map {name!r} has rank {left.shape[1]}; the authors' code multiplies its factors "
+            "elementwise, which is a matrix product only for rank 1"
         )
     return {"left": left, "right": checkpoint.take(f"{name}.W_right", 1, after)}

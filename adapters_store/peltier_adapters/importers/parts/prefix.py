@@ -1,4 +1,4 @@
-"""Prefixes of every attention as one part."""
+"""Makes one part of the prefixes of all attentions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ def prefix_width(config: BackboneConfig) -> int:
 
 
 def evaluate_prefix(table: Tensor, checkpoint: Checkpoint, mlp: str, config: BackboneConfig) -> Tensor:
-    """[P, 2 * L * width] of a table [P, embedding] through the two layers `mlp`.0 and `mlp`.2 with a tanh between them,
-    which serving does without (docs/methods.md#prefix)."""
+    """The prefix [P, 2 * L * width] of a table [P, embedding] after the layers `mlp`.0 and `mlp`.2 with a tanh between
+    them, which serving does not need (docs/methods.md#prefix)."""
     inner = take_dense(checkpoint, f"{mlp}.0", None, table.shape[1])
     outer = take_dense(checkpoint, f"{mlp}.2", prefix_width(config), len(inner.weight))
     return torch.tanh(table @ inner.weight.T + inner.bias) @ outer.weight.T + outer.bias
@@ -46,17 +46,17 @@ def unfold_prefix(flat: Tensor, config: BackboneConfig) -> dict[int, KeysValues]
 def create_prefix(
     prefixes: Mapping[int, KeysValues], config: BackboneConfig, *, shifts_positions: bool = False
 ) -> ImportedPart:
-    """The part of `prefixes` by attention; there must be one for each, for an absent key is not a zero key."""
+    """The part of `prefixes`, one for each attention. None may be missing, because a zero key has an effect."""
     if len(prefixes) != config.num_attentions:
-        raise AdapterError(f"prefixes of {len(prefixes)} attentions were found; there are {config.num_attentions}")
-    gates = {(index,): one.gate for index, one in prefixes.items() if one.gate is not None}
+        raise AdapterError(f"{len(prefixes)} attentions have prefixes; all {config.num_attentions} must have one")
+    gates = {(index,): prefix.gate for index, prefix in prefixes.items() if prefix.gate is not None}
     if len(gates) not in (0, config.num_attentions):
-        raise AdapterError(f"{len(gates)} of {len(prefixes)} prefixes are gated; it must be all or none")
+        raise AdapterError(f"{len(gates)} of {len(prefixes)} prefixes are gated; all or none must be")
     length = len(prefixes[0].keys)
     leading, shape = (config.num_attentions,), (length, config.attention_size)
     spec = PrefixSpec(length=length, gated=bool(gates), shifts_positions=shifts_positions)
     tensors = {
-        "keys": stacked({(index,): one.keys for index, one in prefixes.items()}, leading, shape),
-        "values": stacked({(index,): one.values for index, one in prefixes.items()}, leading, shape),
+        "keys": stacked({(index,): prefix.keys for index, prefix in prefixes.items()}, leading, shape),
+        "values": stacked({(index,): prefix.values for index, prefix in prefixes.items()}, leading, shape),
     }
     return ImportedPart(spec, tensors | stacked_gates(gates, leading, config.hidden_size))

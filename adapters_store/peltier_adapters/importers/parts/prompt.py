@@ -1,4 +1,4 @@
-"""A soft prompt in front of a T5's input as a part."""
+"""Makes the part of a soft prompt."""
 
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
@@ -9,7 +9,7 @@ from peltier_adapters.spec.parts import PromptSpec
 
 
 def create_prompt(table: Tensor, config: BackboneConfig) -> ImportedPart:
-    """The part of `table` [P, hidden]; an `AdapterError` where the backbone has no soft prompts."""
+    """The part of `table` [P, hidden]; raises `AdapterError` if the backbone has no soft prompts."""
     spec = PromptSpec(length=len(table))
     problems = spec.problems(config)
     if problems:

@@ -1,4 +1,4 @@
-"""Norms and biases that a foreign adapter trained: what it leaves alone is the backbone's own."""
+"""Makes parts of trained norms and biases; untrained ones get the backbone's values."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -17,7 +17,7 @@ from peltier_adapters.spec.parts import BiasSite, BiasSpec, NormSpec
 
 
 def take_norms(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) -> list[ImportedPart]:
-    """The norm weights and biases in `checkpoint` as a part; none where there are none."""
+    """The part of the norm weights and biases in `checkpoint`, if there are any."""
     found: dict[str, dict[int, Tensor]] = {"weight": {}, "bias": {}}
     for module, index in places.norms.items():
         for name, tensors in found.items():
@@ -35,9 +35,9 @@ def take_norms(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) 
 def _norms(name: str, found: Mapping[int, Tensor], spec: NormSpec, backbone: Backbone) -> Tensor:
     own = backbone_norms(name, backbone)
     kept = spec.biased(backbone.config) if name == "bias" else range(backbone.config.num_norms)
-    strange = sorted(set(found) - set(kept))
-    if strange:
-        raise AdapterError(f"norm {strange[0]} has a bias of its own, which the final norms of a T5 cannot have")
+    refused = sorted(set(found) - set(kept))
+    if refused:
+        raise AdapterError(f"norm {refused[0]} has a bias, which the final norms of a T5 cannot have")
     zeros = torch.zeros(backbone.config.num_norms, backbone.config.hidden_size)
     whole = zeros if own is None else own.cpu().clone()
     for index, tensor in found.items():
@@ -46,7 +46,7 @@ def _norms(name: str, found: Mapping[int, Tensor], spec: NormSpec, backbone: Bac
 
 
 def take_biases(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) -> list[ImportedPart]:
-    """The biases of projections in `checkpoint` as a part; none where there are none."""
+    """The part of the biases of projections in `checkpoint`, if there are any."""
     found: dict[ModuleSite, Tensor] = {}
     for module, place in places.projections.items():
         tensor = checkpoint.take_if(f"{module}.bias")
@@ -68,7 +68,7 @@ def _biases(site: str, found: Mapping[ModuleSite, Tensor], spec: BiasSpec, backb
         target = whole[index] if whole.dim() == 2 else whole
         if target.shape != tensor.shape:
             raise AdapterError(
-                f"the bias of {site!r} has shape {list(tensor.shape)}; on this backbone it is {list(target.shape)}"
+                f"the bias of {site!r} has shape {list(tensor.shape)}; on this backbone it must be {list(target.shape)}"
             )
         target.copy_(tensor)
     return whole

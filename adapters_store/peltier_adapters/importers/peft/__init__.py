@@ -1,1 +1,1 @@
-"""PEFT's files."""
+"""Importer of PEFT's files."""

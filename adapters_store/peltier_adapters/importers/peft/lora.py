@@ -1,4 +1,5 @@
-"""PEFT's LoRA: patterns of ranks and alphas, rank-stabilised scales; DoRA and changed base weights are refused."""
+"""Reads PEFT's LoRA, with patterns of ranks and alphas and rank-stabilised scales; refuses DoRA and changed base
+weights."""
 
 import math
 import re
@@ -17,17 +18,17 @@ from peltier_adapters.importers.parts.lora import LoraPair, check_target, create
 
 _WRAPPER = "base_model.model."
 _A = ".lora_A.weight"
-# Others (pissa, olora, corda, loftq, …) change the base model's weights, and the adapter fits only those.
+# Others (pissa, olora, corda, loftq, …) change the base model's weights, and their adapters need these.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 
 
 def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> tuple[list[ImportedPart], Checkpoint]:
-    """The LoRA part, and what else the checkpoint holds."""
+    """The LoRA part, and the rest of the checkpoint."""
     _check(config, checkpoint)
     inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
     modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
     alphas = {base_names(module): _alpha(module, config) for module in modules}
-    # With bias "all" PEFT saves a wrapped classifier three times, and the frozen layers' names with their wrapper.
+    # With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
     inner.skip(r".*\.(modules_to_save|original_module)\..*")
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
     pairs = _take_pairs(rest, alphas, backbone.config, stable=bool(config.get("use_rslora", False)))
@@ -36,10 +37,10 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) ->
 
 def _check(config: ConfigFile, checkpoint: Checkpoint) -> None:
     if config.get("use_dora", False) or checkpoint.matches(r".*lora_magnitude_vector.*"):
-        raise AdapterError(f"{config.where}: this is DoRA, which rescales the frozen weights; plain LoRA is served")
+        raise AdapterError(f"{config.where}: DoRA, which rescales the frozen weights, is not supported; LoRA is")
     config.only("init_lora_weights", *_PLAIN_STARTS)
     config.only("bias", "none", "all", "lora_only")
-    # The file's own tensors say the ranks and the biases; dropout ends with the training.
+    # The tensors have the ranks and the biases; dropout applies only to training.
     config.ignore(
         "r", "rank_pattern", "lora_dropout", "fan_in_fan_out", "eva_config", "megatron_core", "qalora_group_size"
     )
@@ -53,7 +54,7 @@ def _take_pairs(
     for module, alpha in alphas.items():
         if module not in projections:
             raise AdapterError(
-                f"{rest.where}: LoRA adapts {module!r}; served are projections of this backbone's layers"
+                f"{rest.where}: LoRA adapts {module!r}; only projections of this backbone's layers are supported"
             )
         place = projections[module]
         check_target(place[0])
@@ -64,12 +65,12 @@ def _take_pairs(
 
 
 def _alpha(module: str, config: ConfigFile) -> float:
-    """The alpha of the first pattern that the module's name ends with, as PEFT finds it, or that of all."""
+    """The alpha of the first pattern that matches the end of the module's name, as in PEFT, or the default."""
     patterns, default = config.get("alpha_pattern", {}), config.number("lora_alpha", 8)
     if not isinstance(patterns, dict) or not all(type(alpha) in (int, float) for alpha in patterns.values()):
-        raise AdapterError(f"{config.where}: alpha_pattern is {reprlib.repr(patterns)}; it must give numbers to names")
+        raise AdapterError(f"{config.where}: alpha_pattern is {reprlib.repr(patterns)}; it must map names to numbers")
     try:
         key = next((key for key in patterns if re.match(rf"(.*\.)?({key})$", module)), None)
     except re.error:
-        raise AdapterError(f"{config.where}: alpha_pattern {patterns} holds no regular expressions") from None
+        raise AdapterError(f"{config.where}: alpha_pattern {patterns} has an invalid regular expression") from None
     return default if key is None else ConfigFile(patterns, config.where).number(key, default)

@@ -1,4 +1,4 @@
-"""Directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA, prefix, prompt and LayerNorm tuning."""
+"""Reads directories that Hugging Face PEFT saves (docs/methods.md#peft): LoRA, prefix, prompt and LayerNorm tuning."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,16 +23,16 @@ _NO_EFFECT = (
     "auto_mapping", "base_model_name_or_path", "revision", "inference_mode", "peft_version", "target_modules",
     "exclude_modules", "modules_to_save", "layers_to_transform", "layers_pattern", "init_weights",
 )  # fmt: skip
-_SHORTEST = 3  # tokens of the longest input that a task must take at least, as in `TaskSpec`
+_MIN_MAX_LENGTH = 3  # tokens, as in `TaskSpec`
 
 
 def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
-    """The adapter in directory `path`; an `AdapterError` says what of it is not served."""
+    """The adapter in directory `path`; raises `AdapterError` for what is not supported."""
     config = read_config(find_file(path, ("adapter_config.json",)))
     checkpoint = read_checkpoint(find_file(path, _FILES))
     kind = config.get("peft_type")
     if not isinstance(kind, str) or kind not in _READERS:
-        raise AdapterError(f"{config.where}: peft_type is {kind!r}; served are {', '.join(_READERS)}")
+        raise AdapterError(f"{config.where}: peft_type is {kind!r}; supported are {', '.join(_READERS)}")
     config.only("task_type", *_TASKS)
     config.ignore(*_NO_EFFECT)
     pieces, checkpoint = _READERS[kind](config, checkpoint, backbone)
@@ -42,7 +42,7 @@ def read_peft(path: Path, backbone: Backbone) -> ImportedAdapter:
     pieces += take_biases(checkpoint, places, backbone) + take_norms(checkpoint, places, backbone)
     checkpoint.finish()
     if not pieces:
-        raise AdapterError(f"{checkpoint.where} holds no adapter for this backbone, only a head")
+        raise AdapterError(f"{checkpoint.where} has no adapter for this backbone, only a head")
     origin = {"library": "peft", "peft_type": kind, "version": str(config.get("peft_version", "unknown"))}
     return ImportedAdapter(f"peft-{kind.lower()}", pieces, head, origin=origin)
 
@@ -51,12 +51,12 @@ Read = tuple[list[ImportedPart], Checkpoint]
 
 
 def _norms(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
-    """Nothing of its own: norms are taken for every type."""
+    """No part, because `read_peft` takes the norms of every type."""
     return [], checkpoint.renamed(lambda name: base_names(name.replace(".ln_tuning_layers.", ".")))
 
 
 def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
-    """On a T5 the table has a second half, for the decoder, which PEFT does not read (docs/methods.md#peft)."""
+    """On a T5 the table has a second half for the decoder, which PEFT does not use (docs/methods.md#peft)."""
     length = config.count("num_virtual_tokens")
     config.ignore("num_transformer_submodules", "num_attention_heads", "num_layers", "token_dim")
     config.ignore("prompt_tuning_init", "prompt_tuning_init_text", "tokenizer_name_or_path", "tokenizer_kwargs")
@@ -67,19 +67,19 @@ def _prompt(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> R
 
 
 def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> Read:
-    """An MLP before it (`prefix_projection`) was evaluated when PEFT saved."""
+    """PEFT has evaluated an MLP (`prefix_projection`) when it saved the prefix."""
     if backbone.config.generates:
         raise AdapterError(
-            f"{config.where}: a PEFT prefix on a T5 reaches the decoder's self-attention alone, in an order of layers "
-            "of its own; served are prefixes of every attention"
+            f"{config.where}: PEFT's prefix on a T5 acts only on the decoder's self-attention, with its own order of "
+            "layers; only prefixes of every attention are supported"
         )
     length = config.count("num_virtual_tokens")
     config.only("num_transformer_submodules", 1, None)
     config.ignore("num_attention_heads", "num_layers", "token_dim", "encoder_hidden_size", "prefix_projection")
-    if backbone.config.max_tokens - length < _SHORTEST:
+    if backbone.config.max_tokens - length < _MIN_MAX_LENGTH:
         raise AdapterError(
             f"{config.where}: num_virtual_tokens is {length}; PEFT counts them among the {backbone.config.max_tokens} "
-            f"positions of this backbone, which leaves fewer than {_SHORTEST} for the text"
+            f"positions of this backbone, which leaves fewer than {_MIN_MAX_LENGTH} for the text"
         )
     flat = checkpoint.take("prompt_embeddings", length, prefix_width(backbone.config))
     prefixes = unfold_prefix(flat, backbone.config)

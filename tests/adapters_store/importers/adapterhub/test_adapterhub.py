@@ -24,14 +24,17 @@ def test_lora_of_early_versions_has_the_scale_it_was_trained_with(
     [
         ({"model_type": "roberta"}, "model_type is 'roberta'; this backbone's is 'bert'"),
         ({"hidden_size": 768}, "hidden_size is 768; this backbone's is 48"),
-        ({"frozen": [1]}, r"frozen is \[1\], a setting that is not known here"),
+        ({"frozen": [1]}, r"frozen is \[1\], which this importer does not know"),
         ({"name": None}, "name is None; it must be the adapter's name"),
         ({"config": "lora"}, "config is 'lora'; it must be an adapter's settings"),
         ({"config": {"architecture": "union", "configs": []}}, "it must be an adapter's settings"),
-        ({"config": {"architecture": "reft"}}, "architecture 'reft' is not served; it is one of bottleneck, lora"),
-        ({"config": {"architecture": ["lora"]}}, r"architecture \['lora'\] is not served"),
-        ({"config": {"architecture": "prompt_tuning"}}, "a soft prompt of AdapterHub stands behind an encoder's emb"),
-        ({"config": {"architecture": "union", "configs": [{}, {}]}}, "architecture 'bottleneck' is not served twice"),
+        ({"config": {"architecture": "reft"}}, "architecture 'reft' is not supported; it is one of bottleneck, lora"),
+        ({"config": {"architecture": ["lora"]}}, r"architecture \['lora'\] is not supported"),
+        ({"config": {"architecture": "prompt_tuning"}}, "AdapterHub adds a soft prompt after an encoder's emb"),
+        (
+            {"config": {"architecture": "union", "configs": [{}, {}]}},
+            "architecture 'bottleneck' is not supported twice",
+        ),
     ],
 )
 def test_an_adapter_of_another_model_or_kind_is_refused(
@@ -45,15 +48,18 @@ def test_an_adapter_of_another_model_or_kind_is_refused(
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"use_dora": True}, "use_dora is true, which is not served"),
-        ({"alpha": None, "r": 2, "rank_schedule": "cosine"}, 'rank_schedule is "cosine", a setting that is not known'),
+        ({"use_dora": True}, "use_dora is true, which is not supported"),
+        (
+            {"alpha": None, "r": 2, "rank_schedule": "cosine"},
+            'rank_schedule is "cosine", which this importer does not know',
+        ),
         ({"alpha": "two"}, "alpha is 'two'; it must be a number"),
     ],
 )
 def test_settings_that_change_the_answers_are_refused(
     settings: dict[str, object], sentence: str, save_adapterhub: SaveAdapterHub, bert: Backbone
 ) -> None:
-    """A setting that is not served, or not known, is named with its value."""
+    """A setting that is not supported, or not known, is named with its value."""
     with pytest.raises(AdapterError, match=sentence):
         read_adapterhub(save_adapterhub(settings=settings), bert)
 

@@ -40,5 +40,5 @@ def test_scales_are_one_or_one_a_value(save_adapterhub: SaveAdapterHub, bert: Ba
         f"{own}.scaling": torch.ones(5),
     }
     config = {"non_linearity": "relu", "original_ln_before": True, "reduction_factor": 16}
-    with pytest.raises(AdapterError, match="an adapter has 5 scales; it must be one, or one for each of 48"):
+    with pytest.raises(AdapterError, match="an adapter has 5 scales; it must have 1 or 48"):
         read_adapterhub(save_adapterhub(tensors, config=config), bert)

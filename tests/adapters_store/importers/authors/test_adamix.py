@@ -57,7 +57,7 @@ def test_merged_experts_answer_as_the_authors_modules_do(
         (
             "transformer.h.0.attn.c_attn.experts_lora_A.0",
             torch.ones(8, 48),
-            "AdaMix for GPT-2; served are BERT",
+            "AdaMix for GPT-2; only those for BERT",
         ),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.expert_score_weight", torch.ones(5), r"it must be \[4\]"),
         ("bert.encoder.layer.0.output.ExpertSoup.MoA_A.deepspeed_experts.7.weight", torch.ones(8, 48), "count from 0"),
@@ -91,7 +91,7 @@ def test_other_backbones_and_cut_off_answers_are_refused(
 ) -> None:
     """T5, a checkpoint without experts, and RoBERTa's regression, which the authors cut off at zero."""
     torch.save(_state("roberta", outputs=1), tmp_path / "pytorch_model_expert_soup.bin")
-    with pytest.raises(AdapterError, match="cuts off at 0"):
+    with pytest.raises(AdapterError, match="clips at 0"):
         read_adamix(tmp_path, roberta)
     with pytest.raises(AdapterError, match="this backbone is t5"):
         read_adamix(tmp_path, t5)

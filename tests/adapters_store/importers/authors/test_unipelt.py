@@ -87,7 +87,7 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
         (
             "bert.encoder.layer.0.output.dense.bias",
             torch.ones(48),
-            "the frozen weights '0.output.bias' are not",
+            "the frozen weights '0.output.bias' differ",
         ),
         (
             "bert.encoder.layer.0.output.adapters.cola.adapter_up.bias",
@@ -98,7 +98,7 @@ def test_checkpoints_without_gates_take_the_scale_of_their_settings(
         (
             "bert.encoder.layer.0.attention.output.adapters.mrpc.adapter_up.bias",
             torch.ones(48),
-            "belongs to an adapter elsewhere; UniPELT's are after the feed-forward blocks alone",
+            "belongs to an adapter at another place; UniPELT's are only after the feed-forward blocks",
         ),
         ("bert.encoder.layer.1.output.adapters.mrpc.gate.weight", torch.ones(1, 96), r"it must be \[1, 48\]"),
         ("bert.encoder.prefix_embed_MLP.2.weight", torch.ones(96, 8), r"it must be \[288, 8\]"),
@@ -127,10 +127,10 @@ def test_an_adapter_of_another_width_is_refused(
 def test_a_central_gate_and_a_plain_model_are_refused(bert: Backbone, bert_directory: Path, tmp_path: Path) -> None:
     """Settings that change the answers are checked, and a model without an adapter is refused."""
     torch.save(_state(bert_directory, ""), tmp_path / "pytorch_model.bin")
-    with pytest.raises(AdapterError, match="holds no prefix, LoRA or adapter"):
+    with pytest.raises(AdapterError, match="has no prefix, LoRA or adapter"):
         read_unipelt(tmp_path, bert)
     (tmp_path / "config.json").write_text(json.dumps({"add_central_gate": True}))
-    with pytest.raises(AdapterError, match="add_central_gate is true, which is not served"):
+    with pytest.raises(AdapterError, match="add_central_gate is true, which is not supported"):
         read_unipelt(tmp_path, bert)
 
 
@@ -142,11 +142,11 @@ def _own(**settings: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (_own(non_linearity="swish"), 'non_linearity is "swish", which is not served; it must be "relu"'),
-        (_own(original_ln_before=False), "original_ln_before is false, which is not served"),
-        (_own(phm_layer=True), "phm_layer is true, a setting that is not known here"),
-        ({"adapters": {"adapters": {"mrpc": "houlsby"}, "config_map": {}}}, "is 'houlsby'; served is 'pfeiffer'"),
-        ({"drop_first_prefix_layers_enc": [0]}, r"drop_first_prefix_layers_enc is \[0\], which is not served"),
+        (_own(non_linearity="swish"), 'non_linearity is "swish", which is not supported; it must be "relu"'),
+        (_own(original_ln_before=False), "original_ln_before is false, which is not supported"),
+        (_own(phm_layer=True), "phm_layer is true, which this importer does not know"),
+        ({"adapters": {"adapters": {"mrpc": "houlsby"}, "config_map": {}}}, "is 'houlsby'; only 'pfeiffer'"),
+        ({"drop_first_prefix_layers_enc": [0]}, r"drop_first_prefix_layers_enc is \[0\], which is not supported"),
     ],
 )
 def test_settings_that_change_the_answers_are_refused(
@@ -174,5 +174,5 @@ def test_a_gate_that_the_settings_name_must_be_there(bert: Backbone, bert_direct
     whole = _state(bert_directory, "a")
     torch.save({name: one for name, one in whole.items() if ".gate." not in name}, tmp_path / "pytorch_model.bin")
     (tmp_path / "config.json").write_text(json.dumps({"add_adapter_gate": True}))
-    with pytest.raises(AdapterError, match="add_adapter_gate is true; the checkpoint lacks such a gate"):
+    with pytest.raises(AdapterError, match="add_adapter_gate is true, but the checkpoint has no such gate"):
         read_unipelt(tmp_path, bert)

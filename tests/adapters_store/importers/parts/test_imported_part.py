@@ -12,5 +12,5 @@ def test_what_is_smaller_gets_zeros_behind_it() -> None:
 
 def test_what_is_larger_is_refused() -> None:
     """Nothing is cut off, in whichever dimension it does not fit."""
-    with pytest.raises(AdapterError, match=r"of shape \[2, 5\] does not fit where \[3, 4\] is wanted"):
+    with pytest.raises(AdapterError, match=r"of shape \[2, 5\] does not fit into \[3, 4\]"):
         grown(torch.ones(2, 5), 3, 4)

@@ -17,17 +17,17 @@ QUERY = "base_model.model.bert.encoder.layer.0.attention.self.query"
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"peft_type": ["LORA"]}, r"peft_type is \['LORA'\]; served are"),
-        ({"alpha_pattern": {"query": "big"}}, "alpha_pattern is {'query': 'big'}; it must give numbers to names"),
-        ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must give numbers to names"),
-        ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must give numbers to names"),
+        ({"peft_type": ["LORA"]}, r"peft_type is \['LORA'\]; supported are"),
+        ({"alpha_pattern": {"query": "big"}}, "alpha_pattern is {'query': 'big'}; it must map names to numbers"),
+        ({"alpha_pattern": {"query": None}}, "alpha_pattern is {'query': None}; it must map names to numbers"),
+        ({"alpha_pattern": ["query"]}, r"alpha_pattern is \['query'\]; it must map names to numbers"),
         ({"lora_alpha": 10**400}, "lora_alpha is an integer of 401 digits; it must be smaller"),
-        ({"peft_type": "OFT"}, "peft_type is 'OFT'; served are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
-        ({"task_type": "TOKEN_CLS"}, 'task_type is "TOKEN_CLS", which is not served'),
+        ({"peft_type": "OFT"}, "peft_type is 'OFT'; supported are LORA, PREFIX_TUNING, PROMPT_TUNING, LN_TUNING"),
+        ({"task_type": "TOKEN_CLS"}, 'task_type is "TOKEN_CLS", which is not supported'),
         ({"init_lora_weights": "pissa"}, 'init_lora_weights is "pissa"'),
-        ({"use_qalora": True}, "use_qalora is true, a setting that is not known here"),
+        ({"use_qalora": True}, "use_qalora is true, which this importer does not know"),
         ({"lora_alpha": "four"}, "lora_alpha is 'four'; it must be a number"),
-        ({"alpha_pattern": {"(": 1}}, "alpha_pattern .* holds no regular expressions"),
+        ({"alpha_pattern": {"(": 1}}, "alpha_pattern .* has an invalid regular expression"),
     ],
 )
 def test_settings_that_change_the_answers_are_refused(
@@ -44,7 +44,7 @@ def test_settings_that_change_the_answers_are_refused(
         (f"{QUERY}.lora_A.weight", torch.ones(2, 32), r"has shape \[2, 32\]; on this backbone it must be \[any, 48\]"),
         (f"{QUERY}.lora_A.weight", torch.ones(0, 48), r"has shape \[0, 48\]; it must not be empty"),
         (f"{QUERY}.lora_B.weight", None, "is missing"),
-        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "this is DoRA"),
+        (f"{QUERY}.lora_magnitude_vector", torch.ones(48), "DoRA"),
         (
             "base_model.model.bert.embeddings.word_embeddings.weight",
             torch.ones(2, 48),
