@@ -132,6 +132,7 @@ def test_a_wheel_with_a_compiler_carries_native_kernels(tmp_path: Path) -> None:
     assert kernels_of(unpack(wheel, tmp_path / "packages")).startswith("native-")
 
 
+@pytest.mark.slow  # `make check-client` runs the client's tests in such an environment
 def test_client_works_without_torch(environment: Path) -> None:
     """The base install imports the client and has no torch to import."""
     code = "import peltier_client, importlib.util as u; peltier_client.Client; assert u.find_spec('torch') is None"
@@ -146,6 +147,7 @@ def test_version_is_the_wheels(environment: Path, wheel: Path) -> None:
     assert wheel.name.split("-")[1] in shown.stdout
 
 
+@pytest.mark.slow  # the same
 def test_missing_extra_is_one_sentence(environment: Path) -> None:
     """A command whose extra is missing names the extra on one line and exits with 1."""
     failed = run(environment / "bin" / "peltier", "serve", cwd=environment)

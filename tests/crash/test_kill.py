@@ -12,7 +12,7 @@ import pytest
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
-from peltier_store.verification import Verdict, verify_store
+from peltier_store.verification import VerificationReport, verify_store
 
 from tests.crash.publisher import Publisher, Tally
 from tests.server_process import Server
@@ -62,7 +62,7 @@ def _acknowledged(publishers: Sequence[Publisher]) -> int:
     return sum(publisher.tally.acknowledged for publisher in publishers)
 
 
-async def _verdict(store: Path) -> Verdict:
+async def _verdict(store: Path) -> VerificationReport:
     """What `peltier store verify` finds, in deleted versions too."""
     location = StoreLocation.of(store)
     registry = await Registry.open(location.registry)

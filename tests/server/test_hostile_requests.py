@@ -256,6 +256,7 @@ def test_uploads_at_once_take_the_memory_of_two(target: AttackedServer) -> None:
     assert statuses.count(422) > 0
 
 
+@pytest.mark.slow  # tests/server/http/test_outgoing.py stays
 def test_downloads_that_nobody_reads_take_some_pieces_each(
     target: AttackedServer, bert: Backbone, make_artifact: Callable[..., bytes]
 ) -> None:

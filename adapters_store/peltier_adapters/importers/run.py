@@ -15,13 +15,13 @@ from peltier_adapters.importers.adapterhub.adapterhub import read_adapterhub
 from peltier_adapters.importers.authors.adamix import read_adamix
 from peltier_adapters.importers.authors.compacter import read_compacter
 from peltier_adapters.importers.authors.unipelt import read_unipelt
-from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
-from peltier_adapters.importers.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.module_sites import base_names
 from peltier_adapters.importers.options import TaskOptions, example_inputs
-from peltier_adapters.importers.parts.head import take_head
-from peltier_adapters.importers.parts.imported_part import ImportedPart
 from peltier_adapters.importers.peft.peft import read_peft
+from peltier_adapters.importers.shared.checkpoint import find_file, read_checkpoint
+from peltier_adapters.importers.shared.head import take_head
+from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.module_sites import base_names
 from peltier_adapters.validation import sentences
 
 READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {

@@ -14,11 +14,11 @@ from peltier_adapters.importers.adapterhub.bottleneck import read_bottleneck
 from peltier_adapters.importers.adapterhub.head import read_head
 from peltier_adapters.importers.adapterhub.lora import read_lora
 from peltier_adapters.importers.adapterhub.prefix import read_prefix
-from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
-from peltier_adapters.importers.config_file import ConfigFile, read_config
-from peltier_adapters.importers.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.module_sites import base_names
-from peltier_adapters.importers.parts.imported_part import ImportedPart
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile, read_config
+from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.module_sites import base_names
 
 _FILES = ("adapter.safetensors", "pytorch_adapter.bin")
 _DESCRIPTION = ("model_class", "model_name", "type", "id", "config_id")

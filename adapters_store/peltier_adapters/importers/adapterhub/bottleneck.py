@@ -7,19 +7,19 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import ModuleSite, find_sites
-from peltier_adapters.importers.parts.bottleneck import (
+from peltier_adapters.importers.shared.bottleneck import (
     Bottleneck,
     Kind,
     create_bottleneck,
     scaled,
     served_activation,
 )
-from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.map import take_maps, take_rule
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile
+from peltier_adapters.importers.shared.gate import take_gate
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.map import take_maps, take_rule
+from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
 
 _WITHOUT_EFFECT = (
     "mh_adapter", "output_adapter", "reduction_factor", "init_weights", "stochastic_depth", "use_gating",

@@ -9,11 +9,11 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
-from peltier_adapters.importers.config_file import ConfigFile, read_config
-from peltier_adapters.importers.module_sites import base_names
-from peltier_adapters.importers.parts.head import Pooling, create_head, take_dense, take_head
-from peltier_adapters.importers.parts.imported_part import ImportedPart
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile, read_config
+from peltier_adapters.importers.shared.head import Pooling, create_head, take_dense, take_head
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.module_sites import base_names
 
 _CONFIG = "head_config.json"
 _FILES = ("model_head.safetensors", "pytorch_model_head.bin")

@@ -5,12 +5,12 @@ import re
 from peltier_backbone.load import Backbone
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import find_sites
-from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.lora import LoraPair, create_lora
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile
+from peltier_adapters.importers.shared.gate import take_gate
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.lora import LoraPair, create_lora
+from peltier_adapters.importers.shared.module_sites import find_sites
 
 _FIXED = (1, 1)  # adapters 1.1
 

@@ -5,12 +5,12 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import find_sites
-from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.prefix import (
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile
+from peltier_adapters.importers.shared.gate import take_gate
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.module_sites import find_sites
+from peltier_adapters.importers.shared.prefix import (
     KeysValues,
     create_prefix,
     evaluate_prefix,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
-from peltier_adapters.importers.config_file import ConfigFile, read_config
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile, read_config
 
 _WEIGHTS = ("pytorch_model.bin", "model.safetensors")
 

@@ -11,14 +11,14 @@ from torch import Tensor
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import only_task, read_model
 from peltier_adapters.importers.authors.frozen import finish_frozen
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.module_sites import ModuleSite, find_sites
-from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.map import take_maps, take_rule
-from peltier_adapters.importers.parts.prompt import create_prompt
-from peltier_adapters.importers.parts.replaced import take_biases, take_norms
+from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.map import take_maps, take_rule
+from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
+from peltier_adapters.importers.shared.prompt import create_prompt
+from peltier_adapters.importers.shared.replaced import take_biases, take_norms
 from peltier_adapters.parts.norm import backbone_norms
 from peltier_adapters.spec.parts import Activation, NormSpec
 

@@ -14,8 +14,8 @@ from peltier_backbone.weights import Weights
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.module_sites import find_sites
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.module_sites import find_sites
 
 # float32 weights are saved exactly; a backbone published in half precision is rounded once.
 _TOLERANCE = 1e-6

@@ -9,15 +9,15 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import read_model, read_settings
 from peltier_adapters.importers.authors.frozen import finish_frozen
 from peltier_adapters.importers.authors.unipelt_adapter import find_task, take_adapter, used
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.module_sites import ModuleSite, base_names, find_sites
-from peltier_adapters.importers.parts.gate import take_gate
-from peltier_adapters.importers.parts.head import take_head
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.lora import LoraPair, create_lora
-from peltier_adapters.importers.parts.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile
+from peltier_adapters.importers.shared.gate import take_gate
+from peltier_adapters.importers.shared.head import take_head
+from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.lora import LoraPair, create_lora
+from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
+from peltier_adapters.importers.shared.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
 
 _ALPHA = 16.0  # the scripts' default; a gate replaces it
 

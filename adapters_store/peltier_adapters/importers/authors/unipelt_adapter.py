@@ -7,13 +7,13 @@ from peltier_backbone.load import Backbone
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.authors.authors import only_task
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import ModuleSite, find_sites
-from peltier_adapters.importers.parts.bottleneck import Bottleneck, Kind, create_bottleneck
-from peltier_adapters.importers.parts.gate import Gate, take_gate
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.map import take_maps
+from peltier_adapters.importers.shared.bottleneck import Bottleneck, Kind, create_bottleneck
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile
+from peltier_adapters.importers.shared.gate import Gate, take_gate
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.map import take_maps
+from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
 
 _ADAPTER = r".*\.adapters\.([^.]+)\..*"
 _ELSEWHERE = r"(?!encoder\.layer\.\d+\.output\.).*\.adapters\..*"

@@ -10,11 +10,11 @@ from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.config_file import ConfigFile
-from peltier_adapters.importers.module_sites import ModuleSite, base_names, find_sites
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.lora import LoraPair, check_target, create_lora
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.lora import LoraPair, check_target, create_lora
+from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 
 _WRAPPER = "base_model.model."
 _A = ".lora_A.weight"

@@ -6,16 +6,16 @@ from pathlib import Path
 from peltier_backbone.load import Backbone
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint, find_file, read_checkpoint
-from peltier_adapters.importers.config_file import ConfigFile, read_config
-from peltier_adapters.importers.imported_adapter import ImportedAdapter
-from peltier_adapters.importers.module_sites import base_names, find_sites
-from peltier_adapters.importers.parts.head import take_head
-from peltier_adapters.importers.parts.imported_part import ImportedPart
-from peltier_adapters.importers.parts.prefix import create_prefix, prefix_width, unfold_prefix
-from peltier_adapters.importers.parts.prompt import create_prompt
-from peltier_adapters.importers.parts.replaced import take_biases, take_norms
 from peltier_adapters.importers.peft.lora import read_lora
+from peltier_adapters.importers.shared.checkpoint import Checkpoint, find_file, read_checkpoint
+from peltier_adapters.importers.shared.config_file import ConfigFile, read_config
+from peltier_adapters.importers.shared.head import take_head
+from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
+from peltier_adapters.importers.shared.imported_part import ImportedPart
+from peltier_adapters.importers.shared.module_sites import base_names, find_sites
+from peltier_adapters.importers.shared.prefix import create_prefix, prefix_width, unfold_prefix
+from peltier_adapters.importers.shared.prompt import create_prompt
+from peltier_adapters.importers.shared.replaced import take_biases, take_norms
 
 _FILES = ("adapter_model.safetensors", "adapter_model.bin")
 _TASKS = (None, "SEQ_CLS", "SEQ_2_SEQ_LM", "FEATURE_EXTRACTION")

@@ -1,7 +1,7 @@
 """These tests run kernels in Triton's interpreter, which must be chosen before Triton is imported: `test_kernels.py`
 starts them in a process of their own, so that nobody else is interpreted. By hand:
 
-    TRITON_INTERPRET=1 python -m pytest tests/adapters_store/kernels
+    TRITON_INTERPRET=1 python -m pytest tests/adapters_store/ops/kernels
 """
 
 import os

@@ -21,6 +21,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 MakeArtifact = Callable[..., bytes]
 WORDS = ["a", "good", "film", "the", "plot", "was", "not", "very", "and", "actor", "is", "dull", "bad"]
+# tests/adapters_store/graphs stays, and the kernels are tested without graphs.
+pytestmark = pytest.mark.slow
 ENCODERS = tuple(name for name in PRESETS if not name.startswith("prompt"))
 
 
@@ -50,13 +52,7 @@ def _assert_equal(found: Sequence[RowOutput], expected: Sequence[RowOutput]) -> 
         torch.testing.assert_close(one.logits, other.logits, rtol=1e-5, atol=1e-5)
 
 
-# Of each kind of part and of map.
-KEPT = ("houlsby", "lowrank", "compacter", "lora", "bitfit", "unipelt-apl-central")
-
-
-@pytest.mark.parametrize(
-    "preset", [pytest.param(name, marks=[] if name in KEPT else [pytest.mark.slow]) for name in ENCODERS]
-)
+@pytest.mark.parametrize("preset", ENCODERS)
 def test_every_preset_answers_as_without_graphs(preset: str, bert: Backbone, make_artifact: MakeArtifact):
     """Two adapters beside rows of none, in as many groups as fit and in fewer: runs that are empty change nothing."""
     residents, graphs, draw = _residents(bert, make_artifact, [preset]), _graphs(bert), random.Random(preset)

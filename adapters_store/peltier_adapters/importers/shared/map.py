@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
 
 Map = dict[str, Tensor]
 

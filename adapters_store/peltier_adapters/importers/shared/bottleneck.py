@@ -9,9 +9,9 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.module_sites import ModuleSite
-from peltier_adapters.importers.parts.gate import Gate, stacked_gates
-from peltier_adapters.importers.parts.imported_part import ImportedPart, stacked
+from peltier_adapters.importers.shared.gate import Gate, stacked_gates
+from peltier_adapters.importers.shared.imported_part import ImportedPart, stacked
+from peltier_adapters.importers.shared.module_sites import ModuleSite
 from peltier_adapters.spec.maps import DenseMap, LowRankMap, LphmMap, MapSpec, PhmMap
 from peltier_adapters.spec.parts import Activation, BottleneckSpec, Site
 

@@ -8,10 +8,10 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.parts.gate import Gate, stacked_gates
-from peltier_adapters.importers.parts.head import take_dense
-from peltier_adapters.importers.parts.imported_part import ImportedPart, stacked
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.gate import Gate, stacked_gates
+from peltier_adapters.importers.shared.head import take_dense
+from peltier_adapters.importers.shared.imported_part import ImportedPart, stacked
 from peltier_adapters.spec.parts import PrefixSpec
 
 

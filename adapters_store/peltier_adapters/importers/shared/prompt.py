@@ -4,7 +4,7 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.parts.imported_part import ImportedPart
+from peltier_adapters.importers.shared.imported_part import ImportedPart
 from peltier_adapters.spec.parts import PromptSpec
 
 

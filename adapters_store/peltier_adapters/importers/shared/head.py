@@ -7,8 +7,8 @@ import torch
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.parts.imported_part import ImportedPart
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.imported_part import ImportedPart
 from peltier_adapters.spec.parts import HeadSpec
 
 Pooling = Literal["pooler", "first", "mean"]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.checkpoint import find_file, read_checkpoint
+from peltier_adapters.importers.shared.checkpoint import find_file, read_checkpoint
 
 
 class _Harmful:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from peltier_adapters.importers.parts.imported_part import ImportedPart
+from peltier_adapters.importers.shared.imported_part import ImportedPart
 from peltier_adapters.spec.parts import Parts
 
 

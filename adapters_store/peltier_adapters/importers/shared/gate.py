@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from peltier_adapters.importers.checkpoint import Checkpoint
-from peltier_adapters.importers.parts.imported_part import At, stacked
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.imported_part import At, stacked
 
 
 @dataclass(frozen=True)
