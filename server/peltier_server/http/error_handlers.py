@@ -28,17 +28,18 @@ logger = logging.getLogger(__name__)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # What a route may raise; anything else is a fault of the server.
-_ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
+ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
 
 
 def install_handlers(app: FastAPI, shapes: Sequence[ErrorShape] = ()) -> None:
     """Makes every error of a route an answer, in one of `shapes` at their addresses."""
     app.state.error_shapes = shapes
-    for kind in _ANSWERED:
-        app.add_exception_handler(kind, _answer_error)
+    for kind in ANSWERED:
+        app.add_exception_handler(kind, answer_error)
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that one of `ANSWERED` has ended."""
     if isinstance(error, ClientGone):
         return Response(status_code=ClientGone.status)
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
