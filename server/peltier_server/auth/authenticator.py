@@ -107,7 +107,7 @@ def _refusal(scheme: str, text: str) -> Unauthorized:
 
 
 def create_authenticator(settings: Settings, keyring: Keyring) -> Authenticator:
-    """The door that the settings ask for. Raises `SettingsError` where the extra `oidc` is wanted and missing."""
+    """The authenticator that the settings ask for. Raises `SettingsError` if the extra `oidc` is needed and missing."""
     given = ((settings.admin_key, OPERATOR), (settings.metrics_key, MONITOR))
     return Authenticator(
         keyring,

@@ -79,7 +79,7 @@ class QuotaSlot:
     """One request while it is served. Entering raises `QuotaExceeded`."""
 
     def __init__(self, enforcer: QuotaEnforcer, tenant: str, quotas: Quotas) -> None:
-        self._turnstile = enforcer
+        self._enforcer = enforcer
         self._tenant = tenant
         self._max_in_flight = math.inf if quotas.max_concurrent_requests is None else quotas.max_concurrent_requests
         self._requests = _rate("requests", quotas.requests_per_second)
@@ -87,7 +87,7 @@ class QuotaSlot:
         self._taken: Taken | None = None
 
     async def __aenter__(self) -> Self:
-        in_flight = self._turnstile.in_flight
+        in_flight = self._enforcer.in_flight
         if in_flight[self._tenant] >= self._max_in_flight:
             raise QuotaExceeded(
                 f"{in_flight[self._tenant]} requests of tenant {self._tenant!r} are being answered; "
@@ -119,7 +119,7 @@ class QuotaSlot:
         return with_ratelimit_headers
 
     async def _take(self) -> None:
-        rate, rates = self._requests, self._turnstile.rates
+        rate, rates = self._requests, self._enforcer.rates
         if rate is None:
             return
         self._taken = await rates.take(rate, self._tenant)
@@ -131,11 +131,11 @@ class QuotaSlot:
         taken, self._taken = self._taken, None
         # Not with 429: a request over its tokens was read and tokenised, and must not be free.
         if taken is not None and status == Unavailable.status:
-            await self._turnstile.rates.give_back(taken)
+            await self._enforcer.rates.give_back(taken)
 
     async def _headers(self) -> dict[str, str]:
         held = [rate for rate in (self._requests, self._tokens) if rate is not None]
-        left = [await self._turnstile.rates.left(rate, self._tenant) for rate in held]
+        left = [await self._enforcer.rates.left(rate, self._tenant) for rate in held]
         # There are two rates and one set of headers, which is about what runs out first.
         scarce = min(left, key=lambda one: one.share)
         return {
@@ -146,7 +146,7 @@ class QuotaSlot:
         }
 
     def _leave(self) -> None:
-        in_flight = self._turnstile.in_flight
+        in_flight = self._enforcer.in_flight
         in_flight[self._tenant] -= 1
         if not in_flight[self._tenant]:
             del in_flight[self._tenant]

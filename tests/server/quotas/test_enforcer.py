@@ -11,7 +11,7 @@ from peltier_store.registry import Quotas
 from starlette.types import Message, Send
 
 
-def make_turnstile(**quotas: float) -> QuotaEnforcer:
+def make_enforcer(**quotas: float) -> QuotaEnforcer:
     """An enforcer where every tenant has these quotas."""
     return QuotaEnforcer(Rates(), lambda _: Quotas(**quotas))
 
@@ -43,12 +43,12 @@ async def visit(enforcer: QuotaEnforcer, status: int = 200) -> dict[str, str]:
 
 async def test_without_quotas_nothing_is_said() -> None:
     """And nothing refused."""
-    assert await visit(make_turnstile()) == {}
+    assert await visit(make_enforcer()) == {}
 
 
 async def test_requests_a_second() -> None:
     """One too many is refused, with a time to come back."""
-    enforcer = make_turnstile(requests_per_second=0.02)
+    enforcer = make_enforcer(requests_per_second=0.02)
     first, second = await visit(enforcer), await visit(enforcer)
     assert first["ratelimit-policy"] == '"requests";q=2;w=100'
     assert (first["ratelimit-limit"], first["ratelimit-remaining"]) == ("2", "1")
@@ -61,7 +61,7 @@ async def test_requests_a_second() -> None:
 
 async def test_a_request_that_the_server_is_too_busy_for_costs_nothing() -> None:
     """Its tenant could do nothing about it."""
-    enforcer = make_turnstile(requests_per_second=0.02)
+    enforcer = make_enforcer(requests_per_second=0.02)
     for _ in range(5):
         assert (await visit(enforcer, 503))["ratelimit-remaining"] == "2"
 
@@ -69,13 +69,13 @@ async def test_a_request_that_the_server_is_too_busy_for_costs_nothing() -> None
 @pytest.mark.parametrize("status", [422, 429])
 async def test_a_request_that_its_tenant_is_refused_counts(status: int) -> None:
     """It was read and tokenised, so a tenant without tokens left must not send them for nothing."""
-    enforcer = make_turnstile(requests_per_second=0.02)
+    enforcer = make_enforcer(requests_per_second=0.02)
     assert (await visit(enforcer, status))["ratelimit-remaining"] == "1"
 
 
 async def test_requests_at_a_time() -> None:
     """A request that ends makes room, also if it failed or was cancelled."""
-    enforcer = make_turnstile(max_concurrent_requests=2)
+    enforcer = make_enforcer(max_concurrent_requests=2)
     entered = [enforcer.slot("a") for _ in range(2)]
     for one in entered:
         await one.__aenter__()
@@ -91,7 +91,7 @@ async def test_requests_at_a_time() -> None:
 
 async def test_a_request_over_its_rate_is_not_in_flight() -> None:
     """It never came in."""
-    enforcer = make_turnstile(requests_per_second=0.01, max_concurrent_requests=1)
+    enforcer = make_enforcer(requests_per_second=0.01, max_concurrent_requests=1)
     await visit(enforcer)
     for _ in range(3):
         with pytest.raises(QuotaExceeded, match="may send"):
@@ -101,7 +101,7 @@ async def test_a_request_over_its_rate_is_not_in_flight() -> None:
 
 async def test_tokens_a_second() -> None:
     """Exact to the token; who asks for more at once than there ever is does not wait for it."""
-    enforcer = make_turnstile(tokens_per_second=0.1)
+    enforcer = make_enforcer(tokens_per_second=0.1)
     async with enforcer.spend("a", 1):
         pass
     with pytest.raises(QuotaExceeded, match="costs 1 tokens, which are not left of the 1 tokens in 10 s") as caught:
@@ -115,7 +115,7 @@ async def test_tokens_a_second() -> None:
 
 async def test_tokens_that_were_not_computed_are_given_back() -> None:
     """A full queue costs nothing; an input that fails in the model does."""
-    enforcer = make_turnstile(tokens_per_second=1.1)
+    enforcer = make_enforcer(tokens_per_second=1.1)
     for _ in range(3):
         with pytest.raises(QueueFull):
             async with enforcer.spend("a", 11):
@@ -130,7 +130,7 @@ async def test_tokens_that_were_not_computed_are_given_back() -> None:
 
 async def test_headers_are_about_what_runs_out_first() -> None:
     """Both rates are named in the policy."""
-    enforcer = make_turnstile(requests_per_second=10, tokens_per_second=0.1)
+    enforcer = make_enforcer(requests_per_second=10, tokens_per_second=0.1)
     async with enforcer.spend("a", 1):
         pass
     headers = await visit(enforcer)
