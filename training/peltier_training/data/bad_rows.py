@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from peltier_adapters.errors import and_more
+
 from peltier_training.errors import TrainingError
 
 _MAX_NAMED_ROWS = 20
@@ -25,7 +27,7 @@ def describe(bad: Sequence[BadRow]) -> list[str]:
         groups.setdefault((row.path, row.reason), []).append(str(row.line))
     named = [f"{path}:{', '.join(lines)}{reason}" for (path, reason), lines in groups.items()]
     more = len(bad) - _MAX_NAMED_ROWS
-    return [*named, *([f"and {more} more"] if more > 0 else [])]
+    return [*named, *([and_more(more)] if more > 0 else [])]
 
 
 def refuse(bad: Sequence[BadRow], hint: str = "") -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from peltier_adapters.errors import and_more
 
 from peltier_training.data.labels import TaskType
 from peltier_training.evaluate import metrics
@@ -63,7 +64,7 @@ def _unanswered(evidence: Evidence) -> str | None:
     if not missing:
         return None
     named = ", ".join(_short(label) for label in missing[:_MAX_NAMES])
-    more = f" and {len(missing) - _MAX_NAMES} more" if len(missing) > _MAX_NAMES else ""
+    more = f" {and_more(len(missing) - _MAX_NAMES)}" if len(missing) > _MAX_NAMES else ""
     verb = "is" if len(missing) == 1 else "are"
     return (
         f"{len(missing)} of {len(evidence.labels)} labels {verb} never predicted on the validation rows "
