@@ -1,1 +1,1 @@
-"""Who calls: keys, tokens, scopes."""
+"""Authentication: keys, tokens and scopes."""

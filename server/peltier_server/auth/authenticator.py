@@ -1,4 +1,4 @@
-"""Who calls: the operator, the bearer of a key or of a token, or on an open server anyone."""
+"""Identifies the caller: the operator, the bearer of a key or a token, or any caller on an open server."""
 
 import hmac
 from collections.abc import Mapping
@@ -23,15 +23,17 @@ class TokenReader(Protocol):
         """Whether `text` has the form of a token."""
 
     async def caller(self, token: str) -> Caller:
-        """Whom the token speaks for."""
+        """The caller that the token names."""
 
 
 class Authenticator:
-    """Shut, but for the keys of the settings, until the registry has been read.
+    """Identifies the caller of each request. Until the registry has been read, it accepts only the keys of the
+    settings.
 
-    `fixed_keys` are those of the settings, each with the caller that it lets in. It is open to anyone only where
-    `may_be_open`, without an admin key and an identity provider, as long as nobody has made a key; then not to pages of
-    other sites, and without `any_host` not by names that others have given it.
+    `fixed_keys` are the keys of the settings, each with its caller. The server is open, that is, accepts callers
+    without a key, only with `may_be_open`, without an admin key and an identity provider, and while the registry has no
+    key. An open server refuses requests from pages of other sites and, without `any_host`, requests to a host name that
+    is not this machine's own.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class Authenticator:
     ) -> None:
         self.keyring = keyring
         fixed_keys = fixed_keys or {}
-        # A request without a key equals an empty one.
+        # An empty key would match a request without a key.
         self._fixed_keys = [(key.encode(), caller) for key, caller in fixed_keys.items() if key]
         self._tokens = tokens
         self._needs_keys = OPERATOR in fixed_keys.values() or tokens is not None
@@ -53,7 +55,9 @@ class Authenticator:
         self._may_be_open = may_be_open and not self._needs_keys
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Follows the registry. Raises `SettingsError` where nobody would ever be let in."""
+        """Takes over the tenants and keys of the registry. Raises `SettingsError` if the server could accept no
+        caller at all.
+        """
         self.keyring.apply(snapshot)
         if self.keyring.is_empty and not self._needs_keys and not self._may_be_open:
             raise SettingsError(
@@ -62,9 +66,11 @@ class Authenticator:
             )
 
     async def caller(self, headers: Headers) -> Caller:
-        """Who calls; raises `Unauthorized` for strangers, and `NotReady` where it is too early to tell."""
+        """The caller. Raises `Unauthorized` for an unknown one, and `NotReady` if the registry has not been read
+        yet.
+        """
         scheme, text = _read_authorization(headers)
-        # As bytes, because text that is not ASCII cannot be compared.
+        # Bytes, because `compare_digest` refuses text that is not ASCII.
         for key, caller in self._fixed_keys:
             if hmac.compare_digest(text.encode(), key):
                 return caller
@@ -92,22 +98,24 @@ class Authenticator:
 
 
 def _read_authorization(headers: Headers) -> tuple[str, str]:
-    """The scheme in lower case and what a bearer shows, empty where the header is missing or has another scheme."""
+    """The scheme in lower case and the bearer's key or token, empty if the header is missing or has another scheme."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     return scheme.lower(), given.strip() if scheme.lower() == "bearer" else ""
 
 
 def _refusal(scheme: str, text: str) -> Unauthorized:
-    """Tells a missing key, another scheme and text that has not the form of a key apart."""
+    """The error for a missing key, for another scheme, or for text that does not have the form of a key."""
     if text:
         return Unauthorized("the API key is not one of this server's")
-    # The scheme is not shown: it may be a key that was sent without one.
+    # The message does not show the scheme, which may be a key that was sent without a scheme.
     found = "no key" if scheme in ("", "bearer") else "another scheme"
     return Unauthorized(f"this server needs an API key in the header 'authorization: Bearer <key>'; {found} was sent")
 
 
 def create_authenticator(settings: Settings, keyring: Keyring) -> Authenticator:
-    """The authenticator that the settings ask for. Raises `SettingsError` if the extra `oidc` is needed and missing."""
+    """The authenticator that the settings describe. Raises `SettingsError` if they need the extra `oidc` and it is
+    missing.
+    """
     given = ((settings.admin_key, OPERATOR), (settings.metrics_key, MONITOR))
     return Authenticator(
         keyring,

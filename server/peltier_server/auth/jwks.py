@@ -1,4 +1,4 @@
-"""An identity provider's public keys: fetched in a thread, kept, and asked for again with restraint."""
+"""The public keys of an identity provider: fetched in a thread, cached, and fetched again at most every ten seconds."""
 
 import asyncio
 import logging
@@ -13,20 +13,22 @@ from peltier_server import retry_hints
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 300.0
-# How long keys are still believed while the provider cannot be reached.
+# How long cached keys are accepted while the provider cannot be reached.
 STALE_SECONDS = 3600.0
-# Between two fetches at least: whoever sends made-up key ids must not make this server flood the provider.
+# The shortest time between two fetches, so that callers with invented key ids cannot make this server flood the
+# provider.
 PAUSE_SECONDS = 10.0
 _TIMEOUT_SECONDS = 5.0
-# For so long a token waits for the provider though its key is known: a key that was withdrawn ends with its fetch.
+# How long a token with a known key waits for a fetch. After the fetch, a key that the provider has withdrawn is
+# refused.
 _COURTESY_SECONDS = 0.5
 
 
 class KeySet:
-    """The keys at `url`, by their `kid`. Belongs to one event loop."""
+    """The keys at `url`, by their `kid`. It belongs to one event loop."""
 
     def __init__(self, url: str) -> None:
-        # Its own cache would be asked from a thread for every token.
+        # The client's own cache is off: every token would need a thread to read it.
         self._client = PyJWKClient(url, cache_jwk_set=False, timeout=_TIMEOUT_SECONDS)
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at = self._tried_at = -STALE_SECONDS
@@ -34,11 +36,11 @@ class KeySet:
         self._is_slow = False
 
     async def find(self, kid: str) -> PyJWK | None:
-        """The key of that id, None where the provider has none.
+        """The key with the id `kid`, None if the provider has none.
 
-        A known key comes at once while the provider is slow or away. Raises `Unavailable` where an unknown one cannot
-        be told from none because the provider does not answer within five seconds: the token may be good, and a 401
-        would make its bearer throw it away.
+        While the provider is slow or does not answer, a known key is returned at once. Raises `Unavailable` for an
+        unknown key if the provider does not answer within five seconds: the token may be valid, and a 401 would make
+        the caller discard it.
         """
         if kid in self._keys and self._age < FRESH_SECONDS:
             return self._keys[kid]
@@ -55,14 +57,16 @@ class KeySet:
         return time.monotonic() - self._fetched_at
 
     async def _wait(self, *, is_known: bool) -> None:
-        """Has the keys fetched where it is time, and waits for them with patience for those who have none."""
+        """Starts a fetch if one is due and waits for it: up to five seconds for an unknown key, and briefly or not
+        at all for a known one.
+        """
         if self._fetch is None and time.monotonic() - self._tried_at >= PAUSE_SECONDS:
             self._tried_at = time.monotonic()
             self._fetch = asyncio.create_task(self._refresh())
         if self._fetch is None or (is_known and self._is_slow):
             return
         seconds = _COURTESY_SECONDS if is_known else _TIMEOUT_SECONDS
-        # The fetch goes on when the wait, or the request that waits, ends first.
+        # The fetch continues when the wait, or the request that waits, ends first.
         _, pending = await asyncio.wait({self._fetch}, timeout=seconds)
         self._is_slow = self._is_slow or bool(pending)
 

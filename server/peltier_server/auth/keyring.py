@@ -1,4 +1,6 @@
-"""Tenants and their keys in memory, as the registry has them: no request waits for the database to be let in."""
+"""Tenants and their keys in memory, as in the registry, so that no request waits for the database to be
+authenticated.
+"""
 
 import logging
 import time
@@ -21,7 +23,7 @@ _NO_QUOTAS = Quotas()
 
 @dataclass(frozen=True)
 class _Held:
-    """A key, ready to be asked for at every request."""
+    """A key with its caller, prepared for the check at every request."""
 
     key: Key
     caller: Caller
@@ -43,7 +45,7 @@ class _Held:
 
 
 class Keyring:
-    """Every tenant and key, once it is unlocked. `apply` is how it follows the registry; belongs to the event loop."""
+    """Holds every tenant and key. `unlock` must precede the first check of a key. It belongs to the event loop."""
 
     def __init__(self) -> None:
         self._tenants: dict[str, Tenant] = {}
@@ -54,43 +56,47 @@ class Keyring:
         self._has_warned = False
 
     def unlock(self, credentials: Credentials) -> None:
-        """From now on keys can be made and compared."""
+        """Sets the credentials that create and compare keys."""
         self._credentials = credentials
-        # What a key is compared with that no key has the prefix of, so that both take as long.
+        # The digest for the comparison when no key has the prefix, so that both cases take the same time.
         self._nobody = credentials.issue().digest
 
     @property
     def credentials(self) -> Credentials:
-        """What makes keys."""
+        """The credentials that create and compare keys."""
         assert self._credentials is not None, "nobody is let in before the keyring is unlocked"
         return self._credentials
 
     def apply(self, snapshot: Snapshot) -> None:
-        """Takes over the tenants and keys that have changed; a snapshot from before is left alone."""
+        """Takes over the tenants and keys that have changed. Ignores a snapshot that is older than the last one."""
         if snapshot.revision < self._revision:
             return
         self._revision = snapshot.revision
         self._tenants.update((tenant.name, tenant) for tenant in snapshot.tenants)
-        # Keys are never deleted and never change hands: what was revoked stays, as such.
+        # Keys are never deleted and never change their tenant. A revoked key stays, marked as revoked.
         self._keys.update((key.prefix, _Held.of(key)) for key in snapshot.keys)
 
     @property
     def is_known(self) -> bool:
-        """The registry has been read."""
+        """Whether the registry has been read."""
         return self._revision >= 0
 
     @property
     def is_empty(self) -> bool:
-        """No key has ever been made. One that was revoked or has expired still closes the door."""
+        """Whether no key has ever been created. A revoked or expired key counts: the server stays closed."""
         return not self._keys
 
     def is_last_admin(self, prefix: str) -> bool:
-        """Without that key there would be none that can make keys."""
+        """Whether the key with this prefix is the only live one with the scope `admin`, and so the only one that can
+        create keys.
+        """
         admins = [held.key for held in self._keys.values() if "admin" in held.key.scopes and held.is_live]
         return [key.prefix for key in admins] == [prefix]
 
     def caller(self, text: str) -> Caller:
-        """Whose key this is. Raises `Unauthorized`; only who holds a key is told that it was once a right one."""
+        """The caller with the key `text`. Raises `Unauthorized`; only the whole key gets the message that it was
+        revoked or has expired.
+        """
         held = self._keys.get(prefix_of(text) or "")
         same = self.credentials.matches(text, held.key.digest if held is not None else self._nobody)
         if held is not None and not same:
@@ -104,7 +110,7 @@ class Keyring:
         return held.caller
 
     def _warn_of_secret(self, prefix: str) -> None:
-        # Once, because anyone can send what looks like a key.
+        # The warning is logged once, because any caller can send text in the form of a key.
         if not self._has_warned:
             self._has_warned = True
             logger.warning(
@@ -114,27 +120,31 @@ class Keyring:
             )
 
     def has_tenant(self, name: str) -> bool:
-        """Whether there is such a tenant."""
+        """Whether the tenant exists."""
         return name in self._tenants
 
     def tenant(self, name: str) -> Tenant:
-        """One tenant, or `NotFound`."""
+        """The tenant with this name. Raises `NotFound` if it does not exist."""
         if name not in self._tenants:
             raise NotFound(f"tenant {name!r} does not exist")
         return self._tenants[name]
 
     def quotas(self, tenant: str) -> Quotas:
-        """What the tenant may use."""
+        """The quotas of the tenant; no quotas if it does not exist."""
         known = self._tenants.get(tenant)
         return _NO_QUOTAS if known is None else known.quotas
 
     def tenants(self, *, after: str, limit: int) -> list[Tenant]:
-        """At most `limit` tenants whose names follow `after`, in order."""
+        """At most `limit` tenants whose names follow `after`, in order of name."""
         return [self._tenants[name] for name in nsmallest(limit, (name for name in self._tenants if name > after))]
 
     def list_keys(self, tenant: str | None, *, after: str, limit: int) -> list[Key]:
-        """At most `limit` keys of the tenant, or of all, that follow the one with the prefix `after`; the oldest first,
-        also those that open nothing any more. An empty `after` is the start; raises `NotFound` for one of no key."""
+        """At most `limit` keys of the tenant, or of all tenants, that follow the key with the prefix `after`, oldest
+        first.
+
+        Revoked and expired keys are included. An empty `after` means the start. Raises `NotFound` if no key has that
+        prefix.
+        """
         if after and after not in self._keys:
             raise NotFound(f"key {after!r} does not exist")
         begin = _age(self._keys[after].key) if after else None

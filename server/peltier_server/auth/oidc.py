@@ -1,4 +1,4 @@
-"""Bearer tokens of an OpenID Connect provider, where the settings name one."""
+"""Bearer tokens of an OpenID Connect provider, if the settings name one."""
 
 import re
 from dataclasses import dataclass
@@ -10,17 +10,19 @@ from peltier_client.errors import Unauthorized
 from peltier_server.auth.caller import ALL_SCOPES, Caller
 from peltier_server.auth.jwks import KeySet
 
-# Both are asymmetric, so that no public key can be passed off as a shared secret.
+# Both algorithms are asymmetric, so an attacker cannot use a public key as a shared secret.
 _ALGORITHMS = ["RS256", "ES256"]
 _REQUIRED = ["exp", "iss", "aud", "sub"]
-# Clocks of two machines differ.
+# The clocks of two machines differ.
 _LEEWAY_SECONDS = 10
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Provider:
-    """Who signs tokens, for whom, where its keys are, and which claims hold the tenant and the scopes."""
+    """The issuer and audience of tokens, the address of its keys, and the claims that hold the tenant and the
+    scopes.
+    """
 
     issuer: str
     audience: str
@@ -30,20 +32,20 @@ class Provider:
 
 
 class Tokens:
-    """Checks tokens of one provider."""
+    """Checks the tokens of one provider."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
         self._keys = KeySet(provider.jwks_url)
 
     def reads(self, text: str) -> bool:
-        """Whether `text` has the form of a token, whatever it may say."""
+        """Whether `text` has the form of a token. Its content is not checked."""
         return _TOKEN.fullmatch(text) is not None
 
     async def caller(self, token: str) -> Caller:
-        """Whom the token speaks for; the tenant is the one it claims, and need not exist.
+        """The caller that the token names. The tenant comes from a claim of the token and need not exist.
 
-        Raises `Unauthorized` for a token that is not right, `Unavailable` where that cannot be told.
+        Raises `Unauthorized` for a token that is not valid, and `Unavailable` if the token cannot be checked.
         """
         try:
             header = jwt.get_unverified_header(token)

@@ -1,4 +1,6 @@
-"""Whether a request to a server without keys comes from this machine's own programs, not through a browser or proxy."""
+"""Checks that a request to a server without keys comes from a program on this machine, not through a browser or
+proxy.
+"""
 
 import ipaddress
 from functools import lru_cache
@@ -9,17 +11,19 @@ from starlette.datastructures import Headers
 
 
 def check_origin(headers: Headers) -> None:
-    """Raises `Forbidden` for what a page of another site has sent: browsers name it, and it may post a form unasked."""
+    """Raises `Forbidden` for a request from a page of another site. Browsers send the site in `origin`, and let any
+    page post a form without a preflight request.
+    """
     origin = headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != headers.get("host"):
         raise Forbidden("a page of another site may not call a server without keys; make a key first")
 
 
 def check_host(headers: Headers) -> None:
-    """Raises `Forbidden` where the request was sent to a name that is not this machine's own.
+    """Raises `Forbidden` if the host name of the request is not this machine's own.
 
-    Anyone can point a name at 127.0.0.1 and let a browser's page of that name call it, and a proxy that listens
-    elsewhere passes its own name on.
+    Anyone can let a name resolve to 127.0.0.1, and a page of that name can then call the server. A proxy that listens
+    elsewhere forwards its own name.
     """
     host = headers.get("host", "")
     if not _is_own(host):

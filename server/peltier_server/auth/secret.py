@@ -1,4 +1,4 @@
-"""The server's secret, under which the registry holds the digests of keys."""
+"""The server's secret, which keys the digests of API keys in the registry."""
 
 import contextlib
 import os
@@ -14,11 +14,11 @@ _SQLITE = "sqlite+aiosqlite:///"
 
 
 def load_secret(settings: Settings) -> bytes:
-    """The secret of the settings, or else the one in the file `secret` beside the SQLite registry.
+    """The secret of the settings, or the one in the file `secret` beside the SQLite registry.
 
-    A file that is missing is made: at random, durably, for its owner's eyes only; processes that start together agree
-    on one. Raises `SettingsError` for a file that cannot be made, read or used, and where a registry that replicas
-    share has no secret that they share.
+    A missing file is created with a random secret, written durably and readable only by its owner. Processes that start
+    at the same time agree on one secret. Raises `SettingsError` for a file that cannot be created, read or used, and
+    for a registry that replicas share without a secret in the settings.
     """
     if settings.secret is not None:
         return settings.secret.get_secret_value().encode()
@@ -45,7 +45,7 @@ def _create(path: Path) -> None:
             file.write(secrets.token_hex(_NUM_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        # A link never replaces: whoever comes second takes the secret of the first.
+        # A link never replaces a file, so the second process uses the secret of the first.
         with contextlib.suppress(FileExistsError):
             os.link(whole, path)
     finally:

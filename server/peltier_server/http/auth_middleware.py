@@ -1,4 +1,4 @@
-"""Stands before the router and says who calls; every route but the front page and the probes is closed by default."""
+"""Authenticates each request before the router sees it. Only the front page and the probes need no caller."""
 
 from peltier_client.errors import PeltierError
 from starlette.datastructures import Headers
@@ -12,10 +12,10 @@ OPEN_PATHS = frozenset({"/", "/health", "/ready"})
 
 
 class AuthMiddleware:
-    """Puts the caller into the request's context, or answers in the router's place.
+    """Puts the caller into the request's context, or answers the request with an error.
 
-    It is no dependency: the framework reads and parses a body before it runs dependencies, and a stranger shall not
-    make the server take in an upload or learn which addresses exist.
+    This is not a dependency, because the framework reads and parses a body before it runs dependencies. An
+    unauthenticated caller must not make the server receive an upload, or learn which addresses exist.
     """
 
     def __init__(self, app: ASGIApp, authenticator: Authenticator) -> None:
@@ -23,7 +23,7 @@ class AuthMiddleware:
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, or answers with why not."""
+        """Passes the request on, or answers it with the error of the authenticator."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
                 context_of(scope).known_caller = await self._authenticator.caller(Headers(scope=scope))

@@ -1,4 +1,4 @@
-"""How a route's body is read: bounded before it is read, and JSON parsed by turns where it is large."""
+"""Reads the bodies of routes: bounded in bytes, and large JSON parsed in a thread, by turns between tenants."""
 
 import json
 import reprlib
@@ -21,29 +21,29 @@ from peltier_server.http.dependencies import cancel_on_disconnect
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 Model = type[BaseModel] | None
-# What becomes of the names and values of a JSON object; None is any object of them.
+# Builds the dict of a JSON object from its names and values; None accepts any object.
 Hook = Callable[[list[tuple[str, Any]]], dict[str, Any]] | None
 
-# Far more than the most inputs of three texts, each with every parameter, need.
+# Much more than any request needs, even with three texts an input and every parameter set.
 _TOKENS_PER_INPUT = 64
 _MIN_TOKENS = 65_536
-# A body has ten at most; to complain of thousands takes as long as a batch.
+# A body has at most ten keys. To report thousands of unknown ones would take as long as a batch.
 _MAX_KEYS = 1000
-# To name a mistake takes thirty microseconds, and nobody reads so many.
+# To describe one mistake takes thirty microseconds, and a longer list helps no reader.
 _MAX_MISTAKES = 1000
-# Smaller bodies are parsed at once, in less time than a thread needs to begin.
+# The event loop parses smaller bodies itself, in less time than a thread needs to start.
 _BYTES_ON_THE_LOOP = 16 * 1024
-# A byte takes as long to parse as a hundredth of a character to tokenise.
+# To parse a byte takes as long as to tokenise a hundredth of a character.
 _BYTES_PER_COST = 100
-# Where a body has one input a place.
+# The keys of a body that hold a list of inputs, and the names of these lists in error messages.
 _LISTS = {"inputs": "inputs", "requests": "requests", "prompt": "prompts"}
 
 
 def bounded(handle: Handler, model: Model, hook: Hook = None) -> Handler:
-    """A route's handler whose body counts among the bytes in progress until the request is answered.
+    """Wraps a route's handler so that its body counts among the bytes in progress until the request is answered.
 
-    Large ones are parsed and validated in a thread, by turns between tenants. JSON of very many values, inputs or
-    mistakes is refused: to complain of two megabytes of empty lists takes a gigabyte and seconds.
+    Large bodies are parsed and validated in a thread, by turns between tenants. JSON with too many values, inputs or
+    mistakes is refused: to describe the mistakes in two megabytes of empty lists takes a gigabyte and several seconds.
     """
 
     async def answer(request: Request) -> Response:
@@ -56,8 +56,9 @@ def bounded(handle: Handler, model: Model, hook: Hook = None) -> Handler:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuses an object that gives a name twice: of two shares of a version, or two weights of a tenant, nobody could
-    say which was meant."""
+    """The dict of a JSON object. Raises `InvalidInput` if a name occurs twice: the server could not know which of
+    two shares of a version, or of two weights of a tenant, the caller means.
+    """
     name = doubled_name(pairs)
     if name is not None:
         raise InvalidInput(f"the request body gives {reprlib.repr(name)} twice")
@@ -65,11 +66,13 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class LimitedRequest(Request):
-    """A request of whose body at most `max_bytes` are read; a longer one is refused, before it comes where its length
-    is known. What has come counts in `held`."""
+    """A request that reads at most `max_bytes` of its body. It refuses a longer body with `RefusedBody`, before
+    reading it if the length is known. The bytes of the body count in `held`.
+    """
 
     def __init__(self, request: Request, max_bytes: int, held: Held | None = None) -> None:
-        # Not a method of this object, which would refer to itself and stay until the garbage collector runs.
+        # A separate object: with a bound method as `receive`, this request would refer to itself and stay in memory
+        # until the garbage collector runs.
         self._incoming = _Body(request.receive, _content_length(request), max_bytes, held)
         super().__init__(request.scope, self._incoming.receive, request._send)
 
@@ -113,7 +116,9 @@ class _JSONRequest(LimitedRequest):
         self._preparation = preparation
 
     async def body(self) -> bytes:
-        """Without the framework's generators, which take longer than to parse a small body."""
+        """The whole body. The framework's own method uses generators, which take longer than the parsing of a small
+        body.
+        """
         if not hasattr(self, "_body"):
             pieces = list[bytes]()
             while not self._incoming.ended:
@@ -122,7 +127,9 @@ class _JSONRequest(LimitedRequest):
         return self._body
 
     async def json(self) -> Any:
-        """The body as its model, which the framework then takes as it is. Raises `RefusedBody`."""
+        """The body as an instance of its model, which the framework accepts without a further check. Raises
+        `RefusedBody`.
+        """
         text = await self.body()
         try:
             if len(text) <= _BYTES_ON_THE_LOOP:
@@ -133,21 +140,22 @@ class _JSONRequest(LimitedRequest):
         except json.JSONDecodeError as error:
             raise RefusedBody(BadRequest(f"the body is not JSON: {error.msg} at character {error.pos}")) from None
         except (ValueError, RecursionError):
-            # Bytes that are no text, nesting without end, a number of a million digits.
+            # For example bytes that are not text, too deep nesting, or a number of a million digits.
             raise RefusedBody(BadRequest("the request body cannot be read")) from None
         except PeltierError as error:
             raise RefusedBody(error) from None
 
 
 def read_json(text: bytes, *, model: Model, hook: Hook, max_inputs: int) -> Any:
-    """What a body says, as its model where it has one. Raises `JSONDecodeError` where it is no JSON, `TooLarge` and
-    `InvalidInput` where it is too much, and what validation finds as `InvalidInput`."""
+    """The parsed body, as an instance of `model` if that is given. Raises `JSONDecodeError` for text that is not
+    JSON, `TooLarge` or `InvalidInput` for too many values or inputs, and `InvalidInput` for a failed validation.
+    """
     if model is not None and hook is None and len(text) <= _BYTES_ON_THE_LOOP:
         try:
-            # Too short for very many values, and parsed at once in half of the time.
+            # A text this short cannot hold too many values, and this parses and validates it in half of the time.
             return model.model_validate_json(text)
         except ValueError:
-            pass  # what is wrong is found, and worded, below
+            pass  # the code below finds the mistake and describes it
     limit = max(_MIN_TOKENS, _TOKENS_PER_INPUT * max_inputs)
     if has_more_tokens(text, limit):
         raise TooLarge(f"the request body holds more than {limit} strings, commas and brackets")

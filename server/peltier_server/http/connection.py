@@ -1,4 +1,4 @@
-"""One TCP connection: nobody may hold it without speaking HTTP, or without listening."""
+"""One TCP connection, closed when its caller sends no requests or does not read the answers."""
 
 import socket
 from asyncio import TimerHandle
@@ -11,34 +11,37 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from peltier_server.http.request_head import RequestHead
 from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND
 
-# Requests that wait for the answer to an earlier one on their connection.
+# The most requests that may wait on a connection for the answer to an earlier one.
 _MAX_PIPELINED = 16
-# Connections that are told why they are refused, or asked whether the server lives.
+# The most surplus connections, which answer 503 to everything except the front page and the probes.
 _MAX_SURPLUS = 64
-# For the request of one of these.
+# The time that a surplus connection has for the head of its request.
 _SURPLUS_SECONDS = 2.0
 
 
-# tcp_info begins with the state (Linux, net/tcp_states.h); macOS calls it otherwise.
+# On Linux tcp_info begins with the state (net/tcp_states.h). macOS has another name for it.
 _TCP_INFO = getattr(socket, "TCP_INFO", None)
 _ESTABLISHED = 1
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's connection, closed when a request's head takes longer than `stall_seconds` or more than 64 KiB, when
-    more than 16 requests wait on it, when the caller keeps an answer waiting for `stall_seconds` in all, where bytes
-    that it takes earn time at 16 KiB/s, and when bytes come from a caller who has closed it meanwhile. While a request
-    waits nothing more is read.
+    """uvicorn's connection, with limits on time and size. A subclass sets `stall_seconds` and `max_connections`.
 
-    One beyond `max_connections` is surplus: its requests say so in their state, and it has two seconds for
-    the head of one; far more are closed unheard. A subclass sets seconds and number."""
+    The server closes the connection when the head of a request takes longer than `stall_seconds` or is larger than 64
+    KiB, when more than 16 requests wait on it, when the caller delays an answer for `stall_seconds` in total (bytes
+    that the caller takes give time back, at 16 KiB/s), and when bytes arrive although the caller has closed the
+    connection. While a request waits, the server reads nothing more from the connection.
+
+    A connection beyond `max_connections` is surplus: the state of its requests has `surplus`, and the head of its
+    request must arrive within two seconds. Connections beyond 64 surplus ones are closed at once.
+    """
 
     stall_seconds: float
     max_connections: int
 
     def connection_made(self, transport) -> None:  # type: ignore[no-untyped-def]
         self._write: TimerHandle | None = None
-        # How long the caller may still keep the answer waiting; a pause is for one piece of it.
+        # How long the caller may still delay the answer. One pause of writing covers only one piece of the answer.
         self._patience = self.stall_seconds
         self._paused_at, self._unsent = 0.0, 0
         self._running: RequestResponseCycle | None = None
@@ -58,14 +61,15 @@ class Connection(HttpToolsProtocol):
         self._head.end()
         self.resume_writing()
         super().connection_lost(exc)
-        # uvicorn tells the latest request only, which may be one that waits.
+        # uvicorn notifies only the latest request, which may be one that waits.
         if self._running is not None and not self._running.response_complete:
             self._running.disconnected = True
             self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if has_closed(self.transport.get_extra_info("socket")):
-            # Nobody will read an answer, and the end itself comes only after all that was sent before it.
+            # The caller will not read an answer. The server would read the end of the connection only after all earlier
+            # bytes.
             self.transport.abort()
             return
         self._head.receive(len(data))
@@ -73,15 +77,15 @@ class Connection(HttpToolsProtocol):
         if self._head.is_too_large:
             self.transport.abort()
         elif self._is_idle and not self._head.is_open:
-            # Lines without a request have stopped uvicorn's clock for idle connections.
+            # The bytes held no request, but they have stopped uvicorn's timer for idle connections.
             self._head.begin()
 
     def send_400_response(self, msg: str) -> None:
-        # An answer to what cannot be read would be taken for that to an earlier request, or for a part of it.
+        # The caller would take a 400 for the answer to an earlier request, or for a part of that answer.
         if self._is_idle:
             super().send_400_response(msg)
         elif self._head.is_open:
-            # All that are in progress are complete, so they are answered before the connection is closed.
+            # All requests in progress are complete, so the server answers them before it closes the connection.
             self._head.end()
             self.cycle.keep_alive = False
         elif self.pipeline or self.cycle.response_started:
@@ -141,7 +145,7 @@ class Connection(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        # Closing waits until the caller has taken what is still to be sent.
+        # The transport closes only after the caller has taken the bytes that are still to be sent.
         self.loop.call_later(self.stall_seconds, self.transport.abort)
 
     def _watch_writing(self) -> None:
@@ -155,7 +159,7 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
 
     def _count_taken(self) -> bool:
-        """Whether the caller has taken enough since the last look."""
+        """Whether the caller has time left, after the bytes that it has taken since the last call."""
         earned = (self._unsent - self.transport.get_write_buffer_size()) / MIN_BYTES_PER_SECOND
         waited = self.loop.time() - self._paused_at
         self._patience = max(0.0, min(self.stall_seconds, self._patience - waited + earned))
@@ -163,7 +167,7 @@ class Connection(HttpToolsProtocol):
 
 
 class _Flow(FlowControl):
-    """Reads on only when no request waits: what a caller sends ahead stays in the memory of its own system."""
+    """Resumes reading only when no request waits. Until then, bytes that the caller sends ahead stay on its machine."""
 
     def __init__(self, connection: Connection, head: RequestHead) -> None:
         super().__init__(connection.transport)
@@ -181,14 +185,16 @@ class _Flow(FlowControl):
 
 
 def connection_class(stall_seconds: float, max_connections: int) -> type[Connection]:
-    """A `Connection` that waits this long, of which there are so many."""
+    """A subclass of `Connection` with these limits."""
     limits = {"stall_seconds": stall_seconds, "max_connections": max_connections}
     return type("Connection", (Connection,), limits)
 
 
 def has_closed(connection: socket.socket) -> bool:
-    """Whether the other side has closed an accepted connection. What it sent before may still wait to be read, so a
-    read says it much later. Where the kernel does not tell, False."""
+    """Whether the other side has closed an accepted connection; False where the kernel cannot say.
+
+    A read would report the end only after all bytes that the other side sent before it.
+    """
     if _TCP_INFO is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""What routes ask for."""
+"""The dependencies of routes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,25 +21,29 @@ _WATCH_AFTER_SECONDS = 0.1
 
 
 def get_lifecycle(request: Request) -> Lifecycle:
-    """The life of the app that serves the request."""
+    """The lifecycle of the app that serves the request."""
     lifecycle: Lifecycle = request.app.state.lifecycle
     return lifecycle
 
 
 def accept(request: Request) -> Service:
-    """The service, which does not stop before the request is answered."""
+    """The service, which does not stop before the request is answered. Raises `Draining` or `NotReady` where there
+    is none.
+    """
     return get_lifecycle(request).service(admitted=get_context(request).admitted)
 
 
 async def accept_change(request: Request) -> Service:
-    """The same for a request that changes what is stored; raises what the store's watch raises where that is gone."""
+    """The service for a request that changes stored data. Raises what `accept` raises, and the error of the store
+    watch where the store is missing.
+    """
     service = accept(request)
     await service.store_watch.require_present()
     return service
 
 
 def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
-    """The version that `task` means now; the request is measured and logged as one for it."""
+    """The version that `task` names now. The request is measured and logged as a request for this version."""
     context = get_context(request)
     target = service.predictor.resolve(context, task)
     context.version = target.entry.labels
@@ -47,12 +51,12 @@ def resolve(request: Request, service: Service, task: str) -> ResolvedTask:
 
 
 def get_context(request: Request) -> RequestContext:
-    """Who asks, in which request."""
+    """The context of the request, which names its caller."""
     return context_of(request.scope)
 
 
 def get_upload_turns(request: Request) -> UploadTurns:
-    """Where uploads wait for their turn."""
+    """The queue of uploads of the app that serves the request."""
     upload_turns: UploadTurns = request.app.state.upload_turns
     return upload_turns
 
@@ -64,8 +68,9 @@ def get_keyring(request: Request) -> Keyring:
 
 
 def at_once(get: Callable[[Request], T]) -> Any:
-    """`get` as a dependency that runs on the event loop: the framework would call a plain function in a thread, which
-    takes several times as long as all else that a request needs besides the model."""
+    """`get` as a dependency that runs on the event loop. The framework would call a plain function in a thread,
+    which takes several times as long as everything else in a request except the model.
+    """
 
     async def depend(request: Request) -> T:
         return get(request)
@@ -82,7 +87,7 @@ Context = Annotated[RequestContext, at_once(get_context)]
 
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
-    """What `work` gives; cancels it and raises `ClientGone` when the caller hangs up first."""
+    """The result of `work`. Cancels `work` and raises `ClientGone` if the caller disconnects first."""
     watch = _Watch(request)
     try:
         return await work
@@ -96,17 +101,19 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
 
 
 class StreamedAnswer(Protocol):
-    """An answer that comes bit by bit."""
+    """An answer that is sent in parts."""
 
     async def begin(self) -> StreamStart:
-        """Returns once there is something to say; raises what went wrong until then."""
+        """Returns once the first part of the answer can be sent. Raises any error that occurs before."""
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the answer and releases what it holds."""
 
 
 async def begin(request: Request, stream: StreamedAnswer) -> StreamStart:
-    """Returns once `stream` has something to say: what keeps it from speaking at all is an ordinary error."""
+    """Returns once the first part of `stream` can be sent. An error before that closes `stream` and is raised, so
+    that the route answers it as an ordinary error.
+    """
     try:
         return await cancel_on_disconnect(request, stream.begin())
     except BaseException:
@@ -115,9 +122,10 @@ async def begin(request: Request, stream: StreamedAnswer) -> StreamStart:
 
 
 class _Watch:
-    """Cancels the task that made it once the caller of `request` has hung up.
+    """Cancels the task that created it once the caller of `request` disconnects.
 
-    It begins late: a task for each request would cost more than all of its HTTP, and most are answered before.
+    The watch begins after `_WATCH_AFTER_SECONDS`. A task for each request would cost more than all of its HTTP, and
+    most requests are answered before that time.
     """
 
     def __init__(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""The end of a server's life, when it answers what has arrived and takes nothing new."""
+"""The last phase of a server: it answers the requests that have arrived and refuses new ones."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Drain:
-    """How it goes, in the log; `deadline` is in seconds of `time.monotonic`."""
+    """One drain, and its records in the log; `deadline` is in seconds of `time.monotonic`."""
 
     lifecycle: Lifecycle
     began_at: float
@@ -20,7 +20,9 @@ class Drain:
 
     @classmethod
     def begin(cls, lifecycle: Lifecycle, seconds: float) -> "Drain":
-        """From now on nothing new is taken; what has arrived is answered within `seconds`."""
+        """Begins a drain: the server refuses new requests, and has `seconds` to answer the requests that have
+        arrived.
+        """
         lifecycle.drain()
         now = time.monotonic()
         logger.info("drain begun", extra={"fields": {"open": lifecycle.num_open, "seconds": seconds}})
@@ -28,11 +30,13 @@ class Drain:
 
     @property
     def seconds_left(self) -> float:
-        """Below 0 once its time is up."""
+        """The seconds until the deadline; negative after it."""
         return self.deadline - time.monotonic()
 
     def log_end(self) -> None:
-        """Says how many requests were answered, and how many read 503: those cut off, and those that came too late."""
+        """Logs how many requests were answered, how many were cut off, and how many were refused. The last two were
+        answered 503.
+        """
         cut_off = self.lifecycle.num_open
         fields = {
             "answered": self.num_open - cut_off,

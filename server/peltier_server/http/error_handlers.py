@@ -1,4 +1,4 @@
-"""What a route raises, as an answer."""
+"""Turns the exceptions that routes raise into answers."""
 
 import logging
 from collections.abc import Sequence
@@ -27,19 +27,21 @@ from peltier_server.errors import (
 logger = logging.getLogger(__name__)
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# What a route may raise; anything else is a fault of the server.
+# The exceptions that a route may raise; any other exception is a fault of the server.
 ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
 
 
 def install_handlers(app: FastAPI, shapes: Sequence[ErrorShape] = ()) -> None:
-    """Makes every error of a route an answer, in one of `shapes` at their addresses."""
+    """Registers `answer_error` for each of `ANSWERED`. An address that belongs to one of `shapes` answers errors in
+    that shape.
+    """
     app.state.error_shapes = shapes
     for kind in ANSWERED:
         app.add_exception_handler(kind, answer_error)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """The answer to a request that one of `ANSWERED` has ended."""
+    """The answer to a request whose route raised one of `ANSWERED`."""
     if isinstance(error, ClientGone):
         return Response(status_code=ClientGone.status)
     if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -51,7 +53,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
 
 def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
     if isinstance(error, STORE_FULL):
-        # Every upload meets it until there is room again, and a traceback says no more than the sentence.
+        # Every upload fails in this way until there is space again, and a traceback adds nothing to the message.
         logger.warning("request %s: %s", request_id, error)
     elif isinstance(wire, ServerError | Unavailable) and not isinstance(
         error, (PeltierError, RefusedBody, *STORE_GONE)
@@ -60,7 +62,8 @@ def _log(request_id: str, error: Exception, wire: PeltierError) -> None:
 
 
 def _method_not_allowed(request: Request) -> Response:
-    # The framework's own Allow header names the methods of the first route at the address, and there may be several.
+    # The framework's own Allow header names only the methods of the first route at the address; there may be several
+    # routes.
     scopes = {method: {**request.scope, "method": method} for method in _METHODS}
     routes = request.app.routes
     allowed = ", ".join(m for m, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in routes))

@@ -1,4 +1,4 @@
-"""Server-sent events: what is said bit by bit over one connection."""
+"""Server-sent events: answers that are sent in parts over one connection."""
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,17 +15,17 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "text/event-stream"
 DONE = format_sse_event(data_str="[DONE]")
-# Proxies that buffer would hold back what is sent.
+# These headers tell proxies not to hold events back.
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
 def event(body: BaseModel, name: str | None = None) -> bytes:
-    """`body` as one event."""
+    """`body` as the bytes of one event."""
     return format_sse_event(data_str=body.model_dump_json(), event=name)
 
 
 class EventResponse(StreamingResponse):
-    """Sends `events`, and calls `close` when all are sent, or when the caller has hung up."""
+    """Sends `events`, and calls `close` when all are sent or when the caller disconnects."""
 
     media_type = MEDIA_TYPE
 
@@ -34,7 +34,7 @@ class EventResponse(StreamingResponse):
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers as ASGI wants it."""
+        """Sends the answer through ASGI."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -42,7 +42,7 @@ class EventResponse(StreamingResponse):
 
 
 async def until_error(events: AsyncIterator[bytes], as_event: Callable[[PeltierError], bytes]) -> AsyncIterator[bytes]:
-    """`events`, and in place of those that an error keeps from coming the error as an event."""
+    """Yields `events`. If an error ends them early, yields the error as the last event."""
     try:
         async for one in events:
             yield one

@@ -1,4 +1,4 @@
-"""Where the process is in its life, and which requests still run that it is to answer."""
+"""The state of the process, and the number of open requests that it still has to answer."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,8 +11,10 @@ from peltier_server.service import Service
 
 
 class Lifecycle:
-    """Loading, ready, leaving, draining. A server that is leaving says so to whoever asks for its readiness, and takes
-    requests as before; one that drains finishes those that have arrived, and takes no more."""
+    """The states loading, ready, leaving and draining. A server that is leaving reports that it is not ready, but
+    accepts requests as before. A server that is draining finishes the requests that have arrived, and accepts no
+    more.
+    """
 
     def __init__(self) -> None:
         self.leaving = False
@@ -21,54 +23,56 @@ class Lifecycle:
         self.failure: Exception | None = None
         self._service: Service | None = None
         self._settled = asyncio.Event()
-        self.num_refused = 0  # requests that came too late; probes of a server that drains are none
+        self.num_refused = 0  # requests that arrived after the drain began; probes do not count
         self._num_arrived = 0
 
     @property
     def ready(self) -> bool:
-        """Requests are welcome."""
+        """Whether callers should send requests to this server."""
         return self._service is not None and not self.leaving
 
     @property
     def idle(self) -> bool:
-        """Nothing that arrived before the drain is still to be answered."""
+        """Whether every request that arrived before the drain has been answered."""
         return self.num_open == 0
 
     @property
     def num_open(self) -> int:
-        """Requests that arrived before the drain and are still to be answered."""
+        """The number of requests that arrived before the drain and have not been answered yet."""
         return self._num_arrived
 
     def start(self, service: Service) -> None:
-        """From now on requests are accepted."""
+        """Accepts requests from now on, and answers them with `service`."""
         self._service = service
         self._settled.set()
 
     def fail(self, failure: Exception) -> None:
-        """Loading has failed, or what was loaded: the server will never be ready again."""
+        """Notes that loading, or the loaded service, has failed. The server will never be ready again."""
         self.failure = failure
         self._settled.set()
 
     def leave(self) -> None:
-        """From now on the server is not ready. Safe to call from a signal handler."""
+        """Makes the server report that it is not ready. Safe to call from a signal handler."""
         self.leaving = True
 
     def drain(self) -> None:
-        """From now on nothing that arrives is accepted. Safe to call from a signal handler."""
+        """Refuses all requests that arrive from now on. Safe to call from a signal handler."""
         self.leaving = self.draining = True
 
     def abandon(self) -> None:
-        """From now on nothing is waited for, and nothing closed. Safe to call from a signal handler."""
+        """Makes the shutdown wait for nothing and close nothing. Safe to call from a signal handler."""
         self.abandoned = True
 
     async def settled(self) -> None:
-        """Returns once loading has ended; raises what it failed with."""
+        """Returns once loading has ended. Raises the exception that it failed with."""
         await self._settled.wait()
         if self.failure is not None:
             raise self.failure
 
     def require_ready(self) -> None:
-        """Raises `Draining` or `NotReady` with the reason where requests had better go elsewhere."""
+        """Raises `Draining`, `NotReady` or the error of a failed check where callers should send requests to another
+        replica.
+        """
         if self.leaving:
             raise Draining("the server is about to stop", retry_after=retry_hints.SOON)
         service = self.service()
@@ -76,8 +80,9 @@ class Lifecycle:
         service.store_watch.require_well()
 
     def service(self, *, admitted: bool = False) -> Service:
-        """What answers a request; raises `Draining` or `NotReady` where it cannot. One that drains still answers those
-        that were `admitted` before."""
+        """The service that answers requests. Raises `Draining` or `NotReady` where the server cannot answer. A
+        server that drains still answers requests that it `admitted` before.
+        """
         if self.draining and not admitted:
             self.num_refused += 1
             raise Draining("the server is stopping and accepts no new requests", retry_after=retry_hints.SOON)
@@ -89,7 +94,9 @@ class Lifecycle:
 
     @contextmanager
     def arrive(self) -> Iterator[bool]:
-        """One request, from its head to the end of its answer; whether it came before the drain, which then waits."""
+        """Surrounds one request, from its head to the end of its answer. Yields whether the request arrived before
+        the drain; the drain waits for such a request.
+        """
         if self.draining:
             yield False
             return

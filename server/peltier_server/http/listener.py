@@ -1,4 +1,4 @@
-"""The socket where callers arrive."""
+"""The listening socket, which accepts connections."""
 
 import asyncio
 import errno
@@ -12,16 +12,17 @@ from peltier_server.http.connection import has_closed
 
 logger = logging.getLogger(__name__)
 
-# In one turn of the event loop. uvloop alone accepts one connection a turn: on a busy loop that is less than a hundred
-# a second, and a newcomer waits behind all that others have opened, and have closed again since.
+# Connections that one turn of the event loop accepts. uvloop alone accepts one a turn. On a busy loop that is less than
+# a hundred a second, and a new connection waits behind all earlier ones, even those that are closed again.
 _AT_ONCE = 64
 _RETRY_SECONDS = 1.0
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Listener:
-    """Accepts connections while it is open. One whose caller has hung up already is closed unheard; each other one is
-    given to a new protocol. Where the process has no file left it waits for a second."""
+    """Accepts connections while it is open, and gives each one to a new protocol. It closes a connection at once if
+    its caller has already disconnected. When the process or the system is out of resources, it waits for a second.
+    """
 
     def __init__(self, listening: socket.socket, create_protocol: Callable[[], Protocol]) -> None:
         self._socket = listening
@@ -33,13 +34,13 @@ class Listener:
         self._listen()
 
     def close(self) -> None:
-        """Accepts no more; connections that are open stay."""
+        """Stops accepting. Open connections stay open."""
         self._loop.remove_reader(self._socket)
         if self._retry is not None:
             self._retry.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when every connection that was accepted has its protocol."""
+        """Returns when every accepted connection has its protocol."""
         if self._beginning:
             await asyncio.wait(self._beginning)
 
@@ -73,7 +74,7 @@ class Listener:
             logger.warning("an accepted connection could not be used: %s", error)
 
     def _pause(self, error: OSError) -> None:
-        # Any other error is of one connection, which its caller has closed.
+        # Any other error concerns one connection, which its caller has closed.
         if error.errno in _EXHAUSTED:
             logger.error("no connection can be accepted for %g s: %s", _RETRY_SECONDS, error.strerror)
             self._loop.remove_reader(self._socket)

@@ -1,4 +1,4 @@
-"""How large answers leave: in pieces, and their bytes counted until the caller has taken them."""
+"""Sends large answers in pieces, and counts their bytes until the caller has taken them."""
 
 from peltier_client.errors import QueueFull
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,11 +9,12 @@ from peltier_server.fairness.shared_bound import Held, SharedBound
 
 
 class OutgoingMiddleware:
-    """Counts the bytes of answers of more than 64 KiB against `bound` until the socket has them, or nobody wants them.
+    """Counts the bytes of each answer of more than 64 KiB against `bound` until the socket has them or the request
+    ends.
 
-    Predictions reserve theirs through the request's context before anything is computed. Any other answer is
-    replaced by a 503 where it does not fit. Answers go out in pieces of 64 KiB, each when the one before has left: what
-    is handed to the transport at once is out of sight.
+    A prediction reserves the bytes of its answer through the request's context before anything is computed. Any other
+    answer is replaced by a 503 if its bytes exceed the bound. Answers are sent in pieces of 64 KiB, each after most of
+    the piece before it has left: the server cannot see how much of the bytes in the transport is still unsent.
     """
 
     def __init__(self, app: ASGIApp, bound: SharedBound) -> None:
@@ -21,7 +22,7 @@ class OutgoingMiddleware:
         self._bound = bound
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on; what strangers may ask for is small."""
+        """Passes the request on. Answers to requests without a caller are small and not counted."""
         context = context_of(scope) if scope["type"] == "http" else None
         if context is None or context.known_caller is None:
             await self._app(scope, receive, send)
@@ -37,7 +38,9 @@ class OutgoingMiddleware:
 
 
 class _Answer:
-    """One answer. Its beginning waits for the first bytes where their length is known, as it can still be replaced."""
+    """One answer. If the length of a long answer is known, its head waits for the first bytes of the body, because
+    the answer can still be replaced until then.
+    """
 
     def __init__(self, held: Held, max_bytes: int, scope: Scope, send: Send) -> None:
         self.refusal: QueueFull | None = None
@@ -63,7 +66,7 @@ class _Answer:
                 return
             await self._send(start)
         elif not more and len(body) <= PIECE_BYTES:
-            # It is within what the transport holds in any case.
+            # The transport holds this many bytes in any case.
             self._held.shrink(0)
         if len(body) <= PIECE_BYTES:
             await self._send(message)
@@ -71,11 +74,11 @@ class _Answer:
         for begin in range(0, len(body), PIECE_BYTES):
             piece = body[begin : begin + PIECE_BYTES]
             await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-        # Sent when most of the last piece has left.
+        # The server sends this message when most of the last piece has left.
         await self._send({"type": "http.response.body", "body": b"", "more_body": more})
 
     def _fits(self, body: bytes, *, whole: bool) -> bool:
-        # A page of a list is sent however little all answers may have: alone, if it is as large as that.
+        # A page of a list is sent even if it is larger than the whole bound: it then takes all of the bound.
         num_bytes = min(len(body), self._max_bytes)
         if whole:
             self._held.shrink(num_bytes)

@@ -1,4 +1,4 @@
-"""The process around the app: one socket, and an end without losses."""
+"""The process around the app: it opens the socket, serves, and stops without losing requests."""
 
 import gc
 import logging
@@ -26,26 +26,28 @@ from peltier_server.settings import Settings, SettingsError
 logger = logging.getLogger(__name__)
 
 _BACKLOG = 2048
-# What may be open besides connections: uploads, the store, the registry, and connections that are closed unheard.
+# Open files besides connections: uploads, the store, the registry, and connections that are closed at once.
 _OTHER_FILES = 512
-# Adapters come after the start and stay. With Python's own thresholds (700, 10, 10) sixty requests that come and go
-# lead to a full collection every ten seconds, and with 10,000 adapters each stops the whole server for 400 ms.
+# Adapters are loaded after the start and stay in memory. With Python's own thresholds (700, 10, 10), sixty concurrent
+# requests cause a full collection every ten seconds, and with 10,000 adapters each collection stops the whole server
+# for 400 ms.
 _GC_THRESHOLDS = (10_000, 10, 100)
-# How long a server that has failed waits for requests that may still be answered.
+# How long a server that has failed waits for requests that it may still answer.
 _FAILED_SECONDS = 5
 _ABANDONED = 1  # the exit status after a second signal
 
-# The runner's thread asks for the interpreter some hundred times a batch, after each call of a kernel. Where the event
-# loop is busy it waits so long each time, which at Python's own 5 ms is more than a second a batch.
+# The runner's thread asks for the interpreter some hundred times a batch, after each call of a kernel. While the event
+# loop is busy, the thread waits for this long each time. With Python's own 5 ms that is more than a second a batch.
 _SWITCH_SECONDS = 0.0002
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn, but a signal first drains: what has arrived is answered while newcomers read 503, then it exits with 0.
+    """uvicorn's server, with a drain at the first signal: it answers the requests that have arrived, answers later ones
+    with 503, and exits with status 0.
 
-    Before that, at SIGTERM, it goes on as a lame duck: not ready, so that balancers look elsewhere, and yet serving
-    whoever still comes. An interrupt from a terminal skips this, for nobody balances there. A second signal ends it
-    now. uvicorn alone would close its socket at once and end by raising the signal again.
+    After SIGTERM it first serves for `lame_duck_seconds` while it reports that it is not ready, so that load balancers
+    choose other replicas. After an interrupt from a terminal it drains at once, because no load balancer is involved. A
+    second signal ends the server immediately. uvicorn alone would close its socket at once and raise the signal again.
     """
 
     def __init__(self, config: uvicorn.Config, lifecycle: Lifecycle, settings: Settings, url: str) -> None:
@@ -60,7 +62,7 @@ class DrainingServer(uvicorn.Server):
         self._drain: Drain | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins to leave. What it does is logged later: the signal may have interrupted the writing of the log."""
+        """Begins to leave. `log_signals` logs this later, as the signal may have interrupted a write to the log."""
         self._signals.append(sig)
         if self._lifecycle.leaving:
             self.should_exit = self.force_exit = True
@@ -70,12 +72,14 @@ class DrainingServer(uvicorn.Server):
         self._lifecycle.leave()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to accept connections, as `Listener` does."""
+        """Begins to accept connections through a `Listener` for each socket."""
         await super().startup(sockets=[])
         self.servers = [Listener(one, self._create_protocol) for one in sockets or []]  # type: ignore[misc]
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: announces that the server is ready, or ends it once drained."""
+        """Runs ten times a second: logs once that the server is ready, and ends the server once it is drained or has
+        failed.
+        """
         lifecycle = self._lifecycle
         self.log_signals()
         if lifecycle.ready and not self._announced:
@@ -88,8 +92,9 @@ class DrainingServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends the app in any case: a second signal makes uvicorn leave it to the loop's end, whose cancellation is
-        logged as a failure of the app."""
+        """Shuts the app down, also after a second signal. In that case uvicorn would leave the app to be cancelled
+        at the end of the loop, and log this as a failure of the app.
+        """
         await super().shutdown(sockets)
         if self.force_exit:
             await self.lifespan.shutdown()
@@ -103,8 +108,8 @@ class DrainingServer(uvicorn.Server):
 
     def _announce(self) -> None:
         self._announced = True
-        # What has been loaded stays: without this every full collection walks a million objects of torch and the model,
-        # which costs a request as much as all of its HTTP.
+        # The loaded objects stay. Without the freeze, every full collection walks a million objects of torch and the
+        # model, which costs a request as much as all of its HTTP.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -114,7 +119,7 @@ class DrainingServer(uvicorn.Server):
         )
 
     def log_signals(self) -> None:
-        """Says which signals have come since the last call."""
+        """Logs the signals that have arrived since the last call."""
         while self._signals:
             name = signal.Signals(self._signals.pop(0)).name
             logger.info("signal received", extra={"fields": {"signal": name}})
@@ -125,14 +130,16 @@ class DrainingServer(uvicorn.Server):
         seconds_left = self._drain.seconds_left
         if self._lifecycle.idle or seconds_left <= 0:
             self._drain.log_end()
-            # Connections that still send their last answer get the rest of the time; what runs then is cancelled.
+            # Connections that still send their last answer get the remaining time. The server then cancels the requests
+            # that still run.
             self.config.timeout_graceful_shutdown = max(0, int(seconds_left))
             self.should_exit = True
 
 
 def run(app: FastAPI, settings: Settings) -> None:
-    """Serves until told to stop; raises what loading failed with, or `SettingsError` if the address is taken. A second
-    signal ends the process with status 1."""
+    """Serves until a signal arrives. Raises the exception that loading failed with, or `SettingsError` if the
+    address is in use. A second signal ends the process with status 1.
+    """
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_SECONDS)
     _allow_files(settings.max_connections + _OTHER_FILES)
@@ -155,7 +162,7 @@ def run(app: FastAPI, settings: Settings) -> None:
     if server.force_exit:
         logger.warning("a second signal has ended the server; what it still computed is lost")
         logging.shutdown()
-        os._exit(_ABANDONED)  # Python cannot end in order while threads compute: it would abort
+        os._exit(_ABANDONED)  # Python cannot exit normally while threads compute: it would abort
     if lifecycle.failure is not None:
         _log_failure(settings, lifecycle.failure)
         raise lifecycle.failure
@@ -163,8 +170,9 @@ def run(app: FastAPI, settings: Settings) -> None:
 
 
 def _allow_files(count: int) -> None:
-    """Raises the number of files that may be open as far as the process may; without one left, nothing could be read
-    from the store either."""
+    """Raises the limit of open files to `count`, or as far as the process may. Without a free file descriptor the
+    server could not read from the store either.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY != soft < count:
         allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
@@ -191,7 +199,7 @@ def _log_start(settings: Settings, url: str) -> None:
 
 
 def _log_failure(settings: Settings, failure: Exception) -> None:
-    # As text the command's last line says the same to whoever has started it.
+    # With the text format, the last line of the command already gives the same message.
     if settings.log_format == "json":
         logger.critical("the server failed: %s", failure)
 
@@ -201,6 +209,6 @@ def _listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except OSError as error:
-        # The standard library adds the address, which is already named.
+        # The standard library appends the address to its message, but the message below already names it.
         reason = str(error.strerror or error).partition(" (")[0]
         raise SettingsError(f"cannot listen on {host}:{port}: {reason}") from None

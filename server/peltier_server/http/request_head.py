@@ -1,18 +1,18 @@
-"""The line and headers of the request that a connection reads: bounded in bytes and in time."""
+"""Bounds the line and headers of the request that a connection reads, in bytes and in time."""
 
 import asyncio
 from asyncio import TimerHandle
 from collections.abc import Callable
 
-# The parser has no limit of its own and would keep a larger head whole.
+# The parser has no limit of its own and would keep a larger head in memory.
 MAX_HEAD_BYTES = 64 * 1024
 
 
 class RequestHead:
-    """Calls `give_up` when a head takes longer than `seconds`. Its clock stands still while the server does not read.
+    """Calls `give_up` when a head takes longer than `seconds`. Its timer stops while the server does not read.
 
-    The parser reports what is complete. What it keeps of an unfinished header counts as the bytes of all chunks in
-    which it reports nothing: so no byte of an earlier request on the connection counts, and none counts twice.
+    The parser reports each complete part. The bytes of the chunks since its last report count as an unfinished header.
+    So no byte of an earlier request on the connection counts, and no byte counts twice.
     """
 
     def __init__(self, seconds: float, give_up: Callable[[], None]) -> None:
@@ -24,42 +24,44 @@ class RequestHead:
 
     @property
     def is_open(self) -> bool:
-        """A head is awaited, or has begun and not ended."""
+        """Whether a head is expected, or has begun and not ended."""
         return self._is_open
 
     @property
     def is_too_large(self) -> bool:
-        """More has come than a head, or the trailer of a body, may have."""
+        """Whether a head, or the trailer of a body, has more than `MAX_HEAD_BYTES`."""
         return self._num_reported + self._num_unreported > MAX_HEAD_BYTES
 
     def begin(self) -> None:
-        """A head is awaited from now on, or begins; the clock of one that is awaited goes on."""
+        """Notes that a head is expected, or begins. A timer that already runs continues."""
         self._num_reported = self._num_unreported = 0
         self._is_open = True
         self._start_clock()
 
     def receive(self, num_bytes: int) -> None:
-        """So many bytes are given to the parser, which calls `report` for what it finds in them."""
+        """Counts `num_bytes` that the connection gives to the parser. The parser calls `report` for the parts that
+        it finds.
+        """
         self._num_unreported += num_bytes
 
     def report(self, num_bytes: int) -> None:
-        """The parser has found so many bytes of the line, of a header or of a trailer, or something else."""
+        """Counts `num_bytes` that the parser has found of the line, a header or a trailer; 0 for any other part."""
         self._num_reported += num_bytes
         self._num_unreported = 0
 
     def end(self) -> None:
-        """The head is complete, or the connection has gone."""
+        """Notes that the head is complete, or that the connection has closed."""
         self._num_reported = self._num_unreported = 0
         self._is_open = False
         self._stop_clock()
 
     def pause(self) -> None:
-        """The server stops reading."""
+        """Stops the timer while the server does not read."""
         self._is_paused = True
         self._stop_clock()
 
     def resume(self) -> None:
-        """The server reads on; a head that is not complete has all of its time again."""
+        """Starts the timer again when the server reads on. An incomplete head gets the full `seconds` again."""
         self._is_paused = False
         self._start_clock()
 

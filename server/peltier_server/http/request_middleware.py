@@ -1,4 +1,4 @@
-"""One request from its head to the end of its answer: its context, its measure, and an answer whatever happens."""
+"""Handles one request from its head to the end of its answer: context, measurements, and an answer to any failure."""
 
 import asyncio
 import logging
@@ -26,13 +26,13 @@ _ID_BITS = 128
 
 
 class RequestMiddleware:
-    """Gives each request a context with its `x-request-id` (the caller's own if it is plain text), measures and may log
-    it.
+    """Gives each request a context, measures the request and, if enabled, writes it to the access log.
 
-    A request that came before the server began to drain is answered whatever is still to come of its body. While the
-    server is leaving, every answer ends its connection, so that the caller's next request looks for another replica
-    instead of meeting a socket that closes. A connection that `Connection` calls surplus reads 503 and is closed, but
-    for probes: a server with very many callers is alive.
+    The context has the `x-request-id` of the caller if that is plain text, and a random one otherwise. A request that
+    arrived before the server began to drain is answered even if its body is not complete yet. While the server is
+    leaving, every answer closes its connection, so that the caller opens the next one to another replica. On a surplus
+    connection (see `Connection`) the middleware answers 503 and closes the connection, except to the front page and the
+    probes: a server with too many callers is still alive.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RequestMiddleware:
         self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on; what nobody has caught becomes a 500 without a traceback."""
+        """Passes the request on. Answers an uncaught exception with a 500 without a traceback."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -55,7 +55,7 @@ class RequestMiddleware:
             attach_context(scope, context)
             answer = _Answer(context, self._lifecycle, send, is_last=is_surplus)
             started = time.monotonic()
-            # Log records that are made until the answer has ended say for which request.
+            # Log records name this request until its answer has ended.
             token = current_context.set(context)
             try:
                 await self._answer(answer, scope, receive, is_surplus=is_surplus)
@@ -70,7 +70,7 @@ class RequestMiddleware:
         try:
             await app(scope, receive, answer.send)
         except asyncio.CancelledError:
-            # Requests are cancelled from outside only where a draining server's time is up.
+            # Only the server cancels a request from outside: when the time for draining is over.
             if answer.started:
                 logger.warning("the server stopped in the middle of the answer to request %s", request_id)
             error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
@@ -79,8 +79,8 @@ class RequestMiddleware:
             error = ServerError(f"the server failed; its log has the reason under x-request-id {request_id}")
         else:
             return
-        # An answer that has begun stays incomplete: the server then closes the connection, so that nobody takes it for
-        # whole.
+        # An answer that has begun stays incomplete. The server then closes the connection, so that the caller can see
+        # that it is incomplete.
         if not answer.started:
             await error_response(error, scope)(scope, receive, answer.send)
 
@@ -101,12 +101,15 @@ class RequestMiddleware:
 
 def _request_id(scope: Scope) -> str:
     given = Headers(scope=scope).get("x-request-id", "")
-    # It is no secret. Asking the kernel for randomness would hand the interpreter to another thread meanwhile.
+    # A request id is not secret. A read from the kernel's random generator would hand the interpreter to another
+    # thread.
     return given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(_ID_BITS):032x}"
 
 
 class _Answer:
-    """What is being sent for one request; `is_last` says that its connection is closed then."""
+    """Sends the answer to one request and records its status and size. With `is_last` the connection is closed
+    afterwards.
+    """
 
     def __init__(self, context: RequestContext, lifecycle: Lifecycle, send: Send, *, is_last: bool) -> None:
         self.context = context

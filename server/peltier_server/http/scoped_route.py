@@ -1,4 +1,4 @@
-"""Routes that are closed: each names the scope that it needs, and asks for it before a byte of the body is read."""
+"""Routes that require a scope, and check it before a byte of the body is read."""
 
 import inspect
 from collections.abc import Iterable
@@ -25,19 +25,19 @@ from peltier_server.quotas.enforcer import QuotaEnforcer
 
 JSON = "application/json"
 
-# Routes of these scopes run and watch the server; a tenant's quotas never shut them.
+# Routes of these scopes operate and monitor the server. The quotas of a tenant never apply to them.
 _UNCOUNTED: frozenset[Scope] = frozenset({"admin", "metrics"})
-# The guard has checked the key by then; this is how OpenAPI shows that there is one.
+# `AuthMiddleware` has already checked the key. This declares the key in the OpenAPI.
 _BEARER = HTTPBearer(auto_error=False, description="An API key (plt_…) or a token, where the server asks for one.")
 
 
 def require_scope(scope: Scope) -> Any:
-    """For the `dependencies` of a closed route or its router: the key must have `scope`."""
+    """A dependency of a route or its router: the key of the caller must have `scope`."""
     return Security(_BEARER, scopes=[scope])
 
 
 def open_router(**options: Any) -> APIRouter:
-    """A router with these options of the framework's, whose operations have the names of their functions."""
+    """A router with these options of the framework, whose OpenAPI operations have the names of their functions."""
     return APIRouter(generate_unique_id_function=_operation_id, **options)
 
 
@@ -48,25 +48,29 @@ def scoped_router(scope: Scope, tag: str, prefix: str = "", route_class: type[AP
 
 
 class ScopedRoute(APIRoute):
-    """A route that answers only callers with the scopes that it needs, and nobody where it names none.
+    """A route that answers only callers with all scopes that it names. A route that names no scope refuses every
+    caller.
 
-    Whoever uses adapters is also held to the tenant's quotas. Who may set quotas is not, or could lock themselves out.
-    Then the body is read, which is bounded, and the endpoint called.
+    Routes that use adapters also apply the quotas of the caller's tenant. The routes of administrators and of metrics
+    do not, so that an administrator who sets quotas cannot lose access. Then the route reads the body, which is
+    bounded, and calls the endpoint.
     """
 
-    # Answers a plain endpoint's requests.
+    # The handler of a plain endpoint, None for any other endpoint.
     _plain: Handler | None = None
 
     @cached_property
     def scopes(self) -> frozenset[Scope]:
-        """Those that a caller must have, all of them."""
+        """The scopes that a caller must have, all of them."""
         return frozenset(_scopes(self.dependencies))
 
     def get_route_handler(self) -> Handler:
-        """The framework's, over a body that is bounded; where it changes something, it must be unambiguous."""
+        """The framework's handler, with a bounded body. If the route changes stored data, it also refuses JSON
+        objects that give a name twice.
+        """
         handle, field = super().get_route_handler(), self.body_field
         if field is None or isinstance(field.field_info, params.Form):
-            # An upload's form has bounds of its own.
+            # The form of an upload has its own bounds.
             return handle
         hook = None if "predict" in self.scopes else unique
         annotation: Any = field.field_info.annotation
@@ -79,7 +83,9 @@ class ScopedRoute(APIRoute):
 
     @property
     def _is_plain(self) -> bool:
-        """Whether the endpoint takes names from the path, a body and the request, no more, and makes its response."""
+        """Whether the endpoint takes only strings from the path, one body and the request, and returns a `Response`
+        itself.
+        """
         dependant, endpoint = self.dependant, inspect.signature(self.endpoint)
         names = {one.name for one in (*dependant.path_params, *dependant.body_params)} | {dependant.request_param_name}
         return (
@@ -98,7 +104,9 @@ class ScopedRoute(APIRoute):
         return response
 
     async def handle(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Lets the request in, or answers in the route's place."""
+        """Checks the caller's scopes and quotas, then calls the endpoint. Answers the request with an error if a
+        check fails.
+        """
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
@@ -114,12 +122,14 @@ class ScopedRoute(APIRoute):
             async with slot:
                 await self._call(scope, receive, send)
         except QuotaExceeded as error:
-            # On entering; what the route itself raises is answered within it.
+            # Entering the slot raises this. The inner call already answers the exceptions of the route itself.
             await error_response(error, scope)(scope, receive, send)
 
     async def _call(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Calls a plain endpoint itself: the framework takes 30 µs to open contexts and solve dependencies, and the
-        whole answer takes some 400 µs besides the model. The framework refuses a body that is not declared as JSON."""
+        """Calls a plain endpoint directly. The framework takes 30 µs to open contexts and solve dependencies, out of
+        some 400 µs for the whole answer without the model. The framework handles a body that is not declared as
+        JSON, and refuses it.
+        """
         request = Request(scope, receive, send)
         if self._plain is None or request.headers.get("content-type") != JSON:
             await super().handle(scope, receive, send)
@@ -138,8 +148,9 @@ class ScopedRoute(APIRoute):
 
 
 def refuse_open_routes(app: FastAPI, keyed_paths: frozenset[str]) -> None:
-    """Raises `RuntimeError` unless every route of the app names a scope, is open to strangers, or is one of
-    `keyed_paths`, which any key opens."""
+    """Raises `RuntimeError` unless every route of the app names a scope, needs no caller, or is one of
+    `keyed_paths`, which accept any key.
+    """
     pages = keyed_paths | {app.openapi_url}
     for route in app.routes:
         path = getattr(route, "path", "")

@@ -1,4 +1,4 @@
-"""How slowly a body may come, and what becomes of one that nobody reads."""
+"""Limits how slowly a body may arrive, and drains a body that the app does not read."""
 
 import asyncio
 import contextlib
@@ -10,16 +10,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server.errors import RefusedBody
 
-# Slower than any network that carries an artifact of megabytes; a text of a few kilobytes never gets to feel it.
+# Any network that carries artifacts of megabytes is faster. A body of a few kilobytes never reaches this limit.
 MIN_BYTES_PER_SECOND = 16 * 1024
 _MAX_LINGER_SECONDS = 2.0
 
 
 class SlowBodyMiddleware:
-    """Answers 408 to a body that stands still for `stall_seconds` in all, or comes more slowly than 16 KiB/s.
+    """Answers 408 to a body that stops for `stall_seconds` in total, or arrives more slowly than 16 KiB/s.
 
-    A caller who sends on after the answer is read for two seconds more, so that the answer reaches it, and then cut
-    off: the server would else read an endless body for ever.
+    If the caller still sends after the answer, the server reads for two more seconds, so that the answer reaches the
+    caller, and then closes the connection. Otherwise it could read an endless body for ever.
     """
 
     def __init__(self, app: ASGIApp, stall_seconds: float) -> None:
@@ -27,7 +27,7 @@ class SlowBodyMiddleware:
         self._stall_seconds = stall_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes on requests without a body as they are."""
+        """Passes the request on. A request without a body is not changed."""
         if scope["type"] != "http" or not _has_body(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
@@ -40,7 +40,9 @@ def _has_body(headers: Headers) -> bool:
 
 
 class _Body:
-    """One request's body. `left` is how many seconds may still be waited for it; bytes that arrive earn more."""
+    """The body of one request. `_left` is the number of seconds that the server still waits for it; bytes that
+    arrive add to it.
+    """
 
     def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
         self._receive = receive

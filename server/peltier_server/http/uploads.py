@@ -1,4 +1,4 @@
-"""How many uploads the server takes in at once, and how many of their bytes it has in memory."""
+"""Bounds the uploads that the server receives at once, and the bytes of uploads that it holds in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,22 +9,22 @@ from peltier_client.errors import QueueFull
 
 from peltier_server import retry_hints
 
-# An upload that is being received lies in a temporary file, so this many times max_artifact_bytes of disk is enough.
+# Each upload is received into a temporary file, so this many times max_artifact_bytes of disk space is enough.
 MAX_RECEIVED_AT_ONCE = 32
-# Of one tenant: a body may take an hour to arrive, and must not keep the others out for so long.
+# The limit of one tenant. A body may take an hour to arrive, and must not keep other tenants waiting for so long.
 MAX_RECEIVED_OF_ONE = 8
-# What the parts of a multipart body need besides the artifact.
+# The bytes of a multipart body besides the artifact.
 _FORM_BYTES = 64 * 1024
-# While it is proved an artifact is in memory four times: as it came, as tensors, on the device, on its way to disk.
+# During its check an artifact is in memory four times: as received, as tensors, on the device, and on the way to disk.
 _READ_AT_ONCE = 2
 
 
 class UploadTurns:
-    """Uploads wait for their turn twice: to be received, and to be read from their file into memory.
+    """Makes uploads wait for two turns: one to be received into a file, and one to be read from the file into memory.
 
-    Waiting costs neither memory nor disk: a body that nobody reads stays with its sender. The second turn goes by
-    bytes, so that large artifacts come one after the other and small ones side by side. The body of one has at most
-    `max_bytes`.
+    Waiting costs neither memory nor disk, because the server does not read a waiting body. The second turn counts
+    bytes: large artifacts are read one after another, and small ones at the same time. The body of an upload has at
+    most `max_bytes`.
     """
 
     def __init__(self, max_artifact_bytes: int, patience_seconds: float) -> None:
@@ -33,17 +33,18 @@ class UploadTurns:
         self._patience_seconds = patience_seconds
         self._receiving = asyncio.Semaphore(MAX_RECEIVED_AT_ONCE)
         self._of_tenant = WeakValueDictionary[str, asyncio.Semaphore]()
-        self._first = asyncio.Lock()  # the locks of asyncio serve in order, so a large one is not overtaken for ever
+        self._first = asyncio.Lock()  # asyncio's locks are fair, so small uploads cannot overtake a large one for ever
         self._freed = asyncio.Event()
         self._read_bytes = 0
 
     @asynccontextmanager
     async def receive(self, tenant: str) -> AsyncIterator[None]:
-        """The first turn; raises `QueueFull` if it does not come within `patience_seconds`."""
+        """Waits for the first turn. Raises `QueueFull` if it does not come within `patience_seconds`."""
         async with AsyncExitStack() as places:
             try:
                 async with asyncio.timeout(self._patience_seconds):
-                    # In this order, so that who waits for a place of the tenant takes none of the server.
+                    # The tenant's slot comes first, so that an upload that waits for it does not occupy a slot of the
+                    # server.
                     await places.enter_async_context(self._places_of(tenant))
                     await places.enter_async_context(self._receiving)
             except TimeoutError:
@@ -56,7 +57,9 @@ class UploadTurns:
 
     @asynccontextmanager
     async def read(self, num_bytes: int) -> AsyncIterator[None]:
-        """The second turn, for an upload of this many bytes. It comes for certain: nobody in it waits for a caller."""
+        """Waits for the second turn, for an upload of `num_bytes`. It always comes, because no upload in it waits
+        for a caller.
+        """
         taken = min(num_bytes, self._max_read_bytes)
         async with self._first:
             while self._read_bytes + taken > self._max_read_bytes:
@@ -70,5 +73,5 @@ class UploadTurns:
             self._freed.set()
 
     def _places_of(self, tenant: str) -> asyncio.Semaphore:
-        # Kept as long as somebody has one of the places or waits for it.
+        # The semaphore exists as long as an upload holds one of its slots or waits for one.
         return self._of_tenant.setdefault(tenant, asyncio.Semaphore(MAX_RECEIVED_OF_ONE))

@@ -1,4 +1,4 @@
-"""A line of the log for each request, where it is wanted."""
+"""Writes one log record for each request, if the access log is enabled."""
 
 import logging
 
@@ -8,19 +8,20 @@ from peltier_server.metrics.labels import matched_route
 
 logger = logging.getLogger(__name__)
 
-# A path may be as long as a request's head.
+# A path may be as long as the head of a request.
 _MAX_PATH_LEN = 256
 _MAX_METHOD_LEN = 16
 
 
 def enable_access_log() -> None:
-    """Has its lines written whatever the level of the log is."""
+    """Enables the access log, whatever the level of the other logs is."""
     logger.setLevel(logging.INFO)
 
 
 def log_access(scope: Scope, status: int, num_bytes: int, seconds: float) -> None:
-    """The request has been answered with `status` and a body of so many bytes. Nothing of its query, headers or body is
-    written; its id, tenant and adapter are those of the request that is being answered."""
+    """Logs that the current request has been answered with `status` and a body of `num_bytes`, after `seconds`. The
+    record has the id, tenant and adapter of the request, but nothing of its query, headers or body.
+    """
     method, path = _cut(scope["method"], _MAX_METHOD_LEN), _cut(scope["path"], _MAX_PATH_LEN)
     fields = {
         "method": method,

@@ -1,4 +1,4 @@
-"""The log on stderr: one record a line, as text for people or as JSON for machines, without keys."""
+"""The log on stderr, without keys: one record a line, as text for people or as JSON for programs."""
 
 import json
 import logging
@@ -17,29 +17,29 @@ from peltier_server.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-# Their records below WARNING repeat what this server says itself.
+# Records of these loggers below WARNING repeat what this server logs itself.
 _NOISY = ("uvicorn.error", "alembic")
-# uvicorn's record of an answer that the observer has left incomplete, and of which it has said why.
+# uvicorn's record of an answer that `RequestMiddleware` left incomplete, after logging the reason.
 _INCOMPLETE = "ASGI callable returned without completing response."
-# What can end a line, move a terminal's cursor or turn the direction of writing, and what is no character at all.
+# Characters that can end a line, move a terminal's cursor or change the direction of writing, and lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _PLAIN = re.compile(r"[^\s\"=\\]+")
 _HIDDEN = "[key]"
 
 
 class Redactor:
-    """Takes keys out of text: whatever has the form of one, and `secrets` wherever they stand."""
+    """Removes keys from text: everything that has the form of a key, and each of `secrets`."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._keys = re.compile("|".join([KEY_PATTERN, *(re.escape(secret) for secret in secrets)]))
 
     def redact(self, text: str) -> str:
-        """`text` with a mark in the place of each key."""
+        """`text` with `[key]` instead of each key."""
         return self._keys.sub(_HIDDEN, text)
 
 
 class LineFormatter(logging.Formatter):
-    """What both formats have in common: a record's parts, without keys."""
+    """The common base of both formats: the parts of a record, without keys."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class LineFormatter(logging.Formatter):
         return self._redact(record.getMessage())
 
     def _fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """What is known of the request, and what `extra={"fields": {…}}` has said."""
+        """The fields of the current request, and those that the record has from `extra={"fields": {…}}`."""
         given: Mapping[str, Any] = getattr(record, "fields", {})
         fields = {**request_fields(), **given}
         return {name: self._redact(value) if isinstance(value, str) else value for name, value in fields.items()}
@@ -65,10 +65,10 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(LineFormatter):
-    """An object a line: `time`, `level`, `logger`, `message`, `traceback` where there is one, then fields."""
+    """One JSON object a line: `time`, `level`, `logger`, `message`, `traceback` if there is one, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record in ASCII; a line end in a value is escaped."""
+        """The record as ASCII text. Line ends in values are escaped."""
         line = {
             "time": self._time(record),
             "level": record.levelname,
@@ -83,11 +83,12 @@ class JsonFormatter(LineFormatter):
 
 
 class TextFormatter(LineFormatter):
-    """Time, level, logger, message and `name=value` fields on a line; tracebacks follow it, indented, so that a line
-    that begins with a time is always a record."""
+    """Time, level, logger, message and `name=value` fields on one line. A traceback follows, indented, so that every
+    line that begins with a time begins a record.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record; what could break its line or change how it is shown is escaped."""
+        """The record as text. Characters that could break its line or change its display are escaped."""
         fields = "".join(f" {name}={_quoted(value)}" for name, value in self._fields(record).items())
         head = f"{self._time(record)} {record.levelname} {record.name}: {self._message(record)}{fields}"
         traceback = self._traceback(record)
@@ -96,13 +97,13 @@ class TextFormatter(LineFormatter):
 
 
 def configure_logging(settings: Settings) -> None:
-    """From now on this process logs to stderr as the settings say, warnings and uncaught exceptions too."""
+    """Makes this process log to stderr as the settings say, including warnings and uncaught exceptions."""
     keys = (settings.admin_key, settings.metrics_key, settings.secret)
     redactor = Redactor(key.get_secret_value() for key in keys if key is not None)
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter(redactor) if settings.log_format == "json" else TextFormatter(redactor))
     level = getattr(logging, settings.log_level.upper())
-    # Other libraries' debugging has whole SQL statements; it is never wanted here.
+    # Debug records of other libraries contain whole SQL statements and are never useful here.
     logging.basicConfig(level=max(level, logging.INFO), handlers=[handler], force=True)
     for noisy in _NOISY:
         logging.getLogger(noisy).setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))

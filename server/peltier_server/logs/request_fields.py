@@ -1,11 +1,12 @@
-"""What log records say of the request that is being answered."""
+"""The fields that log records have while a request is being answered."""
 
 from peltier_server.context import current_context
 
 
 def request_fields() -> dict[str, str | int]:
-    """The request's id, its caller's tenant, and the adapter version that was asked, as far as they are known. Another
-    tenant's adapter is `tenant:name`. Nothing outside of requests."""
+    """The id of the current request, the tenant of its caller and the adapter version that it asks for, as far as
+    they are known. An adapter of another tenant is `tenant:name`. The result is empty outside of requests.
+    """
     context = current_context.get()
     if context is None:
         return {}

@@ -1,1 +1,1 @@
-"""What a tenant may use: requests and tokens a second, requests at a time."""
+"""The quotas of tenants: requests and tokens a second, and concurrent requests."""

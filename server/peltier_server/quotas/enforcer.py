@@ -1,4 +1,4 @@
-"""Lets a tenant's requests in as far as its quotas allow: requests and tokens a second, requests at a time."""
+"""Enforces the quotas of tenants: requests and tokens a second, and concurrent requests."""
 
 import math
 from collections import Counter
@@ -18,7 +18,9 @@ from peltier_server.quotas.rates import Rate, Rates, Taken, Unit
 
 
 class QuotaEnforcer:
-    """Counts what tenants use. `quotas_of` says what they may; without quotas nothing is counted but who is in."""
+    """Counts what tenants use. `quotas_of` returns the quotas of a tenant. Without quotas, only concurrent requests
+    are counted.
+    """
 
     def __init__(self, rates: Rates, quotas_of: Callable[[str], Quotas]) -> None:
         self.rates = rates
@@ -26,24 +28,28 @@ class QuotaEnforcer:
         self._quotas_of = quotas_of
 
     def weight(self, tenant: str) -> float:
-        """What the tenant's share of a busy server is, beside others' weights. Any thread may ask."""
-        # A registry that was filled from a backup may hold anything, and whoever asks divides by it.
+        """The weight of the tenant's share of a busy server, relative to other tenants. Safe to call from any
+        thread.
+        """
+        # A registry that was restored from a backup may hold any number, and the callers of this method divide by it.
         return min(MAX_WEIGHT, max(MIN_WEIGHT, self._quotas_of(tenant).weight))
 
     def bounds_storage(self, tenant: str) -> bool:
-        """Whether there is anything that the tenant may store no more of."""
+        """Whether the tenant has a quota of stored bytes or of adapters."""
         quotas = self._quotas_of(tenant)
         return quotas.max_stored_bytes is not None or quotas.max_adapters is not None
 
     def slot(self, tenant: str) -> "QuotaSlot":
-        """One request of the tenant, to be entered."""
+        """The slot of one request of the tenant. The request holds it as a context manager."""
         return QuotaSlot(self, tenant, self._quotas_of(tenant))
 
     @asynccontextmanager
     async def spend(self, tenant: str, tokens: int) -> AsyncIterator[None]:
-        """Accounts `tokens` for what is computed meanwhile; gives them back if it never is.
+        """Takes `tokens` for the work in the context. Gives them back if it fails with `Unavailable`, `TooLarge` or
+        `AdapterError`.
 
-        Raises `QuotaExceeded` where the tenant has to wait for them, `TooLarge` where waiting would not help.
+        Raises `QuotaExceeded` if the tenant has to wait for the tokens, and `TooLarge` if the rate never allows so
+        many.
         """
         rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
         if rate is None:
@@ -64,8 +70,9 @@ class QuotaEnforcer:
             raise
 
     async def charge(self, tenant: str, tokens: int) -> None:
-        """Accounts `tokens` for work that came to nothing, such as looking for an unknown name. Raises `QuotaExceeded`
-        where they are not left."""
+        """Takes `tokens` for work without a result, such as looking for an unknown name. Raises `QuotaExceeded` if
+        the tenant has too few left.
+        """
         rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
         if rate is not None and await self.rates.take(rate, tenant, min(tokens, rate.amount)) is None:
             raise QuotaExceeded(
@@ -76,7 +83,7 @@ class QuotaEnforcer:
 
 
 class QuotaSlot:
-    """One request while it is served. Entering raises `QuotaExceeded`."""
+    """The slot of one request while it is served. Entering it raises `QuotaExceeded`."""
 
     def __init__(self, enforcer: QuotaEnforcer, tenant: str, quotas: Quotas) -> None:
         self._enforcer = enforcer
@@ -106,7 +113,9 @@ class QuotaSlot:
         self._leave()
 
     def with_ratelimit_headers(self, send: Send) -> Send:
-        """`send`, which also says what is left; a request that the server is too busy for is given back."""
+        """`send` with headers that say what is left of the rates. Gives the request back to its rate if the server
+        answers that it is too busy.
+        """
         if self._requests is None and self._tokens is None:
             return send
 
@@ -129,14 +138,15 @@ class QuotaSlot:
 
     async def _settle(self, status: int) -> None:
         taken, self._taken = self._taken, None
-        # Not with 429: a request over its tokens was read and tokenised, and must not be free.
+        # A 429 does not give the request back: a request that exceeds its tokens was read and tokenised, and must have
+        # a cost.
         if taken is not None and status == Unavailable.status:
             await self._enforcer.rates.give_back(taken)
 
     async def _headers(self) -> dict[str, str]:
         held = [rate for rate in (self._requests, self._tokens) if rate is not None]
         left = [await self._enforcer.rates.left(rate, self._tenant) for rate in held]
-        # There are two rates and one set of headers, which is about what runs out first.
+        # There are two rates but one set of headers, which describes the rate with the smaller share left.
         scarce = min(left, key=lambda one: one.share)
         return {
             "ratelimit-policy": ", ".join(f'"{rate.unit}";q={rate.amount};w={rate.seconds}' for rate in held),

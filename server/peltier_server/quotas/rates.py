@@ -1,4 +1,4 @@
-"""How much of its rates each tenant has used: in sliding windows, in memory or, for several replicas, in Redis."""
+"""Counts what each tenant has used of its rates, in sliding windows: in memory or, for several replicas, in Redis."""
 
 import logging
 import math
@@ -22,15 +22,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 Unit = Literal["requests", "tokens"]
 
-# In a longer one, all that is allowed could come at once, and then nothing for minutes. Tokens come in heaps: within
-# one second a rate that is right on average would turn away every larger request for good.
+# The longest window of a rate. In a longer one a tenant could use everything at once and then nothing for minutes.
+# Token rates always use the longest window, because tokens come in large amounts: a window of one second would refuse
+# every larger request for ever.
 _LONGEST_SECONDS = 10
-# For rates of less than one unit in that time.
+# The windows of rates that allow less than one unit in the longest window.
 _SLOW_SECONDS = (100, 1000)
 _TIMEOUT_SECONDS = 0.5
-# How exactly the beginning of a window is known.
+# The precision of the beginning of a window.
 _CLOCK_SECONDS = 0.01
-# While the shared store does not answer, it is not asked again for so long.
+# How long a replica does not ask the shared store again after it failed to answer.
 _PAUSE_SECONDS = 1.0
 
 
@@ -56,13 +57,13 @@ class Rate:
 
     @cached_property
     def item(self) -> RateLimitItem:
-        """The same for the library, which counts each of them apart."""
+        """The rate in the form of the `limits` library, which counts each rate separately."""
         return RateLimitItemPerSecond(self.amount, self.seconds, namespace=self.unit)
 
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of a rate now, and in how many seconds there will be more."""
+    """The units that are left of a rate now, and the seconds until there are more."""
 
     rate: Rate
     amount: int
@@ -70,13 +71,13 @@ class Left:
 
     @property
     def share(self) -> float:
-        """1 is all of it, 0 nothing."""
+        """The fraction that is left: 1 is the whole rate, 0 is nothing."""
         return self.amount / self.rate.amount
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What was taken, from whose count, and when by `time.monotonic`: enough to give it back."""
+    """One `take`: the units, the counter that they came from, and the time in seconds of `time.monotonic`."""
 
     rate: Rate
     tenant: str
@@ -86,9 +87,9 @@ class Taken:
 
 
 class Rates:
-    """Counts what tenants take. `url` is memory:// for one replica, or redis://… where several count together.
+    """Counts what tenants use. `url` is memory:// for one replica, or redis://… for several that count together.
 
-    While Redis does not answer, each replica counts for itself: that neither stops tenants nor sets them free.
+    While Redis does not answer, each replica counts for itself, so that tenants are neither blocked nor unlimited.
     """
 
     def __init__(self, url: str = "memory://") -> None:
@@ -97,7 +98,7 @@ class Rates:
         self._away_until = -math.inf
 
     async def take(self, rate: Rate, tenant: str, cost: int = 1) -> Taken | None:
-        """Takes `cost` units, or returns None and takes none."""
+        """Takes `cost` units. Returns None, and takes nothing, if fewer are left."""
 
         async def hit(limiter: SlidingWindowCounterRateLimiter) -> Taken | None:
             done = await limiter.hit(rate.item, tenant, cost=cost)
@@ -106,7 +107,9 @@ class Rates:
         return await self._ask(hit)
 
     async def give_back(self, taken: Taken) -> None:
-        """Undoes a `take`, where it still counts fully: what was taken in a window that is over stays taken."""
+        """Reverts a `take` if all of its units still count. Units that were taken in a window that has ended stay
+        taken.
+        """
 
         async def hit(limiter: SlidingWindowCounterRateLimiter) -> None:
             if limiter is taken.limiter and await _is_counted(taken):
@@ -115,11 +118,11 @@ class Rates:
         await self._ask(hit)
 
     async def left(self, rate: Rate, tenant: str) -> Left:
-        """What the tenant may still take."""
+        """The units that the tenant may still take."""
         reset_time, remaining = await self._ask(lambda limiter: limiter.get_window_stats(rate.item, tenant))
         seconds = reset_time - time.time()
         if seconds <= 0 and remaining < rate.amount:
-            # In its first moment a window looks as if it were over.
+            # In its first moment the library reports a window as already over.
             seconds = float(rate.seconds)
         return Left(rate, min(remaining, rate.amount), max(0.0, seconds))
 
@@ -149,7 +152,7 @@ class _RedisLimiter(SlidingWindowCounterRateLimiter):
                 socket_connect_timeout=_TIMEOUT_SECONDS,
             )
         except (ConfigurationError, ValueError):
-            # Neither the URL nor what is said of it is shown: there may be a password anywhere in it.
+            # The error shows neither the URL nor the library's message, because a password may be anywhere in them.
             if find_spec("redis") is None:
                 raise SettingsError("setting 'rate_store' needs redis: pip install \"peltier[redis]\"") from None
             sentence = "setting 'rate_store' is not of the form redis://[USER:PASSWORD@]HOST[:PORT][/NUMBER]"
@@ -163,7 +166,8 @@ class _RedisLimiter(SlidingWindowCounterRateLimiter):
 
 
 async def _is_counted(taken: Taken) -> bool:
-    # Else the units would be missing from a count that they never were in, which would allow more than the rate.
+    # Without this check, units would be subtracted from a count that does not contain them, and the tenant could exceed
+    # the rate.
     item = taken.rate.item
     storage = cast(SlidingWindowCounterSupport, taken.limiter.storage)
     _, _, count, left_seconds = await storage.get_sliding_window(item.key_for(taken.tenant), item.get_expiry())

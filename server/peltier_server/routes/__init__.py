@@ -1,1 +1,1 @@
-"""Thin functions from HTTP to the rooms."""
+"""The routes: short functions that turn HTTP requests into calls of the service."""

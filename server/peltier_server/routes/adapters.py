@@ -1,4 +1,4 @@
-"""Adapters: upload, look, download, open to others, deprecate, delete and bring back."""
+"""Adapters: upload, read, download, open to other tenants, deprecate, delete and undelete."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -46,7 +46,7 @@ _OF_CHANGES = (*_SHARED, AdapterNotFound, Unavailable)
 Containing = Annotated[str, Query(alias="q", max_length=64, description="Only names that contain this.")]
 VersionNumber = Annotated[int, Path(ge=1, le=MAX_VERSION)]
 
-# Who predicts may look, who publishes may change.
+# A caller who may predict may read adapters. A caller who may publish may change them.
 router = scoped_router("predict", "adapters", "/v1/adapters")
 changes = scoped_router("publish", "adapters", "/v1/adapters")
 
@@ -55,7 +55,7 @@ class UploadRoute(ScopedRoute):
     """Receives as many uploads at once, and as large ones, as the `UploadTurns` of the app allow."""
 
     def get_route_handler(self) -> Handler:
-        """The framework's handler, in turn."""
+        """The framework's handler, which first waits for its turn to receive an upload."""
         handle = super().get_route_handler()
 
         async def in_turn(request: Request) -> Response:
@@ -66,7 +66,7 @@ class UploadRoute(ScopedRoute):
         return in_turn
 
 
-# Its bodies are artifacts, so it has a limit of its own.
+# The bodies are artifacts, so this route has its own limit of bytes.
 uploads = scoped_router("publish", "adapters", "/v1/adapters", UploadRoute)
 
 
@@ -83,7 +83,8 @@ class UploadForm(BaseModel):
 @uploads.post(
     "",
     status_code=201,
-    # The other parts are names: a caller may say in which charset, and some take a second to decode sixty kilobytes.
+    # The other parts are names. A caller may choose their charset, and with some charsets sixty kilobytes take a second
+    # to decode.
     form_limits={"max_files": 1, "max_fields": 8, "max_part_size": 4096},
     responses={
         200: {"model": UploadedVersion, "description": "These bytes already are a version of this adapter."},
@@ -106,7 +107,7 @@ async def upload(
         entry, created = await service.publisher.publish(await form.file.read(), place)
     if not created:
         response.status_code = 200
-    # None where it has been deleted since.
+    # None if the adapter has been deleted in the meantime.
     published = service.catalog.find(context.tenant, entry.version.name)
     live, aliases = ({}, {}) if published is None else (dict(published.live), published.splits_by_alias)
     return UploadedVersion(**entry.on_the_wire.model_dump(), created=created, live=live, aliases=aliases)
@@ -123,7 +124,9 @@ async def list_adapters(
 
 
 def _as_it_is(body: BaseModel) -> Response:
-    """The framework would check every field once more: of a thousand labels that takes longer than all of the rest."""
+    """The response without the framework's validation, which takes longer than everything else for a body of a
+    thousand labels.
+    """
     return Response(body.model_dump_json(by_alias=True), media_type="application/json")
 
 
@@ -185,10 +188,10 @@ async def download(
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{name}-{version}.safetensors"'
     headers["content-length"] = str(size_bytes)
-    # One is sent while the next is read.
+    # One piece is sent while the next one is read.
     context.reserve(min(size_bytes, 2 * PIECE_BYTES))
     pieces = service.store.blobs.pieces(digest, size_bytes)
-    # Before the answer begins, so that what cannot be read at all is an ordinary error.
+    # The first piece is read before the answer begins, so that a read error is answered as an ordinary error.
     first = await anext(pieces)
     return StreamingResponse(_joined(first, pieces), headers=headers, media_type="application/octet-stream")
 
@@ -229,6 +232,6 @@ async def deprecate_version(
 
 async def _joined(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     yield first
-    del first  # else it would stay until the last piece has been sent
+    del first  # otherwise the first piece would stay in memory until the last one has been sent
     async for piece in others:
         yield piece

@@ -1,4 +1,4 @@
-"""Aliases: what names of versions mean, moved in one step and back."""
+"""Aliases: names for versions, changed and rolled back in one step."""
 
 from fastapi import Response
 from peltier_client.errors import (
@@ -25,7 +25,7 @@ _OF_CHANGES = (*_SHARED, VersionNotFound, Unavailable)
 
 _PREFIX = "/v1/adapters/{name}/aliases"
 
-# Who predicts may look, who publishes may change.
+# A caller who may predict may read aliases. A caller who may publish may change them.
 router = scoped_router("predict", "aliases", _PREFIX)
 changes = scoped_router("publish", "aliases", _PREFIX)
 

@@ -1,4 +1,4 @@
-"""Who did what."""
+"""The audit log: who changed what."""
 
 from dataclasses import asdict
 from typing import Annotated

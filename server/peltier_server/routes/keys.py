@@ -1,4 +1,4 @@
-"""API keys: made, listed, revoked. Who may is the operator of the whole server."""
+"""API keys: create, list and revoke them. Only the operator of the whole server may use these routes."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The server about itself."""
+"""The health, description and metrics of the server."""
 
 import json
 from importlib.metadata import version as release_of
@@ -35,9 +35,9 @@ _LIMITS = (
 )
 
 router = scoped_router("predict", "operations")
-# Metrics name every tenant and the adapters in use.
+# The metrics name every tenant and the adapters in use.
 measures = scoped_router("metrics", "operations")
-# What orchestrators ask, who have no key.
+# The probes of orchestrators, which have no key.
 probes = open_router(tags=["operations"])
 
 
@@ -82,7 +82,7 @@ async def artifact_schema() -> Response:
 
 
 def _batch_kernels(service: Service) -> dict[str, str]:
-    """What computes batches besides the backbone's own kernels."""
+    """The names of the kernels, by purpose, that compute batches in addition to the backbone's own kernels."""
     graphs = {"graphs": "cuda"} if service.settings.cuda_graphs and can_capture(service.backbone) else {}
     return {"adapters": choose_backend(service.backbone.device, service.backbone.dtype).name} | graphs
 

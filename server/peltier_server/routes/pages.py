@@ -1,4 +1,4 @@
-"""Pages for people with a browser. They load nothing from anywhere else, so that they work behind a firewall."""
+"""Pages for people with a browser. They load nothing from other servers, so that they work behind a firewall."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -12,11 +12,11 @@ from peltier_server.http.scoped_route import open_router
 
 _ASSETS = Path(fastapi_offline.__file__).with_name("static")
 _SCRIPT, _STYLE = "swagger-ui-bundle.js", "swagger-ui.css"
-# Of any key, whatever its scopes: what calls there are is no secret of the operator.
+# Any key may read these paths, whatever its scopes: the operator does not need to hide which calls exist.
 KEYED_PATHS = frozenset({"/docs", f"/docs/{_SCRIPT}", f"/docs/{_STYLE}"})
 
 _LANDING = files("peltier_server").joinpath("routes", "landing.html").read_text(encoding="utf-8")
-# Nothing of it depends on the server, so that it tells strangers nothing.
+# The page is the same for every server, so that callers without a key learn nothing about this one.
 _LINKS = {
     "name": "peltier",
     "docs": "/docs",
@@ -28,7 +28,7 @@ _LINKS = {
     "health": "/health",
     "ready": "/ready",
 }
-# A browser enforces this whatever Swagger UI may come to load.
+# A browser enforces this policy, whatever Swagger UI tries to load.
 _OWN_ORIGIN = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self' data:; frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""How lists are asked for a page at a time."""
+"""The query parameters of lists that are read page by page."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from fastapi import Query
 MAX_PAGE = 1000
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many entries at most.")]
-# A name, or a key's prefix: what the entries are in order of.
+# A cursor of a list that is ordered by name or by the prefix of a key.
 NameCursor = Annotated[str, Query(max_length=64, description="`next_cursor` of the page before.")]
-# Eighteen digits are an integer in every database.
+# An integer of eighteen digits fits in every database.
 NumberCursor = Annotated[str, Query(pattern="^[0-9]{0,18}$", description="`next_cursor` of the page before.")]

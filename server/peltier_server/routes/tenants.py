@@ -1,4 +1,4 @@
-"""Tenants and what they may use: the operator's business."""
+"""Tenants and their quotas, for the operator."""
 
 from dataclasses import asdict
 
