@@ -1,4 +1,4 @@
-"""The app factory: wiring, nothing else."""
+"""Creates the ASGI app from its components."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ _ROUTERS = (
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """An app that loads in the background once it is started: `/health` answers at once, `/ready` when it is."""
+    """The ASGI app. After its start it loads in the background: `/health` succeeds at once, `/ready` after the load."""
     lifecycle, metrics, keyring = Lifecycle(), Metrics(settings.max_metric_versions), Keyring()
     authenticator = create_authenticator(settings, keyring)
     enforcer = QuotaEnforcer(Rates(settings.rate_store), keyring.quotas)
@@ -74,9 +74,9 @@ def create_app(settings: Settings) -> FastAPI:
         version=release_of("peltier"),
         description=_DESCRIPTION,
         lifespan=lifespan,
-        # Not included, which would match each request twice: nothing is added to what the routers say.
+        # The routes are added directly. `include_router` would match each request twice and would add nothing here.
         routes=[route for router in _ROUTERS for route in router.routes],
-        # The framework's own pages load their scripts from the internet.
+        # FastAPI's own documentation pages load scripts from the internet.
         docs_url=None,
         redoc_url=None,
     )

@@ -1,4 +1,4 @@
-"""What is known of the request that is being answered, for all who answer, measure and log it."""
+"""The context of a request, for the code that answers, measures and logs the request."""
 
 from collections.abc import Mapping
 from contextvars import ContextVar
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from peltier_server.auth.caller import Caller
 from peltier_server.fairness.shared_bound import Held
 
-# The transport takes this much of an answer before it asks the server to wait.
+# The transport buffers this many bytes of an answer before it makes the server wait.
 PIECE_BYTES = 64 * 1024
-# The one key of a request in the state of its ASGI scope.
+# The key of the context in the `state` of an ASGI scope.
 _KEY = "context"
 
 
 class VersionLabels(NamedTuple):
-    """Whose adapter, its name, and the version's number as text."""
+    """The labels of a version in metrics: the adapter's tenant, the adapter's name, the version's number as text."""
 
     tenant: str
     adapter: str
@@ -24,39 +24,39 @@ class VersionLabels(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RequestContext:
-    """One request. The outermost middleware makes it; each field that is None then is set once, by the layer that
-    learns it."""
+    """The context of one request. The outermost middleware creates it. Each field that is None at that time is set at
+    most once, by the layer that first knows the value."""
 
-    # The caller's `x-request-id`, or the server's own: the same id gets the same version of a split.
+    # The caller's `x-request-id`, or an id from the server. A traffic split gives the same id the same version.
     request_id: str
-    # Whether it arrived before the server began to drain.
+    # Whether the request arrived before the server began to drain.
     admitted: bool = True
-    # None until the caller is authenticated, and where a route is open to anyone.
+    # None until the caller is authenticated, and for routes that need no key.
     known_caller: Caller | None = None
-    # Counts the bytes of the answer until the caller has them.
+    # Counts the bytes of the answer until the caller has received them.
     answer_bytes: Held | None = None
-    # The one adapter version that is asked.
+    # The adapter version, if the request uses exactly one.
     version: VersionLabels | None = None
 
     @property
     def caller(self) -> Caller:
-        """Who asks; for routes that ask for a key."""
+        """The authenticated caller. Only for routes that need a key."""
         assert self.known_caller is not None, "the route is open to callers without a key"
         return self.known_caller
 
     @property
     def tenant(self) -> str:
-        """Who is accounted for it, and whose adapters its names mean."""
+        """The tenant that the request is charged to, and whose adapters its names refer to."""
         return self.caller.tenant
 
     def reserve(self, num_bytes: int) -> None:
-        """Counts an answer that has so many bytes in memory; raises `QueueFull` where there is no room for them now."""
-        # Fewer are within what the transport of any connection holds.
+        """Counts an answer of `num_bytes` in memory. Raises `QueueFull` if the bound does not allow it now."""
+        # The buffer of the connection's transport covers smaller answers.
         if self.answer_bytes is not None and num_bytes > PIECE_BYTES:
             self.answer_bytes.grow(num_bytes)
 
 
-# For log records that are made while a request is answered.
+# The context for log records during a request.
 current_context = ContextVar[RequestContext | None]("current_context", default=None)
 
 
@@ -67,5 +67,5 @@ def context_of(scope: Mapping[str, Any]) -> RequestContext:
 
 
 def attach_context(scope: Mapping[str, Any], context: RequestContext) -> None:
-    """Makes `context` that of the request with this ASGI scope."""
+    """Stores `context` as the context of the request with this ASGI scope."""
     scope["state"][_KEY] = context

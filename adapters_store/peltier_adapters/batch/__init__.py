@@ -1,1 +1,1 @@
-"""One forward pass for rows of any adapters."""
+"""Computes one forward pass for rows of any adapters."""

@@ -1,4 +1,4 @@
-"""The adaptation of one batch: groups of neighbouring rows, each with an adapter, whose ops a backend runs."""
+"""The adaptation of one batch. A group of neighbouring rows shares an adapter, and a backend runs the adapters' ops."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, groupby
@@ -16,7 +16,7 @@ from peltier_adapters.ops.op import PrefixKeys, Program, at
 
 
 class SiteAdaptation(NoAdaptation):
-    """What ops do at projections, sub-layers and norms, where somebody else sees to the attention."""
+    """Applies ops at projections, sub-layers and norms, for models whose attention handles prefixes itself."""
 
     def __init__(self, ops: GroupedOps, programs: Iterable[Program]) -> None:
         self._ops = ops
@@ -33,7 +33,7 @@ class SiteAdaptation(NoAdaptation):
 
 
 class BatchAdaptation(SiteAdaptation):
-    """An `Adaptation` of groups that cover all rows of `lengths` tokens in order."""
+    """The `Adaptation` of a batch. `groups` cover all rows in order, and `lengths` are the tokens of each row."""
 
     def __init__(
         self, backbone: Backbone, groups: Sequence[AdapterGroup], lengths: Sequence[int], backend: Backend
@@ -70,7 +70,7 @@ class BatchAdaptation(SiteAdaptation):
         return x
 
     def pool(self, scores: Tensor) -> Tensor:
-        """The scores [rows, hidden] of the pooler with what each row's task adds to its bias; may be in place."""
+        """The pooler's scores [rows, hidden] plus the bias of each row's adapter. May change `scores` in place."""
         if "pooler" not in self.projections:
             return scores
         rows = self._backend.group(self.groups, [1] * len(self._lengths))
@@ -78,7 +78,7 @@ class BatchAdaptation(SiteAdaptation):
 
 
 class _Span:
-    """Neighbouring groups whose rows attend together: those without a prefix, or those with equally long ones."""
+    """Neighbouring groups whose rows share an attention call: all without a prefix, or with prefixes of one length."""
 
     def __init__(
         self, groups: Sequence[AdapterGroup], first: int, lengths: Sequence[int], backbone: Backbone, backend: Backend
@@ -92,7 +92,8 @@ class _Span:
             self._known: dict[int, Prefix] = {}
 
     def prefix(self, attention: int, x: Tensor) -> Prefix | None:
-        """Keys and values of each row, [rows, heads, prefix, head size], times their gates."""
+        """Prefix keys and values of each row, [rows, heads, prefix, head size], times their gates; None without a
+        prefix."""
         if not self._prefixed:
             return None
         if attention not in self._known:
@@ -105,7 +106,7 @@ class _Span:
         return Prefix(keys, values)
 
     def _gather(self, attention: int) -> Prefix:
-        """Those of each group; a text that is written step by step reads them again and again."""
+        """The prefix of each group. The caller keeps it, because each step of a generated text reads it again."""
         own = [(prefix_of(group, attention), group.flat) for group in self._groups]
         keys = torch.stack([at(one.keys, flat) for one, flat in own])
         values = torch.stack([at(one.values, flat) for one, flat in own])
@@ -119,7 +120,7 @@ def prefix_of(group: AdapterGroup, attention: int) -> PrefixKeys:
 
 
 def prefix_length(group: AdapterGroup) -> int:
-    """How many keys a group's rows have in front; 0 without a prefix."""
+    """The number of prefix keys of a group's rows; 0 without a prefix."""
     if group.program is None or not group.program.prefixes:
         return 0
     return prefix_of(group, 0).keys.shape[1]

@@ -1,4 +1,4 @@
-"""One forward of rows of any tenants, tasks and methods."""
+"""Computes one forward pass for rows of any tenants, tasks and methods."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -16,19 +16,19 @@ from peltier_adapters.batch.row import Row, RowOutput, adapt, row_gates
 
 
 class Graphs(Protocol):
-    """Forwards of an encoder that a GPU replays (`graphs/`)."""
+    """Forward passes of an encoder that a GPU replays (`graphs/`)."""
 
     def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
-        """A vector a row for each kind of pooling; None where `rows` are computed as without graphs."""
+        """One vector per row for each kind of pooling; None if there is no graph for `rows`."""
 
 
 @torch.inference_mode()
 def forward(
     backbone: Backbone, rows: Sequence[Row], *, record_gates: bool = False, graphs: Graphs | None = None
 ) -> list[RowOutput]:
-    """Outputs of `rows` in the order given; each is the same whoever shares the batch.
+    """One output per row, in the order of `rows`. The output of a row does not depend on the other rows.
 
-    An encoder gives what the task's head says; T5 the log-likelihood of each of the row's label strings.
+    With an encoder, an output has the logits of the task's head; with T5, the log-likelihood of each label string.
     """
     computed = [*rows, *create_fillers(backbone, rows)]
     order = sorted(range(len(computed)), key=lambda index: computed[index].order)
@@ -58,7 +58,8 @@ def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bo
 
 
 class Pooled:
-    """One vector a row of a batch, [rows, hidden], computed once for each kind of pooling that some head asks for."""
+    """One vector per row of a batch, [rows, hidden], computed once for each kind of pooling that a head of the batch
+    uses."""
 
     def __init__(self, backbone: Backbone, packed: Packed, adaptation: BatchAdaptation, hidden: Tensor) -> None:
         self._backbone, self._packed, self._adaptation, self._hidden = backbone, packed, adaptation, hidden

@@ -1,4 +1,4 @@
-"""The heads of a batch: one vector a row in, logits on the host out."""
+"""Runs the heads of a batch: reads one vector per row and returns logits on the host."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -15,15 +15,15 @@ Pooling = Callable[[str], Tensor]
 
 
 def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device) -> list[Tensor]:
-    """Logits of `rows`, each [outputs] in float32 on the CPU; `pooled` gives [rows, hidden] for a kind of pooling. A
-    row without an adapter gets its first token's state."""
+    """The logits of each row, [outputs] in float32 on the CPU. `pooled` returns [rows, hidden] for a kind of pooling. A
+    row without an adapter gets the state of its first token instead."""
     headed = [(number, row.resident) for number, row in enumerate(rows) if row.resident]
     headed.sort(key=lambda pair: _order(pair[1]))
     bare = [number for number, row in enumerate(rows) if row.resident is None]
     pieces = [_logits(headed, pooled, device)] if headed else []
     if bare:
         pieces.append(pooled("first")[torch.tensor(bare, device=device)].float())
-    # One copy for all: the host waits for the device once.
+    # One copy for all rows, so that the host waits for the device only once.
     flat = torch.split(torch.cat([one.flatten() for one in pieces]).cpu(), [one.numel() for one in pieces])
     outputs = [row for own, one in zip(flat, pieces, strict=True) for row in own.view_as(one).unbind()]
     widths = {number: head_spec(resident.head).outputs for number, resident in headed}
@@ -36,7 +36,7 @@ def _order(resident: Resident) -> tuple[int, int]:
 
 
 def _logits(headed: Sequence[tuple[int, Resident]], pooled: Pooling, device: torch.device) -> Tensor:
-    """Of the rows of these numbers, all in one matrix, which is as wide as the widest head."""
+    """The logits of the rows in `headed`, in one matrix that is as wide as the widest head."""
     specs = [head_spec(resident.head) for _, resident in headed]
     x = _vectors([spec.pooling for spec in specs], [number for number, _ in headed], pooled, device)
     groups = [_group([own for _, own in run]) for _, run in groupby(headed, key=lambda pair: pair[1].head_slot)]
@@ -51,7 +51,7 @@ def _group(residents: Sequence[Resident]) -> AdapterGroup:
 
 
 def _vectors(kinds: Sequence[str], numbers: Sequence[int], pooled: Pooling, device: torch.device) -> Tensor:
-    """What the heads of the rows of these numbers read, [rows, hidden] in float32, each by its kind of pooling."""
+    """The inputs of the heads of rows `numbers`, [rows, hidden] in float32. `kinds` has the kind of pooling of each."""
     places = torch.tensor(numbers, device=device)
     own = {kind: pooled(kind).index_select(0, places).float() for kind in dict.fromkeys(kinds)}
     if len(own) == 1:

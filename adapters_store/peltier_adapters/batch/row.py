@@ -1,4 +1,4 @@
-"""One row of a batch: a tokenised input, and the adapter that answers it."""
+"""One row of a batch: a tokenised input and the adapter that answers it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +22,9 @@ Gates = dict[str, list[float | None]]
 class Row:
     """A tokenised input and the adapter that answers it.
 
-    Without an adapter the output is the first token's last hidden state; with `bare` the adapter's head reads the
-    unadapted backbone. On T5 the label strings of the adapter's task are scored, or those of `tree`.
+    Without an adapter, the output is the last hidden state of the first token. With `bare`, the adapter's head reads
+    the output of the unadapted backbone. T5 scores the label strings of `tree`, or without it those of the adapter's
+    task.
     """
 
     encoded: Encoded
@@ -42,14 +43,15 @@ class Row:
 
     @property
     def order(self) -> tuple[bool, bool, int, int]:
-        """Neighbours share a bank and a slot; rows without prefixes or norms stand together."""
+        """The sort key of rows in a batch. Rows with the same bank and slot are neighbours, and so are rows without
+        prefixes or norms."""
         if self.body is None or self.slot is None:
             return (False, False, -1, -1)
         return (self.body.has_prefix, self.body.has_norm, self.body.number, self.slot.number)
 
     @property
     def prompted(self) -> Encoded:
-        """The tokens with a placeholder for each soft token of the adapter in front, at the positions it gives them."""
+        """The tokens after one placeholder for each soft token of the adapter, with the adapter's position offset."""
         body = self.body
         if body is None or not (body.prompt_length or body.position_offset):
             return self.encoded
@@ -63,14 +65,14 @@ class Row:
 
     @cached_property
     def num_tokens(self) -> int:
-        """What the row costs: soft tokens and label tokens count."""
+        """The number of tokens that the row computes, including soft tokens and label tokens."""
         return len(self.prompted) + (0 if self.scored is None else len(self.scored.ids))
 
 
 @dataclass(frozen=True)
 class RowOutput:
-    """`logits` [outputs] in float32 on the CPU; `gates` per part one value a layer (on T5 of the encoder; None
-    for a layer without that part), where they were recorded."""
+    """The output of one row. `logits` are [outputs] in float32 on the CPU. `gates`, if recorded, have for each part one
+    value per layer (on T5, per encoder layer), None for a layer without that part."""
 
     logits: Tensor
     gates: Gates | None = None
@@ -79,7 +81,7 @@ class RowOutput:
 def adapt(
     backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False
 ) -> BatchAdaptation:
-    """The adaptation of rows in `Row.order`, of `lengths` tokens."""
+    """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens."""
     groups = [_group(list(members), record_gates) for _, members in groupby(rows, key=lambda row: (row.body, row.slot))]
     return BatchAdaptation(backbone, groups, lengths, backend.choose_backend(backbone.device, backbone.dtype))
 
@@ -87,8 +89,8 @@ def adapt(
 def adapt_tokens(
     backbone: Backbone, rows: Sequence[Row], num_tokens: Sequence[int], *, record_gates: bool = False
 ) -> BatchAdaptation:
-    """The adaptation of decoder tokens, `num_tokens` of each row. Each is a row of its own: a gate must not see later
-    tokens."""
+    """The adaptation of decoder tokens, `num_tokens` of each row. Each token is a separate row, because a gate must not
+    see later tokens."""
     tokens = [row for row, num in zip(rows, num_tokens, strict=True) for _ in range(num)]
     return adapt(backbone, tokens, [1] * len(tokens), record_gates=record_gates)
 
@@ -101,7 +103,7 @@ def _group(rows: Sequence[Row], record_gates: bool) -> AdapterGroup:
 
 
 def row_gates(group: AdapterGroup, row: int, num_layers: int) -> Gates | None:
-    """What the gates of a group's row were in the first `num_layers` layers, where they were recorded."""
+    """The gate values of row `row` of a group in the first `num_layers` layers; None if they were not recorded."""
     if not group.gates:
         return None
     layers = range(num_layers)

@@ -1,4 +1,4 @@
-"""Exact scoring of label strings on T5: one teacher-forced pass for all labels of a row."""
+"""Scores label strings exactly on T5, with one teacher-forced pass for all labels of a row."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -15,7 +15,8 @@ from peltier_adapters.batch.row import Row, adapt_tokens
 
 
 def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: BatchAdaptation) -> list[Tensor]:
-    """Log-likelihoods [labels] of each row's label strings, in float32 on the CPU; the rows are sorted and packed."""
+    """The log-likelihoods [labels] of each row's label strings, in float32 on the CPU. `rows` are in `Row.order`, and
+    `packed` has their tokens."""
     model = backbone.t5
     states = model.encode(packed, adaptation)
     memory = model.project_kv(packed, states, adaptation)
@@ -29,7 +30,7 @@ def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: B
 
 
 def pack_targets(trees: Sequence[LabelTree], device: torch.device) -> Targets:
-    """One tree a row as decoder inputs."""
+    """The decoder inputs for one tree per row."""
     return Targets.create([tree.ids for tree in trees], [tree.parents for tree in trees], device)
 
 

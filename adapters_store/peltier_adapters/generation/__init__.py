@@ -1,1 +1,1 @@
-"""Texts that a T5 generates."""
+"""Text generation with T5."""

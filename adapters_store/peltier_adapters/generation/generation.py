@@ -1,4 +1,4 @@
-"""Continuous decoding on T5: texts of any tenants, methods and lengths join and leave between two steps."""
+"""Continuous decoding with T5: texts of any tenants, methods and lengths join and leave the batch between two steps."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from peltier_adapters.generation.search import Beams, Decoding, FinishReason, Li
 
 @dataclass(eq=False)
 class Draft:
-    """One text on its way. `failed` is set in place of `finish` where the model's output is not finite."""
+    """One text during generation. If the model's output is not finite, `failed` is set and `finish` stays None."""
 
     row: Row
     decoding: Decoding
@@ -27,34 +27,34 @@ class Draft:
 
     @property
     def ids(self) -> list[int]:
-        """The text's tokens so far, without start and end; beams may change theirs until they have finished."""
+        """The tokens of the text so far, without start and end tokens. A beam search may change them until its end."""
         return self.search.ids
 
     @property
     def finish(self) -> FinishReason | None:
-        """`stop` at the end token, `length` at `max_new_tokens`."""
+        """`stop` after the end token, `length` after `max_new_tokens`, None before."""
         return self.search.finish
 
     @property
     def done(self) -> bool:
-        """It takes no further step."""
+        """Whether the draft has finished or failed."""
         return self.failed or self.finish is not None
 
     @property
     def score(self) -> float:
-        """Geometric mean of the probabilities of its tokens, the end among them."""
+        """Geometric mean of the probabilities of the tokens, including the end token."""
         steps = len(self.ids) + (self.finish == "stop")
         return math.exp(self.search.log_prob / steps) if steps else 1.0
 
 
 def create_draft(backbone: Backbone, row: Row, decoding: Decoding) -> Draft:
-    """A draft that has not begun."""
+    """A draft without tokens."""
     config = backbone.t5.config
     return Draft(row, decoding, create_search(decoding, config.start_token_id, config.eos_token_id))
 
 
 class Generator:
-    """The drafts that are decoded together. Each gets what it would get alone. One thread at a time."""
+    """Decodes drafts together. A draft gets the same text as alone. Use it from one thread at a time."""
 
     def __init__(self, backbone: Backbone) -> None:
         self._backbone, self._model = backbone, backbone.t5
@@ -65,17 +65,17 @@ class Generator:
 
     @property
     def live(self) -> Sequence[Draft]:
-        """The drafts that take part in the next step."""
+        """The drafts of the next step."""
         return tuple(self._live)
 
     @property
     def num_rows(self) -> int:
-        """Rows of the next step; a draft with beams has one for each."""
+        """The number of rows of the next step; a draft has one row per beam."""
         return sum(draft.decoding.num_beams for draft in self._live)
 
     @torch.inference_mode()
     def join(self, drafts: Sequence[Draft]) -> None:
-        """Read the inputs of `drafts` in one pass; they take part from the next step on."""
+        """Encode the inputs of `drafts` in one pass. The next step includes these drafts."""
         if not drafts:
             return
         model, backbone = self._model, self._backbone
@@ -93,7 +93,7 @@ class Generator:
         self._adaptation = None
 
     def drop(self, drafts: Iterable[Draft]) -> None:
-        """Take drafts out; their slots are free at once."""
+        """Remove drafts and free their slots."""
         gone = set(drafts)
         leaving = [draft for draft in self._live if draft in gone]
         if leaving:
@@ -103,7 +103,7 @@ class Generator:
 
     @torch.inference_mode()
     def step(self) -> list[Draft]:
-        """One token for every live draft; returns them, and those that are done have left."""
+        """Generate one token for each live draft. Returns these drafts and removes those that are done."""
         stepped = list(self._live)
         if not stepped:
             return []
@@ -148,7 +148,7 @@ class Generator:
 
 
 def generate(backbone: Backbone, drafts: Sequence[Draft], *, max_rows: int) -> None:
-    """Decode `drafts` to their ends, at most about `max_rows` rows at a time."""
+    """Decode `drafts` until they are done, at most about `max_rows` rows at a time."""
     generator, waiting = Generator(backbone), list(reversed(drafts))
     while waiting or generator.live:
         joining: list[Draft] = []

@@ -1,4 +1,4 @@
-"""How the next token of a text is chosen: greedily, by sampling, or by beams. One object a text, on the CPU's side."""
+"""Chooses the next token of a text: greedily, by sampling, or by beam search. Each text has one search, on the CPU."""
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 FinishReason = Literal["stop", "length"]
-# What transformers adds to a score that shall never win, so that ties break alike.
+# transformers adds this number to a score that must never win. The same number makes ties break in the same way.
 _NEVER = -1.0e9
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a text is decoded. Temperature 0 is greedy; beams are searched without sampling.
+    """How a text is decoded. Temperature 0 is greedy. Beam search does not sample.
 
-    `top_p` keeps the likeliest tokens that together have this probability; `seed` makes a draw repeatable.
+    Sampling keeps the likeliest tokens that together have probability `top_p`. `seed` makes it repeatable.
     """
 
     max_new_tokens: int
@@ -30,22 +30,23 @@ class Search(Protocol):
 
     @property
     def tokens(self) -> list[int]:
-        """The tokens to feed next, one for each row that the search occupies."""
+        """The input tokens of the next step, one per row of the search."""
 
     @property
     def ids(self) -> list[int]:
-        """The text so far (of beams the best), without the start and the end token."""
+        """The tokens of the text so far (of the best beam), without the start and end tokens."""
 
     @property
     def log_prob(self) -> float:
-        """Sum of the log-probabilities of its tokens, the end among them."""
+        """Sum of the log-probabilities of the tokens, including the end token."""
 
     @property
     def finish(self) -> FinishReason | None:
-        """Why it has ended, None while it has not."""
+        """Why the text has ended; None before its end."""
 
     def advance(self, log_probs: Tensor) -> list[int] | None:
-        """Take next-token log-probabilities [rows, vocab]; the row that each row goes on from, None for its own."""
+        """Add one token, from log-probabilities [rows, vocab]. Returns for each row the row that it continues; None if
+        each row continues itself."""
 
 
 @dataclass
@@ -64,7 +65,7 @@ class Line:
 
     @property
     def greedy(self) -> bool:
-        """The likeliest token is taken, so the caller may find it for many lines at once."""
+        """Whether the search takes the likeliest token. The caller may then find it for many texts at once."""
         return self.decoding.temperature == 0.0
 
     @property
@@ -77,7 +78,7 @@ class Line:
         return None
 
     def append(self, token: int, log_prob: float) -> None:
-        """Take `token`; the end finishes the text and is not part of it."""
+        """Add `token`. The end token finishes the text and is not part of `ids`."""
         self.log_prob += log_prob
         if token == self.end:
             self.finish = "stop"
@@ -87,7 +88,7 @@ class Line:
             self.finish = "length"
 
     def _draw(self, log_probs: Tensor) -> int:
-        """By inverse transform of one uniform number, so that a draw depends on the seed and on this row alone."""
+        """Sample a token by inverse transform of one uniform number, so that it depends only on seed and row."""
         probabilities, tokens = (log_probs / self.decoding.temperature).softmax(-1).sort(descending=True)
         total = probabilities.double().cumsum(-1)
         kept = int((total - probabilities < self.decoding.top_p).sum())
@@ -96,10 +97,11 @@ class Line:
 
 
 class Beams:
-    """Beam search as transformers' `generate` does it (length penalty 1, no early stopping), for one text.
+    """Beam search for one text, as in transformers' `generate` (length penalty 1, no early stopping).
 
-    Each step keeps the 2 k likeliest continuations of the k running beams: those of the first k that end are finished,
-    the first k that do not run on. It ends once no running beam can beat the worst of k finished ones.
+    Each step finds the 2 k likeliest continuations of the k running beams. Continuations among the first k that end are
+    added to the finished beams. The first k continuations that do not end are the new running beams. The search ends
+    when no running beam can be better than the worst of k finished beams.
     """
 
     def __init__(self, decoding: Decoding, start: int, end: int) -> None:
@@ -154,5 +156,5 @@ class Beams:
 
 
 def create_search(decoding: Decoding, start: int, end: int) -> Line | Beams:
-    """The search that `decoding` asks for."""
+    """The search for `decoding`."""
     return Line(decoding, start, end) if decoding.num_beams == 1 else Beams(decoding, start, end)

@@ -1,4 +1,4 @@
-"""From a row's logits to what the caller reads."""
+"""Converts logits and generated texts to answers."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ MULTILABEL_THRESHOLD = 0.5
 
 @dataclass(frozen=True)
 class TextAnswer:
-    """A generated text; `label` or `value` is what it stands for in a closed task, None where it is none of its
-    targets. `score` is the geometric mean of its tokens' probabilities."""
+    """A generated text. In a closed task, `label` or `value` is the meaning of the text; None if the text is not a
+    target of the task. `score` is the geometric mean of the probabilities of the tokens."""
 
     text: str
     score: float
@@ -27,8 +27,8 @@ class TextAnswer:
 
 @dataclass(frozen=True)
 class Answer:
-    """`scores` keep the task's label order. Classification has `label` and `score`, multilabel `labels`, regression
-    `value` alone."""
+    """The answer of a task that is not generated. `scores` are in the label order of the task. Classification sets
+    `label` and `score`, multilabel `labels`, and regression only `value`."""
 
     scores: dict[str, float]
     label: str | None = None
@@ -38,9 +38,9 @@ class Answer:
 
 
 def scores(task: TaskSpec, logits: Tensor) -> Tensor:
-    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); regression's value as it is.
+    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); the logits for regression.
 
-    On T5 the logits are log-likelihoods of the targets, and the probabilities are among these targets.
+    On T5 the logits are log-likelihoods of the task's targets, and the probabilities of all targets add up to 1.
     """
     if task.targets:
         return logits.softmax(-1)
@@ -54,9 +54,9 @@ def scores(task: TaskSpec, logits: Tensor) -> Tensor:
 
 
 def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: int | None = None) -> Answer:
-    """The answer for one row's logits [labels]; `raw_scores` gives logits for probabilities, `top_k` keeps the best
-    labels in `scores`."""
-    # Of a handful of labels a list is faster than operations of torch, each of which also lets go of the interpreter.
+    """The answer for the logits [labels] of one row. With `raw_scores`, the scores are logits instead of probabilities.
+    With `top_k`, `scores` has only the best labels."""
+    # For a few labels a list is faster than torch operations, which also release the GIL each time.
     values: list[float] = logits.tolist()
     best = values.index(max(values))
     if task.type == "regression":

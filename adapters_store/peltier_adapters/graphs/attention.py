@@ -1,4 +1,4 @@
-"""Attention where only the device knows where rows begin."""
+"""Attention for rows whose starts are only on the device."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,8 +16,8 @@ PrefixOf = Callable[[int, Tensor], Prefix | None]
 
 
 class PaddedRows:
-    """Rows `starts[r]..starts[r + 1]` of at most `longest` tokens each among `num_tokens`, side by side. A row may be
-    empty; it then attends to some other's token, and nobody reads what it gets."""
+    """Pads rows `starts[r]..starts[r + 1]` among `num_tokens` tokens to `longest` tokens each. A row may be empty; it
+    then attends to a token of another row, and its result is not used."""
 
     def __init__(self, starts: Tensor, longest: int, num_tokens: int, num_heads: int) -> None:
         self._rows, self._longest, self._num_heads = len(starts) - 1, longest, num_heads
@@ -26,7 +26,7 @@ class PaddedRows:
         places = first + columns
         real = places < last
         self._gather = torch.where(real, places, first).clamp(max=num_tokens - 1).view(-1)
-        self._seen = real | (columns == 0)  # a row of nothing at all would be not a number
+        self._seen = real | (columns == 0)  # the softmax of an empty row would be NaN
         tokens = torch.arange(num_tokens, dtype=torch.int32, device=starts.device)
         row = place_of(starts, tokens)
         inside = (row >= 0) & (row < self._rows)
@@ -35,7 +35,7 @@ class PaddedRows:
         self._scatter = (row * longest + tokens - starts.index_select(0, row)).masked_fill_(~inside, 0)
 
     def attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
-        """[tokens, 3 * hidden] -> context [tokens, hidden]; what tokens of no row get is undefined."""
+        """[tokens, 3 * hidden] -> context [tokens, hidden]. The context of tokens outside all rows is undefined."""
         padded = qkv.index_select(0, self._gather).view(self._rows, self._longest, 3, self._num_heads, -1)
         query, key, value = padded.permute(2, 0, 3, 1, 4)
         seen = self._seen[:, None, None, :]
@@ -46,13 +46,14 @@ class PaddedRows:
         return context.index_select(0, self._scatter)
 
     def merge(self, own: Tensor, others: Tensor) -> Tensor:
-        """`own` for tokens of these rows, `others` for the rest."""
+        """`own` for tokens of these rows, `others` for other tokens."""
         return torch.where(self._inside, own, others)
 
 
 class Attention:
-    """`bert.Attention`. The rows of `plain_starts` attend to themselves, and those of each of `prefixed` (their starts,
-    and what makes their prefixes) to their prefixes too. Flash attention reads the former without pads where it can."""
+    """Implements `bert.Attention`. Rows attend to themselves. Each element of `prefixed` has the starts of rows and the
+    function for their prefixes; these rows also attend to their prefixes. The rows of `plain_starts` have no prefix,
+    and flash attention computes them without padding if it is available."""
 
     def __init__(
         self, backbone: Backbone, plain_starts: Tensor, longest: int, num_tokens: int,

@@ -1,4 +1,4 @@
-"""Where batches may be replayed from graphs. Imports neither Triton nor anything that does."""
+"""Decides whether batches may be replayed from graphs. The import of this module does not import Triton."""
 
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 
 def can_capture(backbone: Backbone) -> bool:
-    """An encoder on a GPU with Triton's kernels; torch's own loops over adapters know their lengths on the host."""
+    """Whether batches of `backbone` can be captured: it is an encoder on a GPU and the Triton backend is used. The
+    torch backend loops over adapters with lengths on the host, so it cannot be captured."""
     return not backbone.config.generates and backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 
 def create_graphs(backbone: Backbone) -> "Graphs | None":
-    """The graphs of one thread, none yet captured; None where there can be none."""
+    """The graphs of one thread, without any capture yet; None if `backbone` cannot be captured."""
     if not can_capture(backbone):
         return None
     from peltier_adapters.graphs.capture import CudaCapture

@@ -1,4 +1,4 @@
-"""One shape's tensors that never move, and the forward over them."""
+"""The tensors of one shape, which have fixed addresses, and the forward pass over them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ from peltier_adapters.ops.program_tokens import ProgramTokens
 from peltier_adapters.ops.triton import ProgramOps, TritonOps
 from peltier_adapters.residency.bank import Bank
 
-# The stack of a bank with room for so many adapters, [groups, length].
+# Returns the stack of a bank for a number of adapters, [groups, length].
 StackOf = Callable[[Bank, int], Tensor]
 
 
 @dataclass(frozen=True)
 class _Read:
-    """What the embeddings read."""
+    """The inputs of the embeddings."""
 
     ids: Tensor
     types: Tensor
@@ -33,8 +33,9 @@ class _Read:
 
 
 class Frame:
-    """Room for any batch of one shape. `load` writes a batch's inputs, `run` computes the outputs from them alone;
-    `pooled` has a vector a row for each kind of pooling, [rows, hidden], until the next `run`."""
+    """The inputs and outputs of a batch of one shape. `load` writes the inputs of a batch, and `run` computes the
+    outputs only from these. Until the next `run`, `pooled` has one vector per row for each kind of pooling, [rows,
+    hidden]."""
 
     def __init__(self, backbone: Backbone, shape: Shape, stack_of: StackOf) -> None:
         self._backbone, self._shape = backbone, shape
@@ -48,7 +49,7 @@ class Frame:
         }
 
     def load(self, rows: Sequence[Row]) -> None:
-        """The inputs of a batch that the shape covers, its rows in `Row.order`."""
+        """Writes the inputs of a batch. Its `rows` are in `Row.order`, and the shape covers them."""
         encoded = [row.prompted for row in rows]
         starts = [*accumulate(map(len, encoded), initial=0)]
         values = list_tokens(encoded, self._backbone.config)._asdict() | {"starts": starts}
@@ -72,11 +73,11 @@ class Frame:
         values[f"{number}.groups"] = [starts[row] for row in accumulate(sizes, initial=0)]
         values[f"{number}.row_groups"] = [group for group, size in enumerate(sizes) for _ in range(size)]
         room = self._shape.banks[number].rows - len(rows)
-        # Rows too many are put behind the last, where nobody looks.
+        # The places of unused rows are after the last row, where no output is read.
         values[f"{number}.places"] = [*range(first, first + len(rows)), *[self._shape.rows] * room]
 
     def run(self) -> None:
-        """The forward of what was loaded. Waits for nothing and reads nothing of the host, so it can be captured."""
+        """Computes the loaded batch. It neither waits for the device nor reads from the host, so it can be captured."""
         programs = list(self._programs())
         hidden = self._encode(programs)
         starts = self._indices["starts"]
@@ -115,7 +116,7 @@ class Frame:
 
 
 def _sizes(shape: Shape) -> dict[str, int]:
-    """How many numbers there are of each kind: of a batch, and of each of its banks."""
+    """The length of each index vector, of the batch and of each of its banks."""
     sizes = {"ids": shape.tokens, "types": shape.tokens, "positions": shape.tokens}
     sizes |= {"starts": shape.rows + 1, "plain": shape.rows + 1}
     for number, one in enumerate(shape.banks):

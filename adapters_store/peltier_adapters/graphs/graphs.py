@@ -1,4 +1,4 @@
-"""The graphs of one thread: which shapes have one, and when one is made."""
+"""The graphs of one thread. Decides which shapes get a graph, and when."""
 
 import logging
 import math
@@ -19,14 +19,14 @@ from peltier_adapters.residency.bank import Bank
 logger = logging.getLogger(__name__)
 
 _MAX_GRAPHS = 32
-# A capture costs three forwards, and seconds where a kernel is compiled for the first time.
+# A capture costs as much as three forward passes, and seconds if it compiles a kernel for the first time.
 _CAPTURE_AFTER = 4
-# To take another's place a shape must have come so many times as often: where there are more shapes than graphs, making
-# them again and again would cost more than they save.
+# When all graphs are in use, a new shape must occur this many times as often before it replaces one. With more shapes
+# than graphs, frequent captures would cost more than the graphs save.
 _REPLACE_FACTOR = 8
 _MAX_COUNTED = 1024
 
-# Makes of a call one that does the same on the device again, without the host.
+# Captures the device work of a call. The returned call repeats this work on the device.
 Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
@@ -37,7 +37,8 @@ class _Graph:
 
 
 class Graphs:
-    """At most so many graphs, the least recently used out first. One thread at a time, in `inference_mode`."""
+    """Keeps at most `max_graphs` graphs and evicts the least recently used. Use it from one thread at a time, in
+    `inference_mode`."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Graphs:
         self._backbone, self._capture = backbone, capture
         self._max_graphs, self._capture_after = max_graphs, capture_after
         self._graphs: OrderedDict[Shape, _Graph] = OrderedDict()
-        # How often shapes without a graph have come; those that cannot have one never come often enough.
+        # How often shapes without a graph have occurred; -inf for shapes whose capture has failed.
         self._seen: OrderedDict[Shape, float] = OrderedDict()
         self._stacks: WeakValueDictionary[tuple[Bank, int], Tensor] = WeakValueDictionary()
 
@@ -58,12 +59,12 @@ class Graphs:
         return len(self._graphs)
 
     def clear(self) -> None:
-        """Let go of all graphs and their memory; shapes that come again get new ones."""
+        """Free all graphs and their memory. Shapes that occur again can get new graphs."""
         self._graphs.clear()
 
     def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
-        """A vector a row for each kind of pooling, [rows at least, hidden], until the next call; None where there is no
-        graph for `rows`, which are in `Row.order`."""
+        """One vector per row for each kind of pooling, [at least rows, hidden], valid until the next call; None if
+        there is no graph for `rows`. `rows` are in `Row.order`."""
         shape = shape_of(rows)
         if shape is None:
             return None
@@ -96,7 +97,7 @@ class Graphs:
             frame = Frame(self._backbone, shape, self._stack_of)
             frame.load(rows)
             self._graphs[shape] = graph = _Graph(frame, self._capture(frame.run))
-        except Exception:  # no memory for it, or whatever a compiler or a library cannot do; the batch has another way
+        except Exception:  # no memory, or an error of a compiler or library; the batch then runs without a graph
             logger.warning("no graph of %s; such batches run without one", shape, exc_info=True)
             self._seen[shape] = -math.inf
             return None

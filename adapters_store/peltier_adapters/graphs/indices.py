@@ -1,4 +1,4 @@
-"""Lists of whole numbers that a graph reads, in one tensor that never moves."""
+"""The integer inputs of a graph, in one tensor with a fixed address."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Indices:
-    """Named int32 vectors of fixed sizes on a device. One copy fills them all, from memory that the host keeps."""
+    """Named int32 vectors of fixed sizes on a device. One copy from a host buffer fills all of them."""
 
     def __init__(self, sizes: Mapping[str, int], device: torch.device) -> None:
         ends = list(accumulate(sizes.values()))
@@ -21,8 +21,8 @@ class Indices:
         return self._device[self._places[name]]
 
     def fill(self, values: Mapping[str, Sequence[int]]) -> None:
-        """Write all vectors, the last number of each again and again to its end. The copy before this one must have
-        ended, as it has when its batch has answered."""
+        """Write all vectors. The last number of each is repeated up to the vector's size. Call it only after the batch
+        of the previous call has been computed, because the previous copy must have ended."""
         assert values.keys() == self._places.keys(), "a vector that is not written would be another batch's"
         for name, own in values.items():
             place = self._places[name]

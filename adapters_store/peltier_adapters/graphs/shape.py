@@ -1,4 +1,4 @@
-"""What batches have in common that one graph can serve."""
+"""The shape of a batch. One graph serves all batches of a shape."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -11,12 +11,12 @@ from peltier_adapters.residency.bank import Bank
 # `benchmarks/gpu/run.py`, section "graph", field of_launched, shows where graphs stop helping.
 MAX_TOKENS = 2048
 _MIN_TOKENS = 32
-_MIN_GROUPS = 2  # one group alone is a plain product everywhere else
+_MIN_GROUPS = 2  # other code computes a single group as a plain matrix product
 _MIN_ROW_TOKENS = 16
 
 
 class BankShape(NamedTuple):
-    """Room for so many adapters of one bank, and so many rows that they answer."""
+    """The maximum of adapters (`groups`) of one bank in a batch, and of rows that they answer."""
 
     bank: Bank
     groups: int
@@ -24,7 +24,7 @@ class BankShape(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Room for a batch: tokens and rows altogether, tokens of the longest row, and each bank in the batch's order."""
+    """The size of a batch: all tokens, all rows, the tokens of the longest row, and the banks in the batch's order."""
 
     tokens: int
     rows: int
@@ -32,7 +32,7 @@ class Shape(NamedTuple):
     banks: tuple[BankShape, ...]
 
     def covers(self, other: Self) -> bool:
-        """A batch of shape `other` fits, and costs little more than in its own."""
+        """Whether a batch of shape `other` fits into this shape and costs little more in it than in its own."""
         return (
             (self.tokens, self.longest) == (other.tokens, other.longest)
             and self.rows >= other.rows
@@ -46,7 +46,7 @@ def _covers(one: BankShape, other: BankShape) -> bool:
 
 
 def shape_of(rows: Sequence[Row]) -> Shape | None:
-    """The smallest shape with room for `rows`, which are in `Row.order`; None for what no graph serves."""
+    """The smallest shape for `rows`, which are in `Row.order`; None if no graph serves them."""
     lengths = [len(row.prompted) for row in rows]
     if sum(lengths) > MAX_TOKENS or any(row.encoded.pads for row in rows):
         return None
@@ -62,16 +62,17 @@ def shape_of(rows: Sequence[Row]) -> Shape | None:
 
 
 def runs_of(rows: Sequence[Row]) -> list[tuple[Bank, list[Row]]]:
-    """The rows of each bank, in order; rows without an adapter are of none."""
+    """Each bank with its rows, in order. Rows without an adapter are left out."""
     return [(bank, list(own)) for bank, own in groupby(rows, key=lambda row: row.body) if bank is not None]
 
 
 def round_up(count: int) -> int:
-    """To a power of two."""
+    """The smallest power of two that is at least `count`."""
     return 1 << (count - 1).bit_length()
 
 
 def round_tokens(count: int) -> int:
-    """To the next quarter of a power of two: by less than a quarter, and to few different numbers."""
+    """`count`, rounded up to a multiple of max(32, p / 4), where p is the largest power of two below `count`. So there
+    are few different sizes."""
     step = max(round_up(count) // 8, _MIN_TOKENS)
     return -(-count // step) * step

@@ -1,1 +1,1 @@
-"""Adapters in the memory of a device."""
+"""Keeps adapters in the memory of a device."""

@@ -1,8 +1,8 @@
-"""All resident adapters of one signature.
+"""Banks of resident adapters. The adapters of a bank have the same parts.
 
-The tensors of a resident are contiguous in a separate block of memory. It is written once, before the resident is
-returned, and freed with the last reference. So a batch never reads a half-written adapter or another one's weights,
-and a bank grows and shrinks by one adapter without copying the others.
+The tensors of a resident are contiguous in a separate block of memory. The block is written once, before any batch
+reads it, and freed with its last reference. So a batch never reads a partly written adapter or the weights of another
+adapter, and a bank grows and shrinks by one adapter without copying the others.
 """
 
 import threading
@@ -27,9 +27,12 @@ from peltier_adapters.spec.tasks import TaskSpec
 
 
 class Bank:
-    """What residents of one signature have in common. `number` orders banks; `prompt_length` and `position_offset` are
-    what their rows' tokens have in front and are moved by, `cost` what they add to the backbone's work. `program` says
-    what each of them does with its own weights, which `layout` finds in its flat tensor."""
+    """The common properties of adapters with the same parts.
+
+    `number` orders banks. A row of these adapters has `prompt_length` soft tokens in front, and its positions move by
+    `position_offset`. `cost` is the work in addition to the backbone's. `program` lists the operations of an adapter,
+    and `layout` the places of their weights in its flat tensor.
+    """
 
     def __init__(self, number: int, parts: Parts, backbone: Backbone) -> None:
         self.number, self.parts = number, parts
@@ -43,20 +46,20 @@ class Bank:
         self._numbers = count()
 
     def slot(self, sent: DeviceCopy, start: int) -> "Slot":
-        """The part of `sent` from element `start` on that is this bank's, under a number that no other one ever has."""
+        """A slot for the elements of `sent` from `start` on, as many as the layout has. Each slot has a new number."""
         return Slot(next(self._numbers), sent.flat[start : start + self.layout.length], sent.arrival)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Slot:
-    """One adapter's tensors in a bank, [elements] in float32; they may be on their way until `arrival`."""
+    """The tensors of one adapter in a bank, [elements] in float32. The copy to the device may run until `arrival`."""
 
     number: int
     flat: Tensor
     arrival: PendingCopy | None = None
 
     def read(self) -> Tensor:
-        """The tensors, for whatever this thread gives the device from now on."""
+        """The tensors, for device work that this thread submits after this call."""
         if self.arrival is not None:
             self.arrival.wait()
         return self.flat
@@ -64,8 +67,8 @@ class Slot:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Resident:
-    """One adapter version on the device: the body acts inside the backbone, the head after an encoder; `tree` holds the
-    label strings that a T5 scores. `nbytes` is what the device gets back with its last reference."""
+    """One adapter version on the device. Its body acts inside the backbone, its head after an encoder. `tree` has the
+    label strings that a T5 scores. The last reference frees `nbytes` of device memory."""
 
     task: TaskSpec
     digest: str
@@ -78,15 +81,15 @@ class Resident:
 
 
 def head_spec(bank: Bank) -> HeadSpec:
-    """The one part of a bank of heads."""
+    """The only part of a bank of heads."""
     spec = bank.parts[0]
     assert isinstance(spec, HeadSpec)
     return spec
 
 
 class Banks:
-    """All banks of one backbone, made as their signatures appear and gone with their last adapter. Heads have banks of
-    their own, so that tasks with different label counts share one slice of the encoder."""
+    """All banks of one backbone. A bank is created for the first adapter with its parts and removed with the last one.
+    Heads have separate banks, so that tasks with different label counts share one bank for their bodies."""
 
     def __init__(self, backbone: Backbone) -> None:
         self._backbone = backbone
@@ -96,8 +99,8 @@ class Banks:
         self._lock = threading.Lock()
 
     def add(self, artifact: Artifact) -> Resident:
-        """Bring an artifact's tensors to the device in the form in which they are served: by one copy, which may still
-        be under way, or by none where they are there already. Safe from any thread, also while a batch runs."""
+        """Bring the tensors of an artifact to the device, in the form that the server uses. This takes at most one
+        copy, which may still run when this call returns. Safe from any thread, also while a batch runs."""
         parts, tensors = served_parts(artifact.manifest.parts), artifact.tensors
         if parts != artifact.manifest.parts:
             tensors = build_served(artifact.manifest.parts, tensors, self._backbone.config)

@@ -1,10 +1,10 @@
-"""Memory of the host that a GPU's copy engine may read by itself.
+"""Page-locked host memory, which the copy engine of a GPU reads directly.
 
-A copy from ordinary memory goes through a buffer of the driver's, and whoever asks for it waits. So an adapter's own
-pages are locked where they lie (cudaHostRegister), once for as long as it stays in the host tier. torch's pinned
-allocator is not used: it rounds each adapter up to a power of two and keeps what is freed, and then neither the budget
-in bytes nor an eviction would mean what they say. Locking costs system calls, and unlocking may wait for the card, so
-both happen on threads that may wait.
+A copy from ordinary memory goes through a buffer of the driver, and the calling thread waits for it. So the pages of an
+adapter are locked in place (cudaHostRegister), once, and stay locked while the adapter is in the host tier. torch's
+pinned allocator is not used: it rounds the size of each adapter up to a power of two and keeps freed memory, so the
+budget in bytes would be wrong and an eviction would free nothing. Locking costs system calls, and unlocking may wait
+for the GPU, so both run on threads that may wait.
 """
 
 import logging
@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 
 class LockedPages:
-    """The memory of one adapter, locked until nobody holds the adapter any more. `copied` is the end of its last copy,
-    before which it must stay."""
+    """The memory of one adapter, locked until the last reference to the adapter is gone. The memory must stay locked
+    until `copied`, the end of its last copy."""
 
     def __init__(self, memory: Tensor) -> None:
         self.memory = memory
@@ -30,19 +30,19 @@ class LockedPages:
 
 
 class PageLocks:
-    """Locks adapters' memory and unlocks it with their last reference. Safe from any thread."""
+    """Locks the memory of adapters and unlocks it after the last reference to an adapter. Safe from any thread."""
 
     def __init__(self) -> None:
         self._runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         self._locked: dict[int, LockedPages] = {}
         self._lock = threading.Lock()
         self._refused = False
-        # A finaliser may run anywhere, also inside `lock`, and this queue is made for that.
+        # A finaliser may run at any point, also inside `lock`. `SimpleQueue.put` is reentrant.
         self._gone: SimpleQueue[LockedPages] = SimpleQueue()
         threading.Thread(target=self._unlock, name="page-locks", daemon=True).start()
 
     def lock(self, weights: Weights) -> LockedPages | None:
-        """The pages of `weights`, locked from now on; None where the system locks no more of them."""
+        """Locks the pages of `weights` if they are not locked yet. Returns None if the system refuses to lock them."""
         address = weights.flat.data_ptr()
         with self._lock:
             if address not in self._locked and self._register(address, weights.nbytes):
@@ -66,4 +66,4 @@ class PageLocks:
             if pages.copied is not None:
                 pages.copied.synchronize()
             self._runtime.cudaHostUnregister(pages.memory.data_ptr())
-            del pages  # or the thread would keep the memory until the next one goes
+            del pages  # otherwise this thread would keep the memory until the next item of the queue

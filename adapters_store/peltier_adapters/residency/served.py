@@ -1,4 +1,4 @@
-"""Builds the tensors that a server holds of an adapter (`served_spec`) when it is loaded."""
+"""Builds the tensors that a server keeps of an adapter (`served_parts`) when it loads the adapter."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ from peltier_adapters.spec.served import served_parts
 
 
 def device_bytes(parts: Parts, config: BackboneConfig) -> int:
-    """Bytes that an adapter of these parts takes on a device."""
+    """The bytes of an adapter with these parts on a device."""
     return layout_of(served_parts(parts), config).nbytes
 
 
 def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> Weights:
-    """The tensors of `served_parts(parts)` from those of `parts`."""
+    """The tensors of `served_parts(parts)`, built from the `tensors` of `parts`."""
     weights = Weights(layout_of(served_parts(parts), config))
     views = dict(weights)
     for part in parts:

@@ -1,4 +1,4 @@
-"""An adapter's numbers on their way from the host to the device."""
+"""Copies the tensors of an adapter from the host to the device."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,15 +11,15 @@ from peltier_adapters.residency.page_lock import PageLocks
 
 
 class PendingCopy:
-    """A copy to a GPU that may still be under way."""
+    """A copy to a GPU that may still run."""
 
     def __init__(self, flat: Tensor, copied: torch.cuda.Event) -> None:
         self._flat, self._copied = flat, copied
         self._streams: set[torch.cuda.Stream] = set()
 
     def wait(self) -> None:
-        """What this thread gives its stream from now on runs after the copy, and what it has given runs before anybody
-        else gets the memory. The thread itself does not wait."""
+        """Makes the current stream of this thread wait for the copy. The memory is not reused before the stream's work
+        has ended. The thread itself does not wait."""
         stream = torch.cuda.current_stream()
         if stream not in self._streams:
             stream.wait_event(self._copied)
@@ -28,31 +28,31 @@ class PendingCopy:
 
 
 class DeviceCopy(NamedTuple):
-    """An adapter's flat tensor on the device, and what a reader waits for where it may not be there yet."""
+    """The flat tensor of an adapter on the device, and the copy that a reader must wait for; None without a copy."""
 
     flat: Tensor
     arrival: PendingCopy | None
 
 
-# From any thread.
+# Copies weights to a device. Safe from any thread.
 Transfer = Callable[[Weights], DeviceCopy]
 
 
 def create_transfer(device: torch.device) -> Transfer:
-    """How adapters come to `device`."""
+    """The function that copies adapters to `device`."""
     return CopyStream(device) if device.type == "cuda" else share_host
 
 
 def share_host(weights: Weights) -> DeviceCopy:
-    """On the CPU the host's copy and the device's are one."""
+    """Copies nothing, because on the CPU the device uses the host's tensors."""
     return DeviceCopy(weights.flat, None)
 
 
 class CopyStream:
-    """Copies to a GPU from page-locked memory, on a stream beside that of the batches. It returns at once: a batch that
-    reads the adapter waits for it on the card, and no other one does.
+    """Copies to a GPU from page-locked memory, on a separate stream from the batches. A call returns at once. On the
+    GPU, only batches that read the adapter wait for the copy.
 
-    The device's memory is of this stream's pool, where loads alone reuse it.
+    The device memory belongs to the pool of this stream, so only other loads reuse it.
     """
 
     def __init__(self, device: torch.device) -> None:

@@ -1,1 +1,1 @@
-"""How tenants share what is limited: turns, bounds and shares."""
+"""Shares limited resources between tenants, by turns and bounds."""

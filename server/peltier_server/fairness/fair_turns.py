@@ -13,7 +13,7 @@ class _Waiter:
     tenant: str
     pass_cost: int
     future: asyncio.Future[None]
-    # All equal, so that a tenant's work is served in the order of arrival.
+    # All ranks are equal, so that a tenant's work is served in the order of arrival.
     rank: float = 0.0
 
 

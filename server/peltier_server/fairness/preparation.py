@@ -1,4 +1,4 @@
-"""Work between the socket and the queue, bounded and shared between tenants."""
+"""Bounds the work between receiving a request and queueing its rows, and shares it between tenants."""
 
 import asyncio
 import contextlib
@@ -45,14 +45,15 @@ class Preparation:
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="preparation")
 
     async def run(self, tenant: str, cost: int, work: Callable[[], T]) -> T:
-        """Runs `work` in a thread at the tenant's turn and returns its result. Cancelled before, it never begins."""
+        """Runs `work` in a thread at the tenant's turn and returns its result. If this call is cancelled before the
+        turn, `work` never starts."""
         await self.pieces.take(tenant, cost)
         try:
             running = self._threads.submit(work)
         except BaseException:
             self.pieces.give()
             raise
-        # Also after a cancellation, because a thread cannot be stopped and keeps its place.
+        # A cancelled call also keeps its place until the thread has finished, because a thread cannot be stopped.
         running.add_done_callback(partial(self._give_place, asyncio.get_running_loop()))
         return await asyncio.wrap_future(running)
 

@@ -48,9 +48,9 @@ class Scheduler(Generic[T]):
     """Weighted fair queueing by virtual time (start-time fair queueing; Goyal, Vin and Cheng, SIGCOMM 1996).
 
     Each tenant that waits has a tag. Serving it a cost c advances its tag by c / weight, and the tenant with the
-    smallest tag is next. If the room is too small for that tenant's item, the next item that fits is served, but only
-    if its tenant is then at most half a batch, h / weight, ahead of the tenant that is passed over. Otherwise tenants
-    with small items would take all the room between large ones.
+    smallest tag is next. If the rest of the batch is too small for that tenant's item, the next item that fits is
+    served, but only if its tenant is then at most half a batch, h / weight, ahead of the tenant that is passed over.
+    Otherwise tenants with small items would fill every batch before large items.
 
     **The bound.** While two tenants f and m both wait, tag(f) - tag(m) <= L(f) / weight(f), where L(f) is the larger of
     h and f's longest item. Only serving f widens the gap, and that happens either when f's tag is the smallest of all

@@ -1,7 +1,7 @@
-"""A bound of what is in progress, for all tenants together and for each.
+"""A bound on the amount in progress, for all tenants together and for each tenant.
 
-A tenant may hold at most three times what is then free: three quarters if it is alone. Beside n tenants at their bound,
-one part of 3 n + 1 stays free for new tenants.
+A tenant may hold at most three times the amount that is then free. A tenant that is alone may hold three quarters of
+the limit. If n tenants are at their bound, 1 / (3 n + 1) of the limit stays free for new tenants.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ def is_fair(held: int, rest: int) -> bool:
 
 
 class SharedBound:
-    """At most `limit` in progress, and of one tenant at most three times the rest, so that every tenant leaves room for
-    others."""
+    """At most `limit` is in progress, and a tenant holds at most three times the free rest, so that every tenant leaves
+    capacity for others."""
 
     def __init__(self, limit: int, what: str) -> None:
         """`what` names the unit in messages, in the plural, such as bytes of request bodies."""
@@ -52,7 +52,7 @@ class SharedBound:
             held.end()
 
     def add(self, tenant: str, amount: int) -> None:
-        """Adds `amount`, which may be negative; if there is no room, raises and adds nothing."""
+        """Adds `amount`, which may be negative. If a bound is exceeded, raises `QueueFull` and adds nothing."""
         if amount > 0:
             self._check(tenant, amount)
         self.total += amount

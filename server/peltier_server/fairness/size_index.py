@@ -1,4 +1,4 @@
-"""An index of the first key among those up to a size."""
+"""An index that finds the first key among the keys up to a size."""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -10,8 +10,8 @@ Rank = tuple[int, int]
 
 
 class SizeIndex(Generic[K]):
-    """Keys with a size and a unique rank. Every call takes O(log n + log `max_size`), also finding the first key of at
-    most some size among many larger ones.
+    """Keys with a size and a unique rank. Every call takes O(log n + log `max_size`), also the search for the first key
+    up to a size among many larger keys.
 
     It is a binary tree over the sizes. A leaf ranks the keys of its size, and a node has the first key below it. Sizes
     above `max_size` share a leaf. Empty nodes are not stored.

@@ -1,1 +1,1 @@
-"""From a resolved task to an answer: tokenising, waiting, generating, writing."""
+"""Computes the answer for a resolved task: tokenises, queues, computes or generates, and serialises."""

@@ -1,4 +1,4 @@
-"""The JSON of an answer: a large one is written in pieces that take turns with other tenants' work."""
+"""Serialises answers as JSON. A large answer is serialised in pieces that take turns with the work of other tenants."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,12 @@ from peltier_server.inference.prediction import Prediction
 
 # Below this, handing the work to a thread costs more than the work.
 BYTES_ON_THE_LOOP = 64 * 1024
-# Reading or writing so much of an answer takes about as long as reading `MAX_PIECE_COST` characters into tokens.
+# Serialising this many bytes of an answer takes about as long as tokenising `MAX_PIECE_COST` characters.
 PIECE_BYTES = 128 * 1024
 
 
 async def prediction_json(preparation: Preparation, tenant: str, prediction: Prediction) -> bytes:
-    """The body of a prediction."""
+    """The JSON body of a prediction."""
     if prediction.max_bytes <= BYTES_ON_THE_LOOP:
         return prediction.response.model_dump_json(by_alias=True).encode()
     return await _write(preparation, tenant, _pieces(prediction.response))
@@ -26,7 +26,7 @@ async def prediction_json(preparation: Preparation, tenant: str, prediction: Pre
 async def mixed_json(
     preparation: Preparation, tenant: str, results: Sequence[PredictResponse | ErrorBody], max_bytes: int
 ) -> bytes:
-    """The body of a mixed answer that has at most `max_bytes`, errors not counted."""
+    """The JSON body of a mixed answer. The body has at most `max_bytes`, without its errors."""
     pieces = _listed(results)
     return b"".join(pieces) if max_bytes <= BYTES_ON_THE_LOOP else await _write(preparation, tenant, pieces)
 
@@ -39,19 +39,19 @@ async def _write(preparation: Preparation, tenant: str, pieces: Iterator[bytes])
 
 
 def _write_some(pieces: Iterator[bytes], body: bytearray) -> bool:
-    """Whether there may be more; in a thread."""
+    """Appends pieces to `body`; returns whether more may follow. Runs in a thread."""
     end = len(body) + PIECE_BYTES
     for piece in pieces:
         body += piece
         if len(body) >= end:
             return True
-        # pydantic lets no other thread run while it writes one, and the event loop goes first.
+        # pydantic holds the GIL while it serialises a piece. This lets the event loop run between two pieces.
         time.sleep(0)
     return False
 
 
 def _pieces(response: PredictResponse) -> Iterator[bytes]:
-    # Predictions are its last field.
+    # `predictions` is the last field of the response.
     yield response.model_dump_json(by_alias=True, exclude={"predictions"}).removesuffix("}").encode()
     yield b',"predictions":'
     before = b"["

@@ -1,4 +1,5 @@
-"""How large an answer may become: bounded, and known before it is computed but for the labels that apply."""
+"""Bounds the size of an answer. The bound is known before the answer is computed, except for the labels that apply in a
+multilabel task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,24 +14,27 @@ from pydantic_core import to_json
 from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.context import RequestContext
 
-# The most that JSON takes of a float32 and the comma after it, as -1.1754943508222875e-38.
+# The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
-# Everything of a prediction, and of an answer around its predictions, besides what is counted below.
+# The bytes of a prediction, and of an answer around its predictions, that are not counted below.
 _PREDICTION_BYTES = 192
 _PROVENANCE_BYTES = 1024
-# Two sites of a bottleneck, four targets of LoRA, the prefix; each has a name and one value a layer.
+# Two sites of a bottleneck, four targets of LoRA, and the prefix. Each has a name and one value per layer.
 _NUM_GATES, _GATE_BYTES = 7, 32
 
 
 def bytes_of_names(predictions: Sequence[AnyPrediction]) -> int:
-    """What the labels that apply take, where any number of them may."""
+    """The JSON bytes of the labels that apply, in multilabel predictions; 0 for other predictions."""
     return sum(len(to_json(one.labels)) for one in predictions if isinstance(one, MultilabelPrediction))
 
 
 @dataclass(frozen=True)
 class AnswerSize:
-    """The most that an answer can be: for each input so many values, scores or tokens, in so many bytes; the bytes with
-    one of these values; and what all labels take besides where each of them may apply."""
+    """The maximum size of an answer.
+
+    The prediction for an input has at most `num_values` values (scores or tokens) and `prediction_bytes` bytes. With
+    one value it has at most `least_bytes`. If all labels of a multilabel task apply, it has `names_bytes` more.
+    """
 
     num_inputs: int
     num_values: int
@@ -41,13 +45,13 @@ class AnswerSize:
 
     @property
     def num_bytes(self) -> int:
-        """Of all predictions, and of what stands around them."""
+        """The maximum of bytes of the whole answer, without `names_bytes`."""
         return _PROVENANCE_BYTES + self.num_inputs * self.prediction_bytes
 
     def advice(self, left: int, *, is_alone: bool) -> str:
-        """What of the answer's request makes it fit into the bytes that are left, if anything does; `is_alone` says
-        that nothing else is part of it."""
-        # What a caller gave no number of, the server has chosen.
+        """The end of an error message: changes to the request that make the answer fit into `left` bytes; empty if
+        there are none. `is_alone` says that the HTTP answer has no other part."""
+        # If the caller has set no value, the server has chosen one, so the caller can set a smaller one.
         smaller = "top_k" if self.values == "scores" else "max_new_tokens"
         helps = []
         if self.num_inputs > 1 or not is_alone:
@@ -59,19 +63,20 @@ class AnswerSize:
 
 @dataclass(frozen=True)
 class AnswerMeasure:
-    """Measures the answers of one backbone, whose tokens have at most `token_bytes` bytes of JSON."""
+    """Computes the sizes of answers of one backbone. A token has at most `token_bytes` bytes of JSON."""
 
     token_bytes: int
     num_layers: int
 
     def of_text(self, num_inputs: int, labels: LabelBytes, decoding: Decoding) -> AnswerSize:
-        """Of generated texts, each of which may be read as a label."""
+        """The size of generated texts. Each may come with a label."""
         around = _PREDICTION_BYTES + labels.of_longest(1)
         num_tokens, token_bytes = decoding.max_new_tokens, self.token_bytes
         return AnswerSize(num_inputs, num_tokens, "tokens", around + num_tokens * token_bytes, around + token_bytes)
 
     def of_scores(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
-        """Of labels with their scores; those that apply in a multilabel task are counted when they are known."""
+        """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel
+        task, when they are known."""
         shown = len(labels) if parameters.top_k is None else min(parameters.top_k, len(labels))
         around = _PREDICTION_BYTES + (0 if task.type == "multilabel" else labels.of_longest(1))
         if parameters.return_gates:
@@ -82,8 +87,8 @@ class AnswerMeasure:
 
 
 class AnswerBudget:
-    """The bytes that one HTTP answer may have; all of its parts take from them. Those of `context` reserve
-    them among all answers in progress. Belongs to the event loop."""
+    """The bytes that one HTTP answer may have. All parts of the answer share them. `context` reserves the taken bytes
+    among all answers in progress. Belongs to the event loop."""
 
     def __init__(self, max_bytes: int, context: RequestContext) -> None:
         self._max_bytes = max_bytes
@@ -91,7 +96,7 @@ class AnswerBudget:
         self.taken_bytes = 0
 
     def take(self, size: AnswerSize) -> None:
-        """Counts one part; raises `InvalidInput` where it does not fit, `QueueFull` where it may later."""
+        """Counts one part. Raises `InvalidInput` if it cannot fit, and `QueueFull` if a retry may succeed."""
         left = self._left
         if size.num_bytes > left:
             raise InvalidInput(
@@ -102,7 +107,7 @@ class AnswerBudget:
         self._count(size.num_bytes)
 
     def take_names(self, num_bytes: int, size: AnswerSize) -> None:
-        """Counts labels that apply, in the part of this size; raises as `take` does."""
+        """Counts `num_bytes` of labels that apply, in the part of this size. Raises the same errors as `take`."""
         left = self._left
         if num_bytes > left:
             is_alone = size.num_inputs == 1 and self.taken_bytes == size.num_bytes
@@ -121,5 +126,5 @@ class AnswerBudget:
         self.taken_bytes += num_bytes
 
     def give_back(self, size: AnswerSize) -> None:
-        """Counts one part no more, because it is computed anew."""
+        """Returns the bytes of one part, because the server computes it again."""
         self.taken_bytes -= size.num_bytes

@@ -1,4 +1,4 @@
-"""What a request's parameters mean for a task: whether its answer is scored or generated, and how."""
+"""Chooses from a request's parameters whether the answer to a task is scored or generated, and how."""
 
 import secrets
 from collections.abc import Iterator
@@ -11,15 +11,15 @@ from peltier_client.errors import InvalidInput
 from peltier_client.protocol import Parameters
 
 _OF_TEXTS = ("max_new_tokens", "num_beams", "temperature", "top_p", "seed")
-# Below this the likeliest token is all but certain, and dividing by it would leave the range of floats.
+# Below this temperature sampling nearly always takes the likeliest token, and a division by it would overflow.
 _GREEDY_BELOW = 1e-3
 _DEFAULTS = Parameters()
 
 
 def choose_decoding(task: TaskSpec, parameters: Parameters, *, max_new_tokens: int) -> Decoding | None:
-    """How the text is decoded that answers `task`, None where labels are scored; `max_new_tokens` limits any task.
+    """How the answer to `task` is decoded; None if labels are scored. `max_new_tokens` is the limit for every task.
 
-    Raises `InvalidInput` with every parameter that makes no sense for the task.
+    Raises `InvalidInput` that names every parameter that does not apply to the task.
     """
     spec = task.decoding
     if spec is None:
@@ -36,7 +36,7 @@ def choose_decoding(task: TaskSpec, parameters: Parameters, *, max_new_tokens: i
 
 
 def check_stream(decoding: Decoding | None) -> None:
-    """Raises `InvalidInput` where an answer does not come piece by piece."""
+    """Raises `InvalidInput` if the answer cannot be streamed."""
     if decoding is None:
         raise InvalidInput("stream is for generated texts; this task's labels are scored")
     if decoding.num_beams > 1:
@@ -47,7 +47,7 @@ def check_stream(decoding: Decoding | None) -> None:
 
 
 def draws(decoding: Decoding, parameters: Parameters, count: int) -> list[Decoding]:
-    """`decoding` for each of `count` inputs; without a seed every one draws afresh."""
+    """`decoding` for each of `count` inputs. Without a seed, each input gets a random seed."""
     if parameters.seed is not None or decoding.temperature == 0:
         return [decoding] * count
     return [replace(decoding, seed=secrets.randbits(63)) for _ in range(count)]

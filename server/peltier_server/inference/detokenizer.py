@@ -1,21 +1,21 @@
-"""Text that is sent while its tokens are still coming."""
+"""Decodes tokens to text while the model still generates tokens."""
 
 from collections.abc import Sequence
 from functools import cached_property
 
 from peltier_backbone.tokenizer import Tokenizer
 
-# What stands for bytes that are no character, or none yet.
+# `decode` writes this character for bytes that are not, or not yet, a valid character.
 _NOT_YET = "\N{REPLACEMENT CHARACTER}"
-# Of four bytes, and in no vocabulary: a tokenizer that can spell bytes spells this with them.
+# A character of four bytes that is in no vocabulary, so a tokenizer with byte fallback encodes it as bytes.
 _RARE = "\U0010fffd"
 
 
 class Detokenizer:
-    """Takes tokens and gives pieces of text that together are the text of all tokens; a piece is never taken back.
+    """Takes tokens and returns pieces of text. Joined, the pieces are the text of all tokens. A piece never changes.
 
-    Held back are characters of which not all bytes have come, and tokens that are single bytes until one with text of
-    its own follows: a tokenizer with byte fallback replaces a whole run of bytes if it does not end as a character.
+    It holds back incomplete characters, and single-byte tokens until a token with other text follows. The reason is
+    that a tokenizer with byte fallback replaces a whole run of bytes if the run does not end with a complete character.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -24,7 +24,7 @@ class Detokenizer:
         self._sent = ""
 
     def push(self, ids: Sequence[int]) -> str:
-        """What is certain now and was not before, often nothing."""
+        """Adds tokens and returns the text that has become certain, which may be empty."""
         self._ids += ids
         settled = len(self._ids)
         while settled and self._is_open(self._ids[settled - 1]):
@@ -32,7 +32,7 @@ class Detokenizer:
         return self._send(self._tokenizer.decode(self._ids[:settled]).rstrip(_NOT_YET))
 
     def end(self, text: str) -> str:
-        """What has been held back of the whole `text`."""
+        """The rest of `text`, the text of all tokens, that has not been returned yet."""
         return self._send(text)
 
     def _send(self, text: str) -> str:
@@ -43,11 +43,11 @@ class Detokenizer:
         return piece
 
     def _is_open(self, token: int) -> bool:
-        """A byte that comes next would join it: it is a byte itself, or a special token, which leaves no trace."""
+        """Whether a following byte could change the text of `token`: it is a byte, or a special token without text."""
         lead = self._lead_byte
         return lead is not None and not self._tokenizer.decode([token, lead]).strip(_NOT_YET)
 
     @cached_property
     def _lead_byte(self) -> int | None:
-        """The token of a byte that begins a character, None where the tokenizer cannot spell bytes."""
+        """The token of a byte that begins a character; None if the tokenizer has no byte tokens."""
         return next((one for one in self._tokenizer.ids(_RARE) if self._tokenizer.decode([one]) == _NOT_YET), None)

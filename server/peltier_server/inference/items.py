@@ -1,4 +1,4 @@
-"""The items of one request, each answered by itself: begun in slices between which others have the event loop."""
+"""Answers the items of one request separately. It starts them in slices, and other work runs between two slices."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -9,13 +9,13 @@ from peltier_client.protocol import Input
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.tokenizing import num_chars
 
-# To begin a slice takes about a millisecond: a name is resolved in some ten microseconds, and a text is tokenised.
+# Starting a slice takes about a millisecond: resolving a name takes about ten microseconds, then texts are tokenised.
 _SLICE_ITEMS = 16
 _SLICE_CHARS = 1024
-# What an item costs besides its text, in characters tokenised.
+# The cost of an item without its text, in tokenised characters.
 _COST_OF_AN_ITEM = 64
 
-# The answer to an item, None where it is refused at once.
+# Starts the answer to the item with this number; returns None if the item is refused at once.
 Begin = Callable[[int], Coroutine[Any, Any, None] | None]
 
 
@@ -24,8 +24,8 @@ async def _no_charge(_: Sequence[int]) -> None:
 
 
 class Items:
-    """Those of one request of `tenant`, by their inputs. Tenants take turns at beginning a slice, and each has at most
-    `MAX_ITEMS_BEGUN` in progress, of all its requests together."""
+    """The items of one request of `tenant`, one per input. Tenants take turns to start a slice. Each tenant has at most
+    `MAX_ITEMS_BEGUN` started items in progress, over all its requests."""
 
     def __init__(self, preparation: Preparation, tenant: str, inputs: Sequence[Input]) -> None:
         self._preparation = preparation
@@ -34,9 +34,9 @@ class Items:
         self._room = preparation.room_for_items(tenant)
 
     async def answer(self, begin: Begin, charge: Callable[[Sequence[int]], Awaitable[None]] = _no_charge) -> None:
-        """Returns when all are answered; `charge` has the numbers of those that were refused. Cancelled, it ends all
-        that are begun, and so does the first that raises, which is raised here. Raises `QueueFull` where so many more
-        inputs may not be in progress."""
+        """Returns when all items are answered. Calls `charge` with the numbers of refused items. If this call is
+        cancelled or an item raises, all started items are cancelled; the first error of an item is raised. Raises
+        `QueueFull` if the limit of inputs in progress does not allow so many more."""
         with self._preparation.inputs.hold(self._tenant, len(self._inputs)):
             try:
                 async with asyncio.TaskGroup() as group:
@@ -58,10 +58,10 @@ class Items:
                     if work is None:
                         refused.append(number)
                         continue
-                    # Called even if it is cancelled before it begins.
+                    # The callback is also called if the task is cancelled before it starts.
                     group.create_task(work).add_done_callback(self._give_place)
                     num_left -= 1
-                # One slice in a turn of the event loop, of all requests together: whoever else waits for it is next.
+                # One iteration of the event loop starts one slice of all requests, so other callbacks run in between.
                 await asyncio.sleep(0)
         finally:
             self._room.give(num_left)
@@ -72,7 +72,7 @@ class Items:
 
 
 def _slices(inputs: Sequence[Input]) -> Iterator[range]:
-    """Runs of neighbouring items that are begun at a time."""
+    """Ranges of neighbouring items that are started together."""
     start, chars = 0, 0
     for number, value in enumerate(inputs):
         size = num_chars(value)

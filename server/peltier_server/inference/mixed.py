@@ -1,4 +1,4 @@
-"""A mixed request's items, each of which has its own result or its own error."""
+"""Answers mixed requests. Each item has its own result or its own error."""
 
 import logging
 import time
@@ -23,8 +23,8 @@ Result = PredictResponse | ErrorBody
 
 
 class MixedAnswer:
-    """The results of one mixed request, which share the `budget` of an answer. An unknown name costs a token,
-    like an input that is refused."""
+    """Computes the results of one mixed request. They share one `budget` of answer bytes. An item with an unknown name
+    costs its tenant one token, like a refused input."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class MixedAnswer:
         self._arrived_at = time.monotonic()
 
     async def results(self) -> list[Result]:
-        """One per item, in order; cancelled, it ends all that are begun. Raises `QueueFull` where so many items more
-        may not be in progress."""
+        """One result per item, in order. If cancelled, it cancels all started items. Raises `QueueFull` if the limit of
+        inputs in progress does not allow so many more."""
         items = Items(self._preparation, self._context.tenant, [item.input for item in self._items])
         await items.answer(self._begin, self._charge)
         return [result for result in self._results if result is not None]

@@ -1,4 +1,4 @@
-"""An answer, and what is known of it before it is there."""
+"""An answer, and the facts about it that are known before it is complete."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from peltier_server.residency.slot_entry import Tier
 
 @dataclass(frozen=True)
 class Prediction:
-    """The body of an answer, the tier in which its adapter was found, and how many bytes the body has at most."""
+    """The body of an answer, the tier in which the server found its adapter, and the maximum of bytes of the body."""
 
     response: PredictResponse
     tier: Tier
@@ -18,7 +18,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class StreamStart:
-    """Who answers, how many tokens the inputs have, and how many of the inputs were truncated."""
+    """The adapter that answers, its tier, the number of tokens of the inputs, and the number of truncated inputs."""
 
     adapter: AdapterRef
     tier: Tier

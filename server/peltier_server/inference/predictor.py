@@ -1,4 +1,4 @@
-"""One request's way through the rooms: resolve, tokenise, lease, queue, answer."""
+"""Answers one request: resolve the task, tokenise the inputs, lease the adapter, queue the rows, read the answer."""
 
 import asyncio
 import logging
@@ -57,9 +57,8 @@ _ANSWERS_ON_THE_LOOP = 64
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one request: inputs, new tokens for each of them, bytes of the answer, and scores where the caller says
-    nothing; of its tenant, whose work is prepared by turns; and of its version. `metrics` counts the inputs that a
-    limit truncates."""
+    """The limits of one request: inputs, new tokens per input, bytes of the answer, and scores if the caller sets no
+    `top_k`. `preparation` limits each tenant, and `quarantine` each version. `metrics` counts truncated inputs."""
 
     max_inputs: int
     max_new_tokens: int
@@ -72,7 +71,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is asked of which version, until when in seconds of `time.monotonic`, and who watches the text grow."""
+    """The inputs and parameters for one version. `deadline` is in seconds of `time.monotonic`, and `stream` gets the
+    text while it is generated."""
 
     target: ResolvedTask
     inputs: tuple[Input, ...]
@@ -102,39 +102,41 @@ class Predictor:
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
 
     def resolve(self, context: RequestContext, task: str) -> ResolvedTask:
-        """The version that `task` refers to now. Raises `NotFound` where there is none that the caller may use."""
+        """The version that `task` names now. Raises `NotFound` if there is no such version that the caller may use."""
         reference = TaskReference.parse(task)
         return ResolvedTask(reference, context, self._catalog.resolve(reference, context))
 
     def open_answer(self, context: RequestContext) -> AnswerBudget:
-        """What the parts of one HTTP answer share."""
+        """The byte budget that the parts of one HTTP answer share."""
         return AnswerBudget(self._limits.max_answer_bytes, context)
 
     async def predict(
         self, target: ResolvedTask, inputs: Sequence[Input], parameters: Parameters, budget: AnswerBudget | None = None
     ) -> Prediction:
-        """One prediction per input, in order; they take from `budget`, or are the whole answer."""
+        """One prediction per input, in order. They take their bytes from `budget`; without it they are the whole HTTP
+        answer."""
         self.check_count(len(inputs), "inputs")
         return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.context)))
 
     async def predict_item(
         self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget
     ) -> Prediction:
-        """The prediction for an item of a mixed request that arrived then, whose inputs are all in progress already."""
+        """The prediction for an item of a mixed request that arrived at `arrived_at`. The caller has already counted
+        all inputs of the request as in progress."""
         return await self._in_time(_Request(target, (item.input,), item.parameters, budget), arrived_at)
 
     def stream(
         self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
     ) -> TextStream:
-        """The answer to one input while it is being written; with a `budget` to one of several that share it, and that
-        are all in progress already."""
+        """The answer to one input, as a stream. With `budget`, it is one of several answers that share the budget, and
+        the caller has already counted their inputs as in progress."""
         stream = TextStream(self._backbone.tokenizer)
         request = _Request(target, (text,), parameters, budget or self.open_answer(target.context), stream=stream)
         stream.start(self._hold(request) if budget is None else self._in_time(request, time.monotonic()))
         return stream
 
     def max_new_tokens(self, target: ResolvedTask) -> int:
-        """How long a text of `target` may be; raises `InvalidInput` where the answer is no text."""
+        """The maximum of tokens of a text that `target` generates. Raises `InvalidInput` if it generates no texts."""
         spec = target.entry.task.decoding
         if spec is None:
             task = str(target.reference)
@@ -142,7 +144,7 @@ class Predictor:
         return min(spec.max_new_tokens, self._limits.max_new_tokens)
 
     def check_count(self, count: int, what: str) -> None:
-        """Raises `InvalidInput` where one request brings more than is allowed."""
+        """Raises `InvalidInput` if one request may not have `count` inputs. `what` names the inputs in the message."""
         if count > self._limits.max_inputs:
             raise InvalidInput(f"the request has {count} {what}; at most {self._limits.max_inputs} are allowed")
 
@@ -155,7 +157,7 @@ class Predictor:
         if timeout_ms is None:
             return await self._predict_live(request)
         deadline = arrived_at + timeout_ms / 1000
-        # The batcher keeps the deadline for rows that wait; this clock also runs during loads and batches.
+        # The batcher enforces the deadline for waiting rows; this timeout also covers loads and running batches.
         clock = asyncio.timeout(deadline - time.monotonic())
         try:
             async with clock:
@@ -173,7 +175,7 @@ class Predictor:
                 with self._limits.quarantine.attempt(target.context.tenant, entry):
                     return await self._predict_with(entry, request)
             except BlobNotFound as error:
-                # It may have been purged since it was resolved; then the reference means another version, or nothing.
+                # The version may have been purged since it was resolved; then the reference names another one, or none.
                 successor = self._catalog.resolve(target.reference, target.context)
                 if successor.digest == entry.digest:
                     raise _not_loaded(target, error) from error
@@ -191,7 +193,7 @@ class Predictor:
         try:
             return await self._answer(entry, replace(request, parameters=parameters), decoding, size)
         except BlobNotFound:
-            # Perhaps another version answers in place of this one.
+            # Another version may answer instead and takes its own bytes.
             request.budget.give_back(size)
             raise
 
@@ -245,7 +247,7 @@ class Predictor:
     async def _read(
         self, outcomes: Sequence[Outcome[Any]], request: _Request, size: AnswerSize
     ) -> tuple[list[AnyPrediction], int]:
-        """All predictions, and the bytes that they have at most."""
+        """All predictions, and the maximum of bytes of the answer."""
         read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
         row_bytes = size.prediction_bytes + size.names_bytes
         if len(outcomes) <= _ANSWERS_ON_THE_LOOP and len(outcomes) * row_bytes <= BYTES_ON_THE_LOOP:
@@ -284,9 +286,9 @@ def _not_loaded(target: ResolvedTask, error: AdapterError) -> PeltierError:
     if not isinstance(error, BlobError):
         return InferenceFailed(f"{what}: {error}")
     if isinstance(error, BlobStoreGone):
-        # The log says once that it is gone.
+        # The log already has one record that the store is gone.
         return Unavailable(f"{what}, as the server's store is gone", retry_after=retry_hints.SOON)
-    # Where the store is and how it fails is the operator's business; callers of a public adapter are other tenants.
+    # Callers of a public adapter are other tenants, so only the log tells where the store is and how it fails.
     logger.error("request %s: %s's %s: %s", request_id, version.tenant, what, error)
     reason = "the server's log has the reason under this request's x-request-id"
     if isinstance(error, BlobNotFound | BlobDamaged):

@@ -1,4 +1,4 @@
-"""Versions that fail again and again."""
+"""Refuses requests for adapter versions that fail repeatedly."""
 
 import logging
 import math
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _MAX_FAILURES = 3
 _FIRST_PAUSE_SECONDS = 10.0
 _MAX_PAUSE_SECONDS = 600.0
-# Failures so long ago are no sign of anything.
+# Older failures are ignored.
 _FORGET_SECONDS = 3600.0
 
 _Key = tuple[str, AdapterKey]
@@ -27,7 +27,7 @@ _Key = tuple[str, AdapterKey]
 
 @dataclass
 class _Record:
-    """Failures of one version in a row. Moments are seconds of the quarantine's clock."""
+    """The consecutive failures of one version. Times are seconds of the quarantine's clock."""
 
     entry: Entry
     num_failures: int = 0
@@ -49,13 +49,13 @@ class _Record:
 
 
 class Quarantine:
-    """A circuit breaker for each version: `InferenceFailed` three times in a row opens it, a success closes it.
+    """A circuit breaker per tenant and version: three consecutive `InferenceFailed` open it, a success closes it.
 
-    While it is open the version's requests are refused at once. After a pause one of them is let through as a trial;
-    each trial that fails doubles the pause, up to ten minutes. Failures are in a row if each is of a request that came
-    after the one before, so that those who were in one bad batch count once. What is cancelled, late, or refused for
-    another reason counts neither way. Each tenant's requests count for that tenant alone: nobody can shut another's
-    public adapter down, or learn how it does there. Belongs to the event loop.
+    While it is open, requests for the version are refused at once. After a pause one request is admitted as a trial.
+    Each failed trial doubles the pause, up to ten minutes. Two failures are consecutive if the second request arrived
+    after the first had failed, so the requests of one failed batch count once. Requests that are cancelled, late or
+    refused for another reason do not count. The requests of a tenant count for that tenant only, so no tenant can block
+    a public adapter for other tenants or learn about their failures. Belongs to the event loop.
     """
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +65,8 @@ class Quarantine:
 
     @contextmanager
     def attempt(self, tenant: str, entry: Entry) -> Iterator[None]:
-        """One request of `tenant` for that version. Raises `InferenceFailed` at once if it is in quarantine."""
+        """The block is one request of `tenant` for the version. Raises `InferenceFailed` if the version is in
+        quarantine for this tenant."""
         key = (tenant, entry.owned)
         record = self._records.get(key)
         is_trial = record is not None and self._let_in(record)
@@ -84,7 +85,7 @@ class Quarantine:
         self._succeed(key)
 
     def of(self, tenant: str) -> list[QuarantinedVersion]:
-        """What is refused to `tenant` just now."""
+        """The versions in quarantine for `tenant`."""
         return [
             QuarantinedVersion(
                 adapter=record.entry.reference,

@@ -1,4 +1,4 @@
-"""What a request's task means."""
+"""The adapter version that a request uses."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,8 @@ from peltier_server.context import RequestContext
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTask:
-    """The version that a reference meant when its request arrived. The request keeps it, whatever happens meanwhile."""
+    """The version that a reference named when its request arrived. The request keeps this version even if the reference
+    names another one later."""
 
     reference: TaskReference
     context: RequestContext

@@ -1,4 +1,4 @@
-"""From the outcomes of a request's rows to the parts of its answer's body."""
+"""Builds the parts of an answer's body from the outcomes of the request's rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ from peltier_server.residency.slots import Lease
 
 
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> AnyPrediction:
-    """What a row's logits answer."""
+    """The prediction for the logits of a row."""
     found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
     gates = output.gates if parameters.return_gates else None
     if found.value is not None:
@@ -39,7 +39,7 @@ def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> A
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
-    """What a finished draft answers."""
+    """The prediction for a finished draft."""
     found = text_answer(task, backbone, draft)
     return TextPrediction(
         text=found.text,
@@ -53,7 +53,7 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
 def read_answers(
     backbone: Backbone, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters
 ) -> list[AnyPrediction]:
-    """What each outcome answers, in order."""
+    """One prediction per outcome, in order."""
     return [
         _read_text(backbone, task, outcome.output, parameters)
         if isinstance(outcome.output, Draft)
@@ -63,7 +63,7 @@ def read_answers(
 
 
 def create_usage(opening: StreamStart, outcomes: Sequence[Outcome[Any]]) -> Usage:
-    """What the inputs have in tokens, and the texts where there are any."""
+    """The numbers of tokens of the inputs and of the generated texts, if there are any."""
     drafts = [outcome.output for outcome in outcomes if isinstance(outcome.output, Draft)]
     return Usage(
         tokens=opening.num_tokens,
@@ -73,7 +73,7 @@ def create_usage(opening: StreamStart, outcomes: Sequence[Outcome[Any]]) -> Usag
 
 
 def create_timings(lease: Lease[Resident], last: Outcome[Any], total_seconds: float) -> Timings:
-    """Where the time of the row that waited longest went."""
+    """The times in milliseconds. `last` is the outcome of the row that waited longest."""
     seconds = (last.queue_seconds, lease.load_seconds, last.compute_seconds, total_seconds)
     queue, load, compute, total = (round(1000 * value, 3) for value in seconds)
     return Timings(queue=queue, load=load, compute=compute, total=total)

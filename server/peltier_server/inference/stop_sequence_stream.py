@@ -1,4 +1,4 @@
-"""A streamed text that ends at its first stop."""
+"""A streamed text that ends at its first stop sequence."""
 
 from collections.abc import AsyncIterator, Sequence
 
@@ -10,18 +10,18 @@ from peltier_server.inference.text_stream import TextStream
 
 
 class StopSequenceStream:
-    """`stream` up to the first of `stops`, after which nothing more of it is written."""
+    """The text of `stream` up to the first of `stops`. When a stop is found, generation ends."""
 
     def __init__(self, stream: TextStream, stops: Sequence[str]) -> None:
         self._stream = stream
         self._stops = StopSequences(stops)
 
     async def begin(self) -> StreamStart:
-        """As the stream's."""
+        """Waits for the first token, like `TextStream.begin`."""
         return await self._stream.begin()
 
     async def pieces(self) -> AsyncIterator[str]:
-        """What comes before the stop, piece by piece."""
+        """The text before the stop, in pieces."""
         async for piece in self._stream.pieces():
             if certain := self._stops.push(piece):
                 yield certain
@@ -47,10 +47,10 @@ class StopSequenceStream:
 
     @property
     def num_tokens(self) -> tuple[int, int]:
-        """Of the input, and those written for this text, the stop's among them."""
+        """The numbers of tokens of the input and of the generated text with its stop."""
         assert self._stream.opening is not None, "a text that has begun has been opened"
         return self._stream.opening.num_tokens, self._stream.num_new_tokens
 
     def close(self) -> None:
-        """Whatever has not been written will not be."""
+        """Ends generation."""
         self._stream.close()

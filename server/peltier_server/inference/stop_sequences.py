@@ -1,12 +1,12 @@
-"""Texts at which an answer ends."""
+"""Ends a text at its first stop sequence."""
 
 from collections.abc import Sequence
 
 
 class StopSequences:
-    """Takes pieces of a text and gives what comes before the first of `stops`, as soon as it is certain.
+    """Takes pieces of a text and returns the text before the first of `stops`, as soon as it is certain.
 
-    Held back is an end that may be the beginning of a stop.
+    It holds back the end of the text while that end may be the beginning of a stop.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -15,7 +15,7 @@ class StopSequences:
         self.found = False
 
     def push(self, piece: str) -> str:
-        """What is certain now and was not before; nothing more once a stop is `found`."""
+        """Adds a piece and returns the text that has become certain. Do not call it after a stop is `found`."""
         text = self._held + piece
         places = [place for stop in self._stops if (place := text.find(stop)) >= 0]
         if places:
@@ -26,7 +26,7 @@ class StopSequences:
         return text[: len(text) - held]
 
     def end(self) -> str:
-        """What was held back of a text that has ended by itself."""
+        """The text that was held back, for a text that has ended without a stop."""
         held, self._held = self._held, ""
         return held
 

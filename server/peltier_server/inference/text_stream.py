@@ -1,4 +1,4 @@
-"""One answer that is sent while it is being written."""
+"""One answer that is sent while the model generates it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -13,7 +13,7 @@ from peltier_server.queue.ticket import Progress
 
 
 class TextStream:
-    """`begin`, then `pieces`, then `prediction`. Belongs to one event loop; `close` ends the writing at any time."""
+    """Call `begin`, then `pieces`, then `prediction`. `close` may end generation early. Belongs to one event loop."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._text = Detokenizer(tokenizer)
@@ -26,26 +26,26 @@ class TextStream:
 
     @property
     def prediction(self) -> Prediction:
-        """The whole answer, once the pieces have ended."""
+        """The whole answer, after `pieces` has ended."""
         return self._work.result()
 
     def start(self, work: Coroutine[Any, Any, Prediction]) -> None:
-        """Let `work` give the answer, which calls `open` and `on_progress` meanwhile."""
+        """Starts `work`, which returns the answer and calls `open` and `on_progress` before that."""
         self._work = asyncio.create_task(work)
         self._work.add_done_callback(self._end)
 
     def open(self, opening: StreamStart) -> None:
-        """The adapter is ready."""
+        """`work` calls it when the adapter is loaded."""
         self.opening = opening
 
     def on_progress(self, progress: Progress) -> None:
-        """New tokens have come."""
+        """`work` calls it for new tokens."""
         self.first = self.first or progress
         self._news.put_nowait(progress)
         self._begun.set()
 
     async def begin(self) -> StreamStart:
-        """Returns once the first token is there, or the whole answer without any; raises what went wrong until then."""
+        """Waits for the first token, or for the end of an answer without tokens. Raises an error that occurs before."""
         await self._begun.wait()
         if self._work.done():
             self._work.result()
@@ -53,7 +53,7 @@ class TextStream:
         return self.opening
 
     async def pieces(self) -> AsyncIterator[str]:
-        """The text, piece by piece; raises what goes wrong after pieces that may have come."""
+        """The text in pieces. May raise an error after some pieces."""
         while (progress := await self._news.get()) is not None:
             self.num_new_tokens += len(progress.ids)
             if piece := self._text.push(progress.ids):
@@ -66,11 +66,11 @@ class TextStream:
             yield piece
 
     def close(self) -> None:
-        """Whatever has not been written will not be."""
+        """Ends generation."""
         self._work.cancel()
 
     def _end(self, work: asyncio.Task[Prediction]) -> None:
         if not work.cancelled():
-            work.exception()  # whoever asks for the answer raises it; if nobody does, it is no news
+            work.exception()  # marks the error as retrieved, so asyncio logs no warning if no caller reads the answer
         self._news.put_nowait(None)
         self._begun.set()

@@ -1,4 +1,4 @@
-"""The inputs of a request as tokens: short ones at once, others in pieces that take turns with other tenants'."""
+"""Tokenises the inputs of a request: short inputs at once, others in pieces, in turns with other tenants' work."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from peltier_client.protocol import Input
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 
-# Below these, handing the work to a thread costs more than the work.
+# Below these limits, handing the work to a thread costs more than the work.
 _CHARS_ON_THE_LOOP = 1024
 _INPUTS_ON_THE_LOOP = 16
-# What an input costs besides its characters, in characters.
+# The cost of an input without its text, in characters.
 _COST_OF_AN_INPUT = 32
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the inputs of a request are read: for which task, and whether they may be truncated."""
+    """The backbone and the task that inputs are tokenised for, and whether long inputs are truncated."""
 
     backbone: Backbone
     task: TaskSpec
@@ -31,14 +31,15 @@ class Reading:
 
 
 def num_chars(value: Input) -> int:
-    """Of all texts of an input."""
+    """The number of characters in all texts of an input."""
     return len(value) if isinstance(value, str) else sum(map(len, value))
 
 
 async def encode_inputs(
     preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
 ) -> list[Encoded]:
-    """One row per input, in order. Raises `InvalidInput` with every reason; then each input costs a token."""
+    """One row per input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input costs
+    the tenant one token."""
     encode = partial(_encode, reading, preparation.max_text_chars)
     found: list[Encoded | InputError] = []
     if len(inputs) <= _INPUTS_ON_THE_LOOP and sum(map(num_chars, inputs)) <= _CHARS_ON_THE_LOOP:
@@ -53,7 +54,8 @@ async def encode_inputs(
 
 
 def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple[Sequence[Input], int]]:
-    """Runs of neighbouring inputs that cost at most `MAX_PIECE_COST` characters together, or one input each."""
+    """Pieces of neighbouring inputs with their costs. A piece costs at most `MAX_PIECE_COST` characters or has one
+    input."""
     start, cost = 0, 0
     for number, value in enumerate(inputs):
         texts = (value,) if isinstance(value, str) else value

@@ -1,1 +1,1 @@
-"""OpenAI's completions and models."""
+"""OpenAI's API for completions and models."""

@@ -1,4 +1,4 @@
-"""OpenAI's completions, in terms of predictions."""
+"""Answers OpenAI's completion requests with predictions."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from peltier_server.protocols.openai.messages import Choice, CompletionRequest, 
 
 @dataclass(frozen=True)
 class Completed:
-    """The answers to all prompts, and what they are accounted for."""
+    """The answers to all prompts, and their numbers of tokens."""
 
     choices: list[Choice]
     usage: CompletionUsage
@@ -24,7 +24,7 @@ class Completed:
 async def complete(
     preparation: Preparation, predictor: Predictor, target: ResolvedTask, asked: CompletionRequest
 ) -> Completed:
-    """An answer for each prompt, in order."""
+    """One answer per prompt, in order."""
     predictor.check_count(len(asked.prompts), "prompts")
     parameters = completion_parameters(predictor, target, asked)
     if asked.stops:
@@ -36,8 +36,8 @@ async def complete(
 
 
 def completion_parameters(predictor: Predictor, target: ResolvedTask, asked: CompletionRequest) -> Parameters:
-    """What is asked in a prediction's words. Prompts are never truncated, because OpenAI's answers have no place that
-    says so, and greedy texts are written without beams, so that they come out the same in a stream."""
+    """The parameters of a prediction for the request `asked`. Prompts are never truncated, because OpenAI's answers
+    have no field to report it. Greedy texts are generated without beams, so that a stream gives the same text."""
     limit = predictor.max_new_tokens(target)
     if asked.max_tokens is not None and asked.max_tokens > limit:
         raise InvalidInput(f"max_tokens is {asked.max_tokens}: {asked.model} allows at most {limit}")
@@ -57,7 +57,7 @@ def completion_parameters(predictor: Predictor, target: ResolvedTask, asked: Com
 
 
 def stream_completion(predictor: Predictor, target: ResolvedTask, asked: CompletionRequest) -> StopSequenceStream:
-    """The answer to the one prompt of a request that streams."""
+    """The streamed answer to a request with one prompt. Raises `InvalidInput` for several prompts."""
     if len(asked.prompts) != 1:
         raise InvalidInput(f"prompt has {len(asked.prompts)} texts; stream is for one")
     parameters = completion_parameters(predictor, target, asked)
@@ -65,8 +65,7 @@ def stream_completion(predictor: Predictor, target: ResolvedTask, asked: Complet
 
 
 class _StoppedAnswer:
-    """The answers to prompts of which each is followed token by token, because what comes after its stop shall not be
-    written."""
+    """The answers to prompts with stops. Each answer is generated as a stream, so that generation ends at its stop."""
 
     def __init__(
         self, predictor: Predictor, target: ResolvedTask, asked: CompletionRequest, parameters: Parameters
@@ -80,7 +79,7 @@ class _StoppedAnswer:
         self._num_prompt_tokens = self._num_completion_tokens = 0
 
     async def complete(self, preparation: Preparation) -> Completed:
-        """All of them, in order."""
+        """One answer per prompt, in order."""
         await Items(preparation, self._target.context.tenant, self._asked.prompts).answer(self._write)
         choices = [self._choices[number] for number in range(len(self._asked.prompts))]
         return Completed(choices, CompletionUsage.of(self._num_prompt_tokens, self._num_completion_tokens))
@@ -93,7 +92,7 @@ class _StoppedAnswer:
         except InvalidInput as error:
             if len(self._asked.prompts) == 1:
                 raise
-            # Each prompt is a prediction of its own, which does not know its number.
+            # Each prompt is a separate prediction that does not know its number, so the message gets it here.
             raise InvalidInput(f"input {number}: {error.message}") from error
         finally:
             text.close()

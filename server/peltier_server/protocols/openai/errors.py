@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape."""
+"""Errors in the format of OpenAI's API."""
 
 import re
 from typing import Literal
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from peltier_server.protocols.openai.messages import CompletionRequest
 
-# For everything else OpenAI's clients go by the status, so the code is Peltier's own.
+# OpenAI's codes where its clients read them. For other errors they read only the status, so the code is Peltier's own.
 _CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
 
 
@@ -29,20 +29,20 @@ class OpenAIErrorBody(ResponseModel):
 
 
 class OpenAIErrors:
-    """The shape of errors at OpenAI's addresses."""
+    """Describes the format of errors at the paths of OpenAI's API."""
 
     model: type[BaseModel] = OpenAIErrorBody
 
     def speaks(self, path: str) -> bool:
-        """Whether errors at `path` have this shape."""
+        """Whether errors at `path` have this format."""
         return path in ("/v1/completions", "/v1/models") or path.startswith("/v1/models/")
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
-        """OpenAI answers 400 to a request that can be read and breaks a rule."""
+        """The HTTP status of `error`. OpenAI's API uses 400 where Peltier's own uses 422."""
         return 400 if error.status == 422 else error.status
 
     def body(self, error: PeltierError) -> OpenAIErrorBody:
-        """`error` as a body. A message begins with the parameter that it is about."""
+        """The body for `error`. `param` is the parameter at the start of the message, or `model` for unknown models."""
         subject = "model" if error.code in _CODES else re.split(r"[ .:]", error.message, maxsplit=1)[0]
         kind: Literal["invalid_request_error", "server_error"]
         kind = "server_error" if error.status >= 500 or error.status == 424 else "invalid_request_error"

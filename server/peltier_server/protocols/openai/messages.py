@@ -1,4 +1,4 @@
-"""OpenAI's shapes on the wire: completions, models, errors."""
+"""Bodies of requests and answers of OpenAI's API: completions and models."""
 
 from typing import Annotated, Any, Literal, Self
 
@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 _MAX_STOPS = 4
-# What OpenAI's API has and this server has not, with the value that means the same as its absence.
+# The parameters of OpenAI's API that this server does not support, with the value that equals leaving them out.
 _NEUTRAL: dict[str, Any] = {
     "n": 1, "best_of": 1, "echo": False, "logprobs": None, "suffix": "", "presence_penalty": 0, "frequency_penalty": 0,
     "logit_bias": {},

@@ -1,4 +1,4 @@
-"""OpenAI's calls, for clients that speak them."""
+"""Routes of OpenAI's API."""
 
 import asyncio
 import time
@@ -47,7 +47,7 @@ _SHARED = (Unauthorized, Forbidden, QuotaExceeded, NotReady, Draining)
 _OF_ONE_MODEL = (*_SHARED, InvalidInput, AdapterNotFound, VersionNotFound)
 _OF_COMPLETIONS = (*_OF_ONE_MODEL, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
 _PAGE = 1000
-# Clients of OpenAI's own list ask for no second page, so the first one is long.
+# Clients of OpenAI's own list request only one page, so the default page is long.
 MAX_MODELS = 10_000
 _STREAMED: dict[str, Any] = {
     "description": "The answers; with `stream` chunks of one answer in events.",
@@ -88,7 +88,7 @@ async def list_models(
     models: list[Model] = []
     while len(models) <= limit and (page := _page(service, context.tenant, models[-1].id if models else after)):
         models += [_model(published.name, published.newest) for published in page]
-        # Between two pages others have their turn.
+        # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
     body = ModelList(data=models[:limit], has_more=len(models) > limit)
     return _as_it_is(body)
@@ -112,7 +112,7 @@ async def _events(
 
 
 def _as_it_is(body: BaseModel) -> Response:
-    """The framework would check every field once more."""
+    """Serialises a valid body here, because FastAPI would validate every field again."""
     return Response(body.model_dump_json(), media_type=JSON)
 
 
