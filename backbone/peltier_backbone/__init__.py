@@ -1,4 +1,4 @@
-"""The frozen model: checkpoint in, padding-free forward out, with points where adapters act."""
+"""The frozen model: loading a checkpoint, and a padding-free forward pass with points where adapters act."""
 
 from peltier_backbone.config import BackboneConfig, BertConfig, T5Config, load_config
 from peltier_backbone.errors import BackboneError

@@ -1,10 +1,10 @@
-"""The points where adapters act on the frozen forward. The backbone knows no method by name.
+"""The points where adapters act on the frozen forward pass. The backbone knows no adapter method by name.
 
 Tensors are packed: `x` and `y` are [tokens, width]. Implementations may change `y` in place and return it; they must
 never change `x` or a backbone weight.
 
-Blocks, attentions and norms are numbered as in `BackboneConfig`; in BERT a block and its attention are the layer. While
-an encoder-decoder decodes, each token is a row of its own: what is said of rows holds for decoder tokens.
+Blocks, attentions and norms are numbered as in `BackboneConfig`; in BERT a block and its attention have the number of
+their layer. While an encoder-decoder decodes, each decoder token is one row.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from peltier_backbone.norm import Norm
 
 Projection = Literal[
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head"
-]  # "query" and "key_value" are cross-attention's, fused elsewhere
+]  # "query" and "key_value" are cross-attention's; self-attention fuses them
 Sublayer = Literal["attention", "ffn"]
 
 
@@ -33,31 +33,31 @@ class Adaptation(Protocol):
         """Runs of neighbouring rows that attend together, covering all rows in order."""
 
     def embed(self, x: Tensor) -> Tensor:
-        """T5's encoder embeddings `x`, which may be changed in place (soft prompts in the place of their tokens)."""
+        """T5's encoder embeddings `x`, with soft prompts instead of placeholder tokens; may change `x` in place."""
 
     def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
-        """Prefix keys and values of a span, whose queries are made of x. No position is shifted and, in T5, the
-        relative bias of a prefix key is 0. Placed ones are for BERT alone."""
+        """Prefix keys and values of a span, whose queries are computed from `x`; None if it has no prefix. A prefix
+        shifts no position, and in T5 the relative bias of a prefix key is 0. `PlacedPrefixes` are for BERT only."""
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
-        """The projection's output `y` = frozen map of `x`, adapted (LoRA, biases).
+        """The adapted output of a projection (LoRA, biases); `y` is the output of the frozen map of `x`.
 
-        `number` is the block of "intermediate" and "output", 0 for "lm_head", else the attention.
+        `number` is the block for "intermediate" and "output", 0 for "lm_head", and the attention for all others.
         """
 
     def sublayer(self, block: int, site: Sublayer, y: Tensor, residual: Tensor) -> Tensor:
-        """A sub-layer's output before `y + residual` (bottlenecks); BERT norms that sum, T5 does not.
+        """The adapted output `y` of a sub-layer (bottlenecks). The model then adds `residual`; BERT norms the sum.
 
-        Never called after cross-attention (docs/methods.md#sites).
+        The model never calls it after cross-attention (docs/methods.md#sites).
         """
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
-        """Norm `index` of `x`, or of `x` + `residual`, with each row's own weights; in the latter case `x` may be
-        changed in place."""
+        """Norm `index` of `x`, or of `x` + `residual`, with each row's own weights. It may change `x` in place if a
+        residual is given."""
 
 
 class NoAdaptation:
-    """The bare model."""
+    """An adaptation that changes nothing."""
 
     projections: frozenset[str] = frozenset()
 

@@ -1,8 +1,8 @@
 """BERT's self-attention over packed rows. On the CPU rows attend one by one, without pads; on a GPU and in training
-they are padded here.
+this module pads them.
 
-A `Span` is a run of neighbouring rows that attend in one call. The native kernels read prefixes where they lie, so a
-batch is one span. Elsewhere rows with a prefix form spans of their own, and the other rows need no room for it.
+A `Span` is a run of neighbouring rows that attend in one call. The native kernels read prefixes without a copy, so a
+batch is one span. Elsewhere rows with a prefix form their own spans, and other rows need no memory for the prefix.
 """
 
 from functools import cached_property
@@ -18,14 +18,14 @@ from peltier_backbone.native.program import PlacedPrefixes, Table, TableGroup
 from peltier_backbone.packing import Packed
 from peltier_backbone.padding import Padding
 
-# Up to this many tokens one call for rows of equal length beats a call a row on the CPU.
+# Up to this many tokens, one padded call for rows of equal length is faster on the CPU than one call for each row.
 _MAX_PADDED_TOKENS = 16
-# With so many keys plain products are faster than the fused kernel there: by a quarter with 25.
+# For these numbers of keys plain products are faster than the fused kernel on the CPU: by a quarter with 25 keys.
 _UNFUSED_NUM_KEYS = range(17, 65)
 
 
 def kernel_name(device: torch.device) -> str:
-    """What `/info` shows."""
+    """The name of the attention kernel, as `/info` shows it."""
     if device.type != "cpu":
         return "sdpa-padded"
     native = library.load_library()
@@ -40,7 +40,7 @@ class Prefix(NamedTuple):
 
 
 class Span:
-    """Rows `first..last` of a batch; what depends on the lengths alone is computed once for all layers."""
+    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths."""
 
     def __init__(self, packed: Packed, first: int, last: int, num_heads: int) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
@@ -56,7 +56,7 @@ class Span:
         return native.attend(qkv, self._seen_tokens, self._num_heads, prefix or self._no_prefixes)
 
     def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
-        """The same by torch."""
+        """`attend` in torch, without the native kernels."""
         if qkv.device.type != "cpu":
             return self._padded(qkv, prefix, self._padding)
         if qkv.requires_grad:
@@ -125,12 +125,12 @@ def _attend_row(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     if key.shape[1] not in _UNFUSED_NUM_KEYS:
         return F.scaled_dot_product_attention(query[None], key[None], value[None])[0]
     scale = query.shape[-1] ** -0.5
-    # With `beta` 0 what would be added is never read.
+    # With `beta` 0 torch never reads the first argument.
     logits = torch.baddbmm(query.new_empty(1, 1, 1), query, key.transpose(1, 2), beta=0, alpha=scale)
     return torch.bmm(logits.softmax(-1), value)
 
 
 def _differentiable(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """The plain products: on the CPU the fused kernel's backward is several times slower."""
+    """Attention by plain products: on the CPU the backward pass of the fused kernel is several times slower."""
     scores = torch.matmul(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
     return torch.matmul((scores if mask is None else scores + mask).softmax(-1), value)

@@ -20,18 +20,18 @@ class Attention(Protocol):
     """Which tokens attend to which."""
 
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
-        """Context [tokens, hidden] of queries, keys and values [tokens, 3 * hidden], made of x [tokens, hidden]."""
+        """Context [tokens, hidden] of queries, keys and values [tokens, 3 * hidden], which are computed from `x`."""
 
 
 class SpanAttention:
-    """The attention of a batch, in the spans of its adaptation."""
+    """The attention of a batch, span by span as its adaptation divides it."""
 
     def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, kind: type[Span]) -> None:
         self._adaptation = adaptation
         self._spans = [kind(packed, *rows, num_heads) for rows in adaptation.spans(len(packed.lengths))]
 
     def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
-        """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], made of x [tokens, hidden]."""
+        """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""
         contexts = []
         for number, span in enumerate(self._spans):
             prefix = self._adaptation.prefix(layer, number, x[span.tokens])
@@ -40,7 +40,7 @@ class SpanAttention:
 
 
 class Embedded(Protocol):
-    """What the embeddings read, each [tokens]. `Packed` is one."""
+    """The inputs of the embeddings, each [tokens]. `Packed` implements this protocol."""
 
     @property
     def ids(self) -> Tensor: ...
@@ -81,7 +81,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Bert:
-    """The frozen encoder. It is never mutated; what a batch adds comes in as an `Adaptation`."""
+    """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`."""
 
     config: BertConfig
     embeddings: Embeddings
@@ -95,7 +95,7 @@ class Bert:
         return self.encode(packed, adaptation, attention)
 
     def encode(self, read: Embedded, adaptation: Adaptation, attention: Attention) -> Tensor:
-        """The same with an attention of the caller's. Nothing else depends on where rows begin and end."""
+        """Like a call of the model, with the caller's `attention`: nothing else depends on where rows begin and end."""
         x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
         for index, layer in enumerate(self.layers):
             x = _attention(x, index, layer, attention, adaptation)
@@ -103,7 +103,7 @@ class Bert:
         return x
 
     def norms(self) -> list[LayerNorm]:
-        """All norms in `Adaptation.norm`'s order: the embedding's, then two a layer."""
+        """All norms in the order of `Adaptation.norm`: the embedding norm, then two for each layer."""
         return [self.embeddings.norm] + [norm for la in self.layers for norm in (la.attention_norm, la.output_norm)]
 
 

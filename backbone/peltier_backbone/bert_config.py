@@ -21,8 +21,8 @@ _SIZES = {
 
 @dataclass(frozen=True)
 class BertConfig(BackboneConfig):
-    """The shape of an encoder with absolute positions; a block, an attention and a layer are the same number.
-    `sentence_pooling` is how a sentence-transformers checkpoint was trained to be pooled."""
+    """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
+    `sentence_pooling` is the pooling that a sentence-transformers checkpoint was trained with."""
 
     max_positions: int
     num_token_types: int
@@ -42,12 +42,12 @@ class BertConfig(BackboneConfig):
 
     @property
     def num_norms(self) -> int:
-        """The embedding norm, then two norms a layer."""
+        """The embedding norm and two norms for each layer."""
         return 2 * self.num_layers + 1
 
     @property
     def num_parameters(self) -> int:
-        """Elements of the encoder; BERT's pooler is part of it, RoBERTa's classifiers have none."""
+        """Elements of the encoder, with BERT's pooler; RoBERTa has no pooler."""
         hidden, inner = self.hidden_size, self.intermediate_size
         embeddings = (self.vocab_size + self.max_positions + self.num_token_types) * hidden
         layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + hidden
@@ -56,22 +56,22 @@ class BertConfig(BackboneConfig):
 
     @property
     def max_tokens(self) -> int:
-        """The longest row that has position embeddings."""
+        """The number of tokens of the longest row that has position embeddings."""
         return self.max_positions - self.first_position
 
     @cached_property
     def first_position(self) -> int:
-        """RoBERTa counts positions from the one after its padding index, BERT from zero."""
+        """The position of a row's first token: RoBERTa's is its padding index plus one, BERT's is zero."""
         return self.pad_token_id + 1 if self.family == "roberta" else 0
 
     @cached_property
     def typed(self) -> bool:
-        """RoBERTa reads every token as type zero, whatever its tokenizer says of pairs."""
+        """Whether token types are embedded. RoBERTa reads every token as type zero, also in pairs."""
         return self.family == "bert" and self.num_token_types > 1
 
 
 def parse_bert(fields: Fields, family: Literal["bert", "roberta"]) -> BertConfig:
-    """Build the configuration; a `BackboneError` names what is missing or unsupported."""
+    """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
         fields.only(key, served)
     values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}

@@ -1,4 +1,4 @@
-"""From a checkpoint's tensors to a frozen BERT or RoBERTa, and back to named weights."""
+"""Builds a frozen BERT or RoBERTa from a checkpoint's tensors, and lists the model's weights by name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +14,12 @@ from peltier_backbone.norm import LayerNorm
 from peltier_backbone.varlen import choose_span
 from peltier_backbone.weights import Weights
 
-# Heads of the pretraining task: part of the published checkpoint, never of the encoder.
+# Heads of the pretraining task: the published checkpoint has them, the encoder does not.
 _PRETRAINING = ("cls.", "lm_head.")
 
 
 def canonical_bert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
-    """Names as in `BertModel`, without the family prefix, the pretraining heads or the constant position ids."""
+    """The tensors by their names in `BertModel`: no family prefix, pretraining heads or constant position ids."""
     kept = {}
     for name, tensor in tensors.items():
         if name.startswith(_PRETRAINING) or name.endswith("embeddings.position_ids"):
@@ -33,7 +33,7 @@ def canonical_bert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Ten
 
 
 def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Bert:
-    """Assemble the encoder from canonical `weights`, consuming all of them."""
+    """Build the encoder from canonical `weights`, and consume all of them."""
     hidden = config.hidden_size
     embeddings = Embeddings(
         tokens=weights.take("embeddings.word_embeddings.weight", config.vocab_size, hidden),
@@ -51,7 +51,7 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Be
 
 
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
-    """Every weight in memory by a name of our own, for hashing."""
+    """Every weight in memory with the name under which it is hashed."""
     embeddings = model.embeddings
     yield from (("tokens", embeddings.tokens), ("positions", embeddings.positions), ("types", embeddings.types))
     for index, norm in enumerate(model.norms()):

@@ -1,4 +1,4 @@
-"""The decoder's memory of texts that grow: rows join and leave between two steps, and nothing is moved."""
+"""The decoder's key-value cache: rows join and leave between two steps, and no other row is copied."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from peltier_backbone.t5_config import T5Config
 
 
 class Cache:
-    """Slots, each with its own tokens' keys and values and those of its memory.
+    """Slots. Each slot has the keys and values of its decoded tokens (`own`) and of its encoder row (`memory`).
 
-    Made and used under `torch.inference_mode`, by one thread at a time.
+    Callers create and use it under `torch.inference_mode`, from one thread at a time.
     """
 
     def __init__(self, config: T5Config, device: torch.device, dtype: torch.dtype) -> None:
@@ -31,7 +31,8 @@ class Cache:
         return {slot: self.own.lengths[slot] for slot in sorted(self._live)}
 
     def join(self, memory: EncoderKV, copies: Sequence[int] | None = None) -> list[list[int]]:
-        """Give each row of `memory` as many slots as `copies` says (one, if it says nothing), the lowest free first."""
+        """Assign `copies[r]` slots (default one) to each row r of `memory`, the lowest free slots first; returns each
+        row's slots."""
         copies = copies or [1] * len(memory.lengths)
         slots = self._take(sum(copies))
         self.memory.reserve(max(slots) + 1, max(memory.lengths))
@@ -44,7 +45,7 @@ class Cache:
         return [[next(free) for _ in range(count)] for count in copies]
 
     def leave(self, slots: Sequence[int]) -> None:
-        """Free `slots`; they are reused by whoever joins next. An empty cache takes no memory."""
+        """Free `slots`; the rows that join next reuse them. An empty cache takes no memory."""
         self._live.difference_update(slots)
         for store in (self.own, self.memory):
             if not self._live:
@@ -54,7 +55,7 @@ class Cache:
                     store.lengths[slot] = 0
 
     def reorder(self, slots: Sequence[int], sources: Sequence[int]) -> None:
-        """Let each of `slots` go on from what its source has decoded; all share one memory (beams)."""
+        """Let each of `slots` continue from the decoded tokens of its source; all read one encoder row (beams)."""
         self.own.copy(slots, sources)
 
     def _take(self, count: int) -> list[int]:

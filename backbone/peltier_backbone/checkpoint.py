@@ -1,6 +1,6 @@
 """Finding a checkpoint and reading its tensors: safetensors only, sharded or not.
 
-torch is imported when tensors are read."""
+This module imports torch only when it reads tensors."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ _CONFIG_PATTERNS = ["config.json", POOLING_FILE]
 def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
     """The directory that holds backbone `name`: a local directory, `minilm`, or a hub id.
 
-    `config_only` brings no more than the configuration of a hub model, for those who only count.
+    With `config_only` it downloads only the configuration of a hub model, for callers that need no weights.
     """
     path = Path(name)
     if path.is_dir():
@@ -34,7 +34,7 @@ def find_checkpoint(name: str, *, config_only: bool = False) -> Path:
         raise BackboneError(f"backbone {name!r} is not a directory")
     try:
         return Path(snapshot_download(name, allow_patterns=_CONFIG_PATTERNS if config_only else CHECKPOINT_PATTERNS))
-    except Exception as error:  # the hub client raises from several libraries' trees
+    except Exception as error:  # the hub client raises errors of several libraries
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise BackboneError(
             f"backbone {name!r} is neither a directory, nor 'minilm', nor a model of the hub: {reason}"
@@ -52,7 +52,7 @@ def _minilm() -> Path:
 
 
 def read_tensors(directory: Path) -> "dict[str, torch.Tensor]":
-    """Every tensor of the checkpoint in `directory`, by its name there; pickles are never opened."""
+    """Every tensor of the checkpoint in `directory`, by its name in the checkpoint. It never opens a pickle."""
     tensors: dict[str, torch.Tensor] = {}
     for path in _files(directory):
         try:
@@ -67,7 +67,7 @@ def read_tensors(directory: Path) -> "dict[str, torch.Tensor]":
 
 
 def read_names(directory: Path) -> set[str]:
-    """The names of the checkpoint's tensors; their values are not read."""
+    """The names of the checkpoint's tensors, without reading their values."""
     names: set[str] = set()
     for path in _files(directory):
         try:

@@ -1,4 +1,4 @@
-"""What the forward pass must know of a checkpoint's `config.json`; imports no torch."""
+"""The fields of a checkpoint's `config.json` that the forward pass needs; imports no torch."""
 
 import json
 from dataclasses import replace
@@ -16,8 +16,8 @@ __all__ = ["BackboneConfig", "BertConfig", "Family", "T5Config", "load_config", 
 
 
 def load_config(directory: Path) -> BertConfig | T5Config:
-    """Read `config.json` in `directory`, and the pooling file of a sentence-transformers encoder; a `BackboneError`
-    names what is missing or unsupported."""
+    """Read `config.json` in `directory`, and the pooling file of a sentence-transformers encoder. Raises a
+    `BackboneError` that names a missing or unsupported field."""
     path = directory / "config.json"
     try:
         raw = json.loads(path.read_text())

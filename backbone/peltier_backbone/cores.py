@@ -1,6 +1,6 @@
-"""The cores that this process may keep busy, and how its threads share them with others.
+"""The number of CPU cores that this process may use, and how its waiting threads release them.
 
-It imports no torch: OpenMP reads its settings when torch is imported, so they must be made before.
+This module imports no torch: importing torch makes OpenMP read its settings, so they must be set before.
 """
 
 import os
@@ -10,14 +10,14 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def wait_passively() -> None:
-    """Let OpenMP's threads sleep while they wait for each other, unless `OMP_WAIT_POLICY` says otherwise; to be called
-    before torch is imported. Spinning, they take the cores from other processes and from those they wait for."""
+    """Let OpenMP's threads sleep while they wait for each other, unless `OMP_WAIT_POLICY` is set. Call it before torch
+    is imported. Threads that spin take cores from other processes and from the threads that they wait for."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def usable_cores(quota: Path = _QUOTA) -> int:
-    """The cores that the process may run on, or fewer where its control group gives it less time (a container's CPU
-    limit, cgroup v2): threads beyond that only wait for each other."""
+    """The number of cores that the process may run on, or fewer if its control group limits its CPU time (a container's
+    CPU limit, cgroup v2): more threads than that only wait for each other."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         limit, period = quota.read_text().split()
@@ -27,7 +27,7 @@ def usable_cores(quota: Path = _QUOTA) -> int:
 
 
 def default_threads() -> int:
-    """`OMP_NUM_THREADS` if it is a positive number, as torchrun sets it for processes that share a machine; else all
-    usable cores."""
-    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list has a number for each level
+    """`OMP_NUM_THREADS` if it is a positive number (torchrun sets it for processes that share a machine), else the
+    number of usable cores."""
+    given = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a list has one number for each nesting level
     return int(given) if given.isdecimal() and int(given) > 0 else usable_cores()

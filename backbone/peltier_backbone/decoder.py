@@ -1,4 +1,4 @@
-"""T5's decoder over any view: a tree of given tokens, or one step of many texts."""
+"""T5's decoder. A view says what tokens attend to: `TreeView` for given tokens, `StepView` for one step of texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,8 @@ class Decoder:
     norm_index: int
 
     def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
-        """Embedded tokens [tokens, hidden] to their states after the final norm; each is a row of the adaptation."""
+        """The states after the final norm of embedded tokens `x`, both [tokens, hidden]. Each token is one row of the
+        adaptation."""
         prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
         for layer, block in enumerate(self.blocks):
             x = block.own(x, layer, view, prefixed, adaptation)
@@ -42,6 +43,6 @@ class Decoder:
         return adaptation.norm(self.norm_index, x, self.norm)
 
     def norms(self) -> list[RMSNorm]:
-        """Three a block, then the final one."""
+        """Three norms for each block, then the final norm."""
         norms = [norm for block in self.blocks for norm in (block.own.norm, block.cross.norm, block.feed_forward.norm)]
         return [*norms, self.norm]

@@ -42,7 +42,7 @@ class Encoder:
     norm: RMSNorm
 
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
-        """Embedded rows of `lengths` tokens back to back, [tokens, hidden], to their states after the final norm."""
+        """The states after the final norm of embedded packed rows of `lengths` tokens, both [tokens, hidden]."""
         biases = [self.bias.square(max(lengths))] * len(lengths)
         view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases))
         prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
@@ -53,5 +53,5 @@ class Encoder:
         return adaptation.norm(2 * len(self.blocks), x, self.norm)
 
     def norms(self) -> list[RMSNorm]:
-        """Two a block, then the final one."""
+        """Two norms for each block, then the final norm."""
         return [norm for block in self.blocks for norm in (block.attention.norm, block.feed_forward.norm)] + [self.norm]

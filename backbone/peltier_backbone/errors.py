@@ -1,7 +1,7 @@
-"""What a backbone can refuse."""
+"""The error that the backbone raises for its user."""
 
 
 class BackboneError(Exception):
-    """A checkpoint, a name or a device that cannot be served; the message is one sentence for the user."""
+    """The backbone cannot serve this checkpoint, name or device; the message is one sentence for the user."""
 
     is_user_error = True

@@ -1,4 +1,4 @@
-"""Reading one `config.json`: each value of the type it must have, or a sentence that names the file, key and value."""
+"""Reads `config.json` and checks the type of each value; an error names the file, the key and the value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,28 +19,28 @@ class Fields:
         return BackboneError(f"{self.source}: {message}")
 
     def size(self, key: str, default: int | None = None) -> int:
-        """A positive integer; `default` stands for an absent or null one."""
+        """A positive integer; `default` if it is absent or null."""
         value = self._value(key, default)
         if not isinstance(value, int) or value < 1:
             raise self.error(f"{key} is {value!r}; it must be a positive integer")
         return value
 
     def token(self, key: str, default: int) -> int:
-        """A token id; `default` stands for an absent or null one."""
+        """A token id; `default` if it is absent or null."""
         value = self._value(key, default)
         if not isinstance(value, int) or value < 0:
             raise self.error(f"{key} is {value!r}; it must be a token id or null")
         return value
 
     def epsilon(self, key: str, default: float) -> float:
-        """What a norm adds to the variance."""
+        """The number between 0 and 1 that a norm adds to the variance."""
         value = self.raw.get(key, default)
         if not isinstance(value, float) or not 0 < value < 1:
             raise self.error(f"{key} is {value!r}; it must be a number between 0 and 1")
         return value
 
     def only(self, key: str, served: object) -> None:
-        """Refuse any value but `served`; absent and null ones count as it."""
+        """Raise a `BackboneError` unless the value is `served`, absent or null."""
         found = self._value(key, served)
         if found != served:
             raise self.error(f"{key} is {found!r}; only {served!r} is served")

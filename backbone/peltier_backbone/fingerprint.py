@@ -1,4 +1,4 @@
-"""The identity of a frozen backbone: an adapter only fits the weights it was trained on."""
+"""The hash that identifies a frozen backbone: an adapter fits only the weights it was trained on."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ import torch
 
 from peltier_backbone.shape import BackboneConfig, Family
 
-# Named one by one: a field that a later version adds must not orphan the adapters of today.
+# An explicit list: a field that a later version adds must not change the fingerprints of existing adapters.
 _COMMON = (
     "family",
     "vocab_size",
@@ -35,7 +35,7 @@ _FIELDS: dict[Family, tuple[str, ...]] = {"bert": _COMMON + _BERT, "roberta": _C
 
 
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:
-    """`sha256:<hex>` over the configuration and the tensors sorted by name, in the dtype they were stored in."""
+    """`sha256:<hex>` of the configuration and of the tensors sorted by name, in their stored dtype."""
     shape = {name: getattr(config, name) for name in _FIELDS[config.family]}
     digest = hashlib.sha256(json.dumps(shape, sort_keys=True).encode())
     for name in sorted(tensors):

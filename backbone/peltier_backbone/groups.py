@@ -1,4 +1,4 @@
-"""Rows that attend together in training because they are about equally long."""
+"""Groups of rows of similar length, which attend together in training."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -8,20 +8,20 @@ from torch import Tensor
 
 from peltier_backbone.padding import Padding
 
-# A row joins others that are at most half as long again.
+# A row has at least this share of the length of the longest row of its group.
 _MIN_SHARE = 2 / 3
 
 
 class Group:
-    """The rows of these numbers, [rows], and their padded view."""
+    """The row numbers [rows] of a group and the padded view of these rows."""
 
     def __init__(self, rows: Sequence[int], padding: Padding) -> None:
         self.rows, self.padding = torch.tensor(rows), padding
 
 
 class Groups:
-    """All rows of a span in groups. Attention's pads, and what of them its backward pass keeps, grow with the square of
-    a group's longest row: of 32 sentences of 6 to 64 tokens groups leave two fifths of the scores."""
+    """All rows of a span in groups. The padded scores that attention computes and keeps for its backward pass grow with
+    the square of a group's longest row: for 32 sentences of 6 to 64 tokens, groups need two fifths of the scores."""
 
     def __init__(self, lengths: Sequence[int], seen: Sequence[int], device: torch.device) -> None:
         starts = list(accumulate(lengths, initial=0))
@@ -50,7 +50,7 @@ class Groups:
 
 
 def _runs(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Numbers of rows, the longest first."""
+    """The row numbers of each group; longer rows come first."""
     run: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if run and lengths[row] < _MIN_SHARE * lengths[run[0]]:

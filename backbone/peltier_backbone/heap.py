@@ -1,13 +1,13 @@
-"""The C library's heap, which torch takes the memory of a batch from."""
+"""Settings of the C library's heap, from which torch allocates the memory of a batch."""
 
 import ctypes
 import sys
 from typing import Any
 
-# `mallopt`'s numbers in glibc.
+# The parameter numbers of `mallopt` in glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _KEPT_BYTES = 1024**3
-# Before version 2.35 no larger block was ever taken from the heap.
+# Before version 2.35 glibc allocates no larger block from the heap.
 _OLD_LIMIT = 32 * 1024**2
 
 

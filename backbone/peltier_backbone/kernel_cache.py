@@ -1,21 +1,21 @@
 """How many prepared products oneDNN and torch keep.
 
-Both prepare code for every combination of a weight's shape and a number of tokens, and each keeps 1,024 of them unless
-told otherwise: a process that sees ever new numbers of tokens grows by gigabytes. They read their bounds from the
-environment at their first product, so no torch is imported here.
+Both prepare code for every combination of a weight's shape and a number of tokens, and each keeps 1,024 of them by
+default: a process that sees many different numbers of tokens grows by gigabytes. Both read their bounds from the
+environment at the first product, so this module imports no torch.
 """
 
 import os
 
-# A product takes about 0.5 MiB, 0.7 ms to prepare and two entries: the second is not looked up again and leaves first.
-# An encoder has four shapes, so these are 64 to 128 numbers of tokens; batches of up to 2,048 tokens have 128
+# A product takes about 0.5 MiB, 0.7 ms to prepare and two entries; the second is never read again and is evicted first.
+# An encoder has four shapes, so 512 entries hold 64 to 128 numbers of tokens; batches of up to 2,048 tokens have 128
 # (`peltier_adapters.batch.filler`).
 _MAX_PREPARED = 512
-# What torch keeps in front of oneDNN holds the same products, in every thread again, and finds them no faster.
+# The cache of torch holds the same products as oneDNN's, once for every thread, and its look-ups are no faster.
 _MAX_PER_THREAD = 8
 
 
 def bound_kernel_caches() -> None:
-    """Bounds both caches, unless the environment already does; to be called before the process's first product."""
+    """Bound both caches, unless the environment already does. Call it before the first product of the process."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_MAX_PREPARED))
     os.environ.setdefault("LRU_CACHE_CAPACITY", str(_MAX_PER_THREAD))

@@ -1,17 +1,17 @@
-"""Keys and values of many rows, kept in slots that grow by need."""
+"""A buffer of the keys and values of many rows, in slots that grow as rows grow."""
 
 from collections.abc import Sequence
 
 import torch
 
-# Widths grow by at least this many tokens, so that a growing text does not move the store at every step.
+# Widths grow by at least this many tokens, so that a growing text does not copy the buffer at every step.
 _GRAIN = 16
 
 
 class KVBuffer:
-    """`data` is [layers, 2 (keys, values), slots, heads, width, head size], `lengths` what each slot holds.
+    """`data` is [layers, 2 (keys, values), slots, heads, width, head size], `lengths` is each slot's number of tokens.
 
-    What lies beyond a slot's length is finite: it is masked, but a product with it must not be NaN.
+    Values beyond a slot's length are masked, but they are finite, so that no product with them is NaN.
     """
 
     def __init__(self, shape: tuple[int, int, int], device: torch.device, dtype: torch.dtype) -> None:
@@ -20,7 +20,7 @@ class KVBuffer:
         self.lengths: list[int] = []
 
     def reserve(self, slots: int, width: int) -> None:
-        """Make room for `slots` slots of `width` tokens; what is there stays."""
+        """Allocate at least `slots` slots of `width` tokens, and keep the current values."""
         old_slots, old_width = self.data.shape[2], self.data.shape[4]
         if slots <= old_slots and width <= old_width:
             return
@@ -33,21 +33,21 @@ class KVBuffer:
         self.lengths += [0] * (new_slots - old_slots)
 
     def grow(self, slots: Sequence[int]) -> None:
-        """Count a token that was written to each of `slots`."""
+        """Add one to the length of each of `slots`, to which the caller has written a token."""
         for slot in slots:
             self.lengths[slot] += 1
 
     def release(self) -> None:
-        """Give all memory back; nothing may be held any more."""
+        """Free all memory; no slot may be in use."""
         self.data = self.data[:, :, :0, :, :0].clone()
         self.lengths = []
 
     def clear(self, slots: Sequence[int], start: int = 0) -> None:
-        """Zero `slots` from token `start` on: what a former row left there is no part of the next one's products."""
+        """Zero `slots` from token `start` on, so that the next row does not read the values of an earlier row."""
         self.data[:, :, list(slots), :, start:] = 0
 
     def copy(self, slots: Sequence[int], sources: Sequence[int]) -> None:
-        """Give each of `slots` what its source held before; a source may be there twice."""
+        """Copy to each of `slots` the values of its source as they were before the call; sources may repeat."""
         width = max(self.lengths[source] for source in sources)
         self.data[:, :, list(slots), :, :width] = self.data[:, :, list(sources), :, :width]
         lengths = [self.lengths[source] for source in sources]

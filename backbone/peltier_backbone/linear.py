@@ -1,4 +1,4 @@
-"""Frozen linear maps behind one small kernel interface, chosen once at start-up.
+"""Frozen linear maps behind one small kernel interface; the kernel is chosen once at start-up.
 
 `PackedLinear` keeps the weight in oneDNN's blocked layout and fuses GELU and ReLU. The operators are private to torch,
 so they stay in this file, with `PlainLinear` as the fallback that works everywhere.
@@ -19,7 +19,7 @@ class Linear(Protocol):
 
     @property
     def bias(self) -> Tensor:
-        """The bias of a map that has one."""
+        """The bias [out]; only for a map that has one."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """[tokens, in] -> [tokens, out]."""
@@ -43,7 +43,7 @@ class LinearKernel(Protocol):
 
 
 class _Biased:
-    """What both kernels say of their bias."""
+    """The `bias` of both kernels."""
 
     _bias: Tensor | None
 
@@ -75,9 +75,9 @@ class PlainLinear(_Biased):
 
 
 class PackedLinear(_Biased):
-    """oneDNN with a prepacked weight (CPU). Keeps no second copy of the weight in plain layout.
+    """oneDNN with a prepacked weight (CPU). It keeps no second copy of the weight in plain layout.
 
-    The weight is frozen, so backward is one product with W, itself prepacked at its first use, and saves nothing.
+    The weight is frozen, so backward is one product with W, which is prepacked at its first use. It saves no input.
     """
 
     name = "onednn-prepacked"
@@ -142,7 +142,7 @@ def slowdown(dtype: torch.dtype) -> float:
 
 
 def _try(dtype: torch.dtype) -> dict[type[PlainLinear] | type[PackedLinear], float]:
-    """Seconds that each kernel takes which works here."""
+    """The seconds of each kernel that works on this machine."""
     weight, x = _example(dtype)
     plain = PlainLinear(weight, weight[:, 0])
     made: dict[type[PlainLinear] | type[PackedLinear], Linear] = {PlainLinear: plain}
@@ -151,13 +151,13 @@ def _try(dtype: torch.dtype) -> dict[type[PlainLinear] | type[PackedLinear], flo
         _check(packed, plain, x)
     except (RuntimeError, AttributeError, NotImplementedError):  # this torch or this CPU has no such operator
         made.pop(PackedLinear, None)
-    # In turn and in CPU time, so that whatever else the machine does decides nothing.
+    # The kernels take turns and are timed in CPU time, so that other load on the machine does not decide the result.
     rounds = [[_seconds(linear, x) for linear in made.values()] for _ in range(_ROUNDS)]
     return dict(zip(made, map(min, *rounds), strict=True))
 
 
 def _example(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """A weight and an input of middling size."""
+    """A weight and an input of medium size."""
     generator = torch.Generator().manual_seed(0)
     weight, x = torch.randn(1024, 512, generator=generator), torch.randn(256, 512, generator=generator)
     return weight.to(dtype), x.to(dtype)
@@ -172,7 +172,7 @@ def _check(packed: PackedLinear, plain: PlainLinear, x: Tensor) -> None:
 
 @torch.inference_mode()
 def _seconds(linear: Linear, x: Tensor) -> float:
-    """What an encoder does with a map: one product alone and one with GELU."""
+    """The seconds of the two products that an encoder uses: a plain one and one with GELU."""
     start = time.process_time()
     linear(x)
     linear.gelu(x)

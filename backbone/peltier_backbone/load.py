@@ -1,4 +1,4 @@
-"""From a backbone's name to a frozen model ready to serve."""
+"""Loads a backbone by name, as a frozen model that is ready to serve."""
 
 import logging
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from peltier_backbone.weights import Weights
 logger = logging.getLogger(__name__)
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-# A trial of some milliseconds may be wrong by less than this factor.
+# The measurement error of a trial of some milliseconds is below this factor.
 _NOISE_FACTOR = 1.1
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen model with its tokenizer and identity. `name` is what the user called it."""
+    """A frozen model with its tokenizer and identity. `name` is the name that the user gave."""
 
     name: str
     config: BackboneConfig
@@ -44,13 +44,13 @@ class Backbone:
 
     @property
     def bert(self) -> Bert:
-        """The model, where the caller has made sure that it is an encoder."""
+        """The model, if it is an encoder; the caller checks `config.generates` first."""
         assert isinstance(self.model, Bert), "callers look at `config.generates` first"
         return self.model
 
     @property
     def t5(self) -> T5:
-        """The model, where the caller has made sure that it generates."""
+        """The model, if it generates; the caller checks `config.generates` first."""
         assert isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
 
@@ -59,13 +59,13 @@ class Backbone:
         return pack(rows, self.config, self.device)
 
     def weights_digest(self) -> str:
-        """Hash of the weights as they are now in memory, in the compute dtype: it never changes while serving."""
+        """The hash of the weights in memory, in the compute dtype; it must not change while the server runs."""
         weights = t5_weights(self.model) if isinstance(self.model, T5) else bert_weights(self.model)
         return fingerprint(self.config, dict(weights))
 
 
 def resolve_device(device: str) -> torch.device:
-    """`auto` is the GPU where there is one; a device that is not there is refused."""
+    """The torch device; `auto` is the GPU if there is one. Raises a `BackboneError` for a missing device."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda"):
@@ -76,7 +76,8 @@ def resolve_device(device: str) -> torch.device:
 
 
 def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> Backbone:
-    """Load backbone `name` (a directory, a hub id or `minilm`); every tensor is consumed, or a `BackboneError`."""
+    """Load backbone `name` (a directory, a hub id or `minilm`). Raises a `BackboneError`, also for a tensor that the
+    model does not use."""
     if dtype not in DTYPES:
         raise BackboneError(f"dtype {dtype!r} is unknown; it is one of {', '.join(DTYPES)}")
     bound_kernel_caches()

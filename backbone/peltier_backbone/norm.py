@@ -27,7 +27,7 @@ class LayerNorm:
         )
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The same norm with another row's weights."""
+        """The same norm with other weights, each [hidden]."""
         return F.layer_norm(x, weight.shape, weight, bias, self.eps)
 
     def with_many_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -52,7 +52,7 @@ class RMSNorm:
         return F.rms_norm(x if residual is None else x + residual, self.weight.shape, self.weight, self.eps)
 
     def with_weights(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        """The same norm with another row's weights, and the bias that BitFit adds."""
+        """The same norm with other weights [hidden], and the bias that BitFit adds."""
         y = F.rms_norm(x, weight.shape, weight, self.eps)
         return y if bias is None else y + bias
 
@@ -62,5 +62,5 @@ class RMSNorm:
         return y if bias is None else y + bias
 
 
-# A norm of x [tokens, width], or of x + residual, in whose place it may then be.
+# A norm of x [tokens, width], or of x + residual; with a residual the result may overwrite x.
 Norm = LayerNorm | RMSNorm

@@ -1,4 +1,4 @@
-"""Rows laid back to back: no pad token is ever computed, but for those that a row brings itself."""
+"""Packed batches: rows lie back to back, so the model computes no pad tokens but those that a row itself has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,10 +13,10 @@ from peltier_backbone.shape import BackboneConfig
 
 @dataclass(frozen=True)
 class Encoded:
-    """One tokenised row: ids and token types of equal length. Its last `pads` tokens see the others and are seen by
-    none, as padding is in an encoder. Its positions begin `offset` after an encoder's first. Truncation dropped
-    `num_dropped` tokens of its texts, and where it is `unread` also what follows in texts that were not read to their
-    ends."""
+    """One tokenised row: ids and token types of equal length. Its last `pads` tokens are padding: they attend to the
+    other tokens, and no token attends to them. Its positions begin `offset` after an encoder's first. Truncation
+    dropped `num_dropped` tokens of its texts; with `unread` it also dropped the rest of texts that the tokenizer did
+    not read to the end."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
@@ -30,7 +30,7 @@ class Encoded:
 
     @property
     def truncated(self) -> bool:
-        """Whether anything of its texts is missing."""
+        """Whether the row lacks any part of its texts."""
         return self.unread or self.num_dropped > 0
 
     def padded(self, length: int, pad_id: int) -> "Encoded":
@@ -41,8 +41,8 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Packed:
-    """A batch of rows, back to back. Token tensors are [tokens]; `starts` has one entry a row and the total last;
-    `seen` is how many of a row's tokens may be attended to, its pads left out."""
+    """A batch of rows, back to back. Token tensors are [tokens]; `starts` has one entry for each row, then the total;
+    `seen` is the number of each row's tokens that are not pads, to which its tokens attend."""
 
     ids: Tensor
     types: Tensor
@@ -58,7 +58,7 @@ class Packed:
 
 
 class Tokens(NamedTuple):
-    """What an embedding reads of each token of some rows, back to back."""
+    """The inputs of the embeddings for each token of some rows, back to back."""
 
     ids: list[int]
     types: list[int]

@@ -1,4 +1,4 @@
-"""The padded view of packed rows, for the few products that need one."""
+"""Conversion between packed rows and padded ones, for the few products that need padding."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,8 +9,9 @@ from torch import Tensor
 
 
 class Padding:
-    """Rows of `lengths` tokens side by side, of which the first `seen` may be looked at (all, where it is None); what
-    depends on the lengths alone is computed once. `starts` says where rows begin that do not lie back to back."""
+    """The padded view of rows of `lengths` tokens. Queries attend to the first `seen` tokens of a row (all if None).
+    `starts` is the first token of each row, if the rows do not lie back to back. Calls share what depends only on the
+    lengths."""
 
     def __init__(
         self,
@@ -27,7 +28,7 @@ class Padding:
         self.all_seen = all(length == self.width for length in self._seen)
 
     def pad(self, x: Tensor) -> Tensor:
-        """[tokens, size] -> [rows, width, size]; a pad reads its row's first token: finite, and never a neighbour's."""
+        """[tokens, size] -> [rows, width, size]; a pad gets its row's first token, a finite value of the row."""
         padded = x if self.uniform and self._starts is None else x.index_select(0, self._gather)
         return padded.view(self.rows, self.width, -1)
 
@@ -37,13 +38,13 @@ class Padding:
         return flat if self.uniform else flat.index_select(0, self._scatter)
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """What keeps pads from being seen, [rows, width]: -inf on a pad, else 0."""
+        """The mask that hides pads, [rows, width]: -inf on a pad, else 0."""
         mask = torch.zeros(self.rows, self.width, dtype=dtype)
         return mask.masked_fill_(~self._before(self._seen), float("-inf")).to(self.device)
 
     @cached_property
     def _real(self) -> Tensor:
-        """Which places hold a token, [rows, width]."""
+        """Whether each position holds a token, [rows, width]."""
         return self._before(self._lengths)
 
     def _before(self, lengths: Sequence[int]) -> Tensor:
@@ -51,11 +52,11 @@ class Padding:
 
     @cached_property
     def _gather(self) -> Tensor:
-        """The token at each place."""
+        """The index of the token at each padded position, [rows * width]."""
         starts = torch.tensor(self._starts or list(accumulate(self._lengths, initial=0))[:-1])
         return (starts[:, None] + torch.arange(self.width) * self._real).view(-1).to(self.device)
 
     @cached_property
     def _scatter(self) -> Tensor:
-        """The place of each token."""
+        """The padded position of each token, [tokens]."""
         return self._real.view(-1).nonzero().view(-1).to(self.device)

@@ -1,5 +1,5 @@
-"""T5's attention as plain products, and the prefixes of spans of rows, which are merged into it afterwards. Unlike the
-fused kernels, products are fast with a bias on the CPU and give the logsumexp.
+"""T5's attention as plain products. `PrefixAttention` merges the prefixes of spans of rows into its result. Unlike the
+fused kernels, plain products are fast with a bias on the CPU and give the logsumexp.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from peltier_backbone.native.program import PlacedPrefixes
 
 
 class Attended(NamedTuple):
-    """`context` [..., queries, head size], and the `logsumexp` of all logits [..., queries] in float32 if asked."""
+    """`context` [..., queries, head size], and if requested the `logsumexp` of all logits [..., queries] in float32."""
 
     context: Tensor
     logsumexp: Tensor | None
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, with_logsumexp: bool) -> Attended:
-    """softmax(query keys^T + bias) values, unscaled as T5 is; `bias` is broadcast to [..., queries, keys]."""
+    """softmax(query keys^T + bias) values, without scaling, as in T5; `bias` is broadcast to [..., queries, keys]."""
     transposed = keys.transpose(-1, -2)
     if bias is not None and query.dim() == 3:
         logits = torch.baddbmm(bias, query, transposed)
@@ -34,7 +34,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, 
 
 
 class PrefixAttention:
-    """Rows of `lengths` tokens in the spans of `adaptation`; rows without a prefix pay for none."""
+    """The prefixes of `adaptation` for rows of `lengths` tokens; rows without a prefix take no extra time."""
 
     def __init__(self, adaptation: Adaptation, lengths: Sequence[int], num_heads: int) -> None:
         self._adaptation, self._num_heads = adaptation, num_heads
@@ -44,12 +44,13 @@ class PrefixAttention:
         self._tokens = [slice(starts[first], starts[last]) for first, last in spans]
 
     def find(self, attention: int, x: Tensor) -> list[Prefix | None] | None:
-        """The prefix of each span in attention number `attention`, whose queries are made of x; None without any."""
+        """The prefix of each span in attention number `attention`, whose queries are computed from `x`; None if no span
+        has one."""
         found = [self._find(attention, span, x[tokens]) for span, tokens in enumerate(self._tokens)]
         return None if all(prefix is None for prefix in found) else found
 
     def merge(self, query: Tensor, attended: Attended, prefixes: Sequence[Prefix | None] | None) -> Tensor:
-        """The context [tokens, size] of `query` [tokens, size] after what it `attended` to: with the prefixes."""
+        """The context of `query` with the prefixes, [tokens, size] both; `attended` is its result without them."""
         context, logsumexp = attended
         if prefixes is None:
             return context
@@ -68,7 +69,7 @@ class PrefixAttention:
         return prefix
 
     def _merge_prefix(self, lengths: list[int], query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
-        """One span's context with its prefix: all rows at once where they are equally long."""
+        """One span's context with its prefix; rows of equal length are merged in one call."""
         if len(set(lengths)) == 1:
             return self._merge_rows(len(lengths), query, attended, prefix)
         context, logsumexp = attended
@@ -91,7 +92,7 @@ class PrefixAttention:
 
 
 def merge_prefix(query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
-    """The context if `prefix` had stood in front of the keys: what a query attended to is one key with its logsumexp.
+    """The context with `prefix` in front of the keys: `attended` counts as one key, whose logit is its logsumexp.
 
     `query` is [rows, heads, queries, head size], the prefix [rows, heads, prefix, head size], its bias 0.
     """

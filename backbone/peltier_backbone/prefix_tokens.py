@@ -1,17 +1,17 @@
-"""Which tokens of a text's beginning are those of the whole text, whatever follows.
+"""Which tokens of a prefix of a text are also tokens of the whole text, for any continuation.
 
-A tokenizer splits a text into words and reads each word by itself. Where its normalizer and its pre-tokenizer decide on
-a character from those before it and from few behind it, only the last words of a prefix depend on what follows. It is
-known of these:
+A tokenizer splits a text into words and reads each word by itself. If its normalizer and its pre-tokenizer treat a
+character by the characters before it and a few after it, only the last words of a prefix depend on what follows. This
+holds for these components:
 
 - `BertNormalizer`, `Lowercase`: character by character; canonical reordering moves combining marks within a word.
-- `NFC`, `NFD`, `NFKC`, `NFKD`, before words that end at spaces: they move and join characters within a word.
-- `Precompiled` (SentencePiece): grapheme by grapheme, where one of six or more bytes is read by character.
-- `Strip`, and `Replace` of spaces: they change runs of spaces, in which a prefix may end.
+- `NFC`, `NFD`, `NFKC`, `NFKD`, followed by words that end at spaces: they move and join characters within a word.
+- `Precompiled` (SentencePiece): grapheme by grapheme; it reads a grapheme of six or more bytes by character.
+- `Strip`, and `Replace` of spaces: they change runs of spaces; a prefix may end in such a run.
 - `BertPreTokenizer`, `WhitespaceSplit`, `Metaspace`: a word ends at a space or at punctuation, or is one character.
-- `ByteLevel`: the longest run of one kind of characters. A run at the end may go on, and an apostrophe there may become
-  a contraction with the letters after it, so up to three words are open.
-- Added tokens that are found in the original text: one that straddles the end begins within its own length of it.
+- `ByteLevel`: a word is the longest run of one kind of characters. A run at the end may continue, and an apostrophe
+  there may form a contraction with the letters after it, so up to three words may change.
+- Added tokens, which are searched in the original text: one that crosses the end begins within its length of the end.
 """
 
 import json
@@ -24,17 +24,17 @@ from tokenizers import Tokenizer as FastTokenizer
 _LOCAL_NORMALIZERS = frozenset({"BertNormalizer", "Lowercase", "Precompiled", "Strip"})
 _UNICODE_FORMS = frozenset({"NFC", "NFD", "NFKC", "NFKD"})
 _SPACES: tuple[Mapping[str, str], ...] = ({"Regex": " {2,}"}, {"String": " "})
-# The pre-tokenizers of one tokenizer, in order; words of the first ones end at spaces alone.
+# The pre-tokenizers of one tokenizer, in order; with those of `_SPACED`, words end only at spaces.
 _SPACED = (("WhitespaceSplit",), ("Metaspace",), ("WhitespaceSplit", "Metaspace"))
 _SPLITTERS = (*_SPACED, ("BertPreTokenizer",), ("ByteLevel",))
-# Words at the end of a prefix that may be others in the whole text.
+# The number of words at the end of a prefix that may differ in the whole text.
 _OPEN_WORDS = 3
 # A grapheme that is normalized as a whole has at most five bytes.
 _OPEN_CHARS = 8
 
 
 def is_local(fast: FastTokenizer) -> bool:
-    """Whether all but the last tokens of a prefix are known to be tokens of the whole text."""
+    """Whether this tokenizer guarantees that all but the last tokens of a prefix are tokens of the whole text."""
     normalizers = _parts(fast.normalizer, "normalizers")
     splitters = tuple(part["type"] for part in _parts(fast.pre_tokenizer, "pretokenizers"))
     kinds = _LOCAL_NORMALIZERS | _UNICODE_FORMS if splitters in _SPACED else _LOCAL_NORMALIZERS
@@ -53,7 +53,7 @@ def num_open_chars(fast: FastTokenizer) -> int:
 
 
 def num_settled(encoding: Encoding, num_chars: int) -> int:
-    """How many tokens of a prefix are before its last words and end within its first `num_chars` characters."""
+    """The number of tokens that come before the last words of a prefix and end in its first `num_chars` characters."""
     words, offsets = encoding.word_ids, encoding.offsets
     count = len(words)
     for _ in range(_OPEN_WORDS):

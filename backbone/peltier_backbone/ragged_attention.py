@@ -1,5 +1,5 @@
-"""T5's attention of packed rows: each row of queries sees its own row of keys. On the CPU rows attend one by one where
-pads would cost more than the calls; elsewhere and in training padded.
+"""T5's attention of packed rows: each row of queries attends to its own row of keys. On the CPU rows attend one by one
+if padding would cost more time than separate calls; otherwise, and in training, they are padded.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from torch import Tensor
 from peltier_backbone.padding import Padding
 from peltier_backbone.prefix_attention import Attended, attend
 
-# So many padded logits (query, key) a row cost as much as the calls of its own attention on the CPU.
+# This many padded logits (query, key) in a row take as long as a separate attention call for the row on the CPU.
 _MAX_WASTED_LOGITS = 600
 
 
 class RaggedAttention:
-    """Queries of `lengths` and keys of `key_lengths`, row by row; what depends on them alone is computed once for all
-    layers. `biases` has one tensor a row, [heads, at least queries, at least keys], or is None for no bias; `like` has
-    the device and dtype of what will attend.
+    """Attention of rows of `lengths` queries to rows of `key_lengths` keys. All layers share what depends only on these
+    lengths. `biases` has one tensor for each row, [heads, at least queries, at least keys], or is None for no bias;
+    `like` has the device and dtype of the queries and keys.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class RaggedAttention:
 
     @cached_property
     def _padded_bias(self) -> Tensor | None:
-        """What is added to the padded logits, broadcast to [rows, heads, queries, keys]; built once for all layers."""
+        """The bias and mask of padded logits, broadcast to [rows, heads, queries, keys]; built once for all layers."""
         mask = None if self._keys.uniform else self._keys.mask(self._dtype)[:, None, None, :]
         if self._biases is None:
             return mask

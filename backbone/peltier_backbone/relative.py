@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 
 def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectional: bool) -> Tensor:
-    """Bucket of each relative position, key - query: near ones have their own, far ones share logarithmic ones."""
+    """The bucket of each relative position (key - query). A near position has its own; far ones share logarithmic
+    buckets."""
     if bidirectional:
         num_buckets //= 2
         first = (relative > 0).long() * num_buckets
@@ -18,7 +19,7 @@ def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectio
         first = torch.zeros_like(relative)
         distance = (-relative).clamp(min=0)
     exact = num_buckets // 2
-    # In transformers' order of operations: at a bucket's edge another one rounds to another bucket.
+    # The order of operations is that of transformers: another order may round to another bucket at a bucket's edge.
     share = torch.log(distance.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = exact + (share * (num_buckets - exact)).long()
     return first + torch.where(distance < exact, distance, far.clamp(max=num_buckets - 1))
@@ -26,29 +27,29 @@ def buckets(relative: Tensor, num_buckets: int, max_distance: int, *, bidirectio
 
 @dataclass(frozen=True)
 class RelativeBias:
-    """The bias of every relative position that makes a difference, `line` [positions, heads] from `first` on.
+    """The bias of each relative position, `line` [positions, heads], which begins at the relative position `first`.
 
-    Positions beyond either end of the line have the bias of that end; a decoder's line ends in -inf at +1: no token
-    sees a later one.
+    Positions beyond either end of the line have the bias of that end. A decoder's line ends in -inf at +1: no token
+    attends to a later one.
     """
 
     line: Tensor
     first: int
 
     def between(self, relative: Tensor) -> Tensor:
-        """Bias of relative positions, key - query: [...] -> [..., heads]."""
+        """The biases [..., heads] of relative positions [...] (key - query)."""
         last = self.first + len(self.line) - 1
         return F.embedding(relative.clamp(self.first, last) - self.first, self.line)
 
     def square(self, width: int) -> Tensor:
-        """Bias between `width` neighbours, [heads, queries, keys]."""
+        """The biases between `width` consecutive tokens, [heads, width (queries), width (keys)]."""
         reach = torch.arange(1 - width, width, device=self.line.device)
         # Row k of the unfolded line begins at the relative position k + 1 - width: the last query comes first.
         return self.between(reach).t().unfold(1, width, 1).flip(1)
 
 
 def create_bias(table: Tensor, max_distance: int, *, bidirectional: bool) -> RelativeBias:
-    """Lay a checkpoint's table [buckets, heads] out by relative position."""
+    """The bias by relative position, from a checkpoint's table [buckets, heads]."""
     relative = torch.arange(-max_distance, (max_distance if bidirectional else 0) + 1)
     bucket = buckets(relative, len(table), max_distance, bidirectional=bidirectional)
     line = table.index_select(0, bucket.to(table.device))

@@ -13,8 +13,8 @@ _FLAGS = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 
 
 def read_sentence_pooling(directory: Path) -> SentencePooling | None:
-    """What `1_Pooling/config.json` of the checkpoint in `directory` names; None without that file, and for poolings
-    that no head has (maximum, several at a time). A `BackboneError` for a file that cannot be read."""
+    """The pooling that `1_Pooling/config.json` of the checkpoint in `directory` names. None without that file, and for
+    a pooling that no head supports (maximum, or several). Raises a `BackboneError` if it cannot read the file."""
     path = directory / POOLING_FILE
     try:
         raw = json.loads(path.read_text())
@@ -28,8 +28,8 @@ def read_sentence_pooling(directory: Path) -> SentencePooling | None:
 
 
 def _mode(raw: dict[str, Any]) -> str:
-    """Its one mode as sentence-transformers names it, newer files by one key and older ones by a flag for each; empty
-    where it has none or several."""
+    """The file's one mode by its name in sentence-transformers; empty if the file has no mode or several. Newer files
+    have one key for the mode, older files one flag for each mode."""
     if "pooling_mode" in raw:
         named = raw["pooling_mode"]
         return named if isinstance(named, str) else ""

@@ -1,4 +1,4 @@
-"""What every backbone's configuration offers; imports no torch."""
+"""The interface of every backbone's configuration; imports no torch."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ Family = Literal["bert", "roberta", "t5"]
 class BackboneConfig(ABC):
     """The shape of a backbone. Sizes are counts of elements, never bytes.
 
-    Blocks, attentions and norms are numbered through the whole model, so that a part of an adapter has one tensor for
-    all of them: an encoder-decoder counts its encoder first.
+    Blocks, attentions and norms are numbered through the whole model, in an encoder-decoder from the encoder on. So a
+    part of an adapter has one tensor for all of them.
     """
 
     generates: ClassVar[bool] = False  # whether the model has a decoder that writes text
@@ -33,27 +33,27 @@ class BackboneConfig(ABC):
     @property
     @abstractmethod
     def num_blocks(self) -> int:
-        """Blocks, each with one self-attention and one feed-forward."""
+        """The number of blocks, each with one self-attention and one feed-forward layer."""
 
     @property
     @abstractmethod
     def num_attentions(self) -> int:
-        """Attentions, cross-attentions included."""
+        """The number of attentions, with cross-attentions."""
 
     @property
     @abstractmethod
     def num_norms(self) -> int:
-        """Norms in `Adaptation.norm`'s order."""
+        """The number of norms, in the order of `Adaptation.norm`."""
 
     @property
     @abstractmethod
     def num_parameters(self) -> int:
-        """Elements of the frozen model."""
+        """The number of elements of the frozen model's weights."""
 
     @property
     @abstractmethod
     def max_tokens(self) -> int:
-        """The longest row that is served."""
+        """The number of tokens of the longest row that the model can process."""
 
     @property
     def attention_size(self) -> int:
@@ -62,7 +62,7 @@ class BackboneConfig(ABC):
 
     @property
     def expansion_size(self) -> int:
-        """Width of the projection into the feed-forward, `intermediate`."""
+        """Width of the output of the feed-forward's first projection, `intermediate`."""
         return self.intermediate_size
 
     @property

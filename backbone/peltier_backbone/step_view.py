@@ -1,4 +1,4 @@
-"""One step: every live row's next token, over the slots of a cache."""
+"""One decoding step: the next token of every live row attends to the slots of a cache."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from peltier_backbone.relative import RelativeBias
 
 
 class StepView:
-    """Row r's token is the next one of slot `slots[r]`. Queries are brought into the order of the slots, which is one
-    small copy; keys and values stay where they are. A slot that takes no part attends too, and nobody reads it.
+    """The token of row r is the next one of slot `slots[r]`. One small copy brings queries into the order of the slots;
+    keys and values are not copied. Slots without a row attend too, and their results are not used.
     """
 
     def __init__(self, slots: Sequence[int], cache: Cache, bias: RelativeBias) -> None:
@@ -62,7 +62,7 @@ class StepView:
 
 
 def _own_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor:
-    """The bias of each slot's next token to its first `width`, -inf to those beyond it, [slots * heads, 1, width]."""
+    """The bias of each slot's next token to `width` tokens, -inf to those after it, [slots * heads, 1, width]."""
     device = bias.line.device
     places = torch.tensor(lengths, device=device)
     table = bias.between(torch.arange(width, device=device) - places[:, None])  # [slots, width, heads]
@@ -70,7 +70,7 @@ def _own_bias(lengths: Sequence[int], width: int, bias: RelativeBias) -> Tensor:
 
 
 def _memory_bias(lengths: Sequence[int], width: int, bias: RelativeBias, dtype: torch.dtype) -> Tensor | None:
-    """-inf where a slot's memory has ended, [slots * heads, 1, width]; None where all are equally long."""
+    """-inf beyond the end of a slot's encoder row, [slots * heads, 1, width]; None if all rows have `width` tokens."""
     if all(length == width for length in lengths):
         return None
     heads, device = bias.line.shape[1], bias.line.device

@@ -1,4 +1,4 @@
-"""T5's sub-layers. Each has its numbers in the whole model, which adaptations refer to."""
+"""T5's sub-layers. Each has its block, attention or norm numbers in the whole model, which `Adaptation` uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -73,8 +73,8 @@ class CrossAttention:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """x + output(activation(intermediate(norm(x)))). It is gated (v1.1) or not (v1.0): a gated `intermediate` has the
-    columns that are activated, then those of their factors."""
+    """x + output(activation(intermediate(norm(x)))). It is gated in v1.1 and not in v1.0. The first half of a gated
+    `intermediate`'s columns is activated and then multiplied by the second half."""
 
     block: int
     norm_index: int

@@ -22,9 +22,9 @@ from peltier_backbone.tree_view import TreeView
 
 @dataclass(frozen=True)
 class T5:
-    """The frozen encoder-decoder. It is never mutated; what a batch adds comes in as an `Adaptation`.
+    """The frozen encoder-decoder. Nothing changes it; a batch passes its adapters as an `Adaptation`.
 
-    `encode` and `project_kv` take the adaptation of the encoder's rows; the others that of decoder tokens, each a row.
+    The rows of the adaptation are encoder rows in `encode` and `project_kv`, and decoder tokens in the other methods.
     """
 
     config: T5Config
@@ -39,7 +39,7 @@ class T5:
         return self.encoder(x, packed.lengths, adaptation)
 
     def project_kv(self, packed: Packed, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> EncoderKV:
-        """What the decoder reads of the encoder's `states`, computed once a row."""
+        """The keys and values of the encoder's `states` for every cross-attention, computed once for each row."""
         blocks = self.decoder.blocks
         return EncoderKV(tuple(block.cross.project_kv(states, adaptation) for block in blocks), packed.lengths)
 
@@ -49,7 +49,8 @@ class T5:
         return self.decoder(F.embedding(targets.ids, self.embedding), view, adaptation)
 
     def step(self, ids: Tensor, slots: Sequence[int], cache: Cache, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
-        """One token `ids` [rows] for each of the distinct `slots`, which grow by it; their states, [rows, hidden]."""
+        """The decoder's states [rows, hidden] for one more token, `ids` [rows], of each of the distinct `slots`. Each
+        slot grows by its token."""
         view = StepView(slots, cache, self.decoder.bias)
         hidden = self.decoder(F.embedding(ids, self.embedding), view, adaptation)
         cache.own.grow(slots)
@@ -61,5 +62,5 @@ class T5:
         return adaptation.project(0, "lm_head", x, self.lm_head(x))
 
     def norms(self) -> list[RMSNorm]:
-        """All norms in `Adaptation.norm`'s order: the encoder's, then the decoder's."""
+        """All norms in the order of `Adaptation.norm`: the encoder's, then the decoder's."""
         return self.encoder.norms() + self.decoder.norms()

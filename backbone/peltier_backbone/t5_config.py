@@ -14,9 +14,9 @@ _PADDED_VOCABULARY, _VOCABULARY = 32128, 32100
 
 @dataclass(frozen=True)
 class T5Config(BackboneConfig):
-    """The shape of an encoder-decoder with relative positions; `num_layers` counts the encoder's.
+    """The shape of an encoder-decoder with relative positions; `num_layers` is the number of encoder layers.
 
-    `tied`: the output layer is the embedding, read with hidden states scaled by hidden_size ** -0.5.
+    `tied`: the output layer is the embedding, and hidden states are first scaled by hidden_size ** -0.5.
     """
 
     generates: ClassVar[bool] = True
@@ -33,32 +33,32 @@ class T5Config(BackboneConfig):
 
     @property
     def head_size(self) -> int:
-        """Width of one attention head; all heads together need not be as wide as the hidden states."""
+        """Width of one attention head; all heads together may have another width than the hidden states."""
         return self.kv_size
 
     @property
     def num_blocks(self) -> int:
-        """The encoder's blocks, then the decoder's."""
+        """The number of blocks of the encoder and the decoder."""
         return self.num_layers + self.num_decoder_layers
 
     @property
     def num_attentions(self) -> int:
-        """The encoder's self-attentions, the decoder's, then the decoder's cross-attentions."""
+        """The number of attentions: encoder self-attentions, decoder self-attentions, then cross-attentions."""
         return self.num_layers + 2 * self.num_decoder_layers
 
     @property
     def num_norms(self) -> int:
-        """Encoder blocks (attention, feed-forward) and final, decoder blocks (self, cross, feed-forward) and final."""
+        """The number of norms: two for each encoder block, three for each decoder block, and one after each stack."""
         return 2 * self.num_layers + 1 + 3 * self.num_decoder_layers + 1
 
     @property
     def expansion_size(self) -> int:
-        """A gated feed-forward projects twice: what is activated, then what it is multiplied with."""
+        """Width of `intermediate`. A gated one has two halves: the activated columns, then their factors."""
         return 2 * self.intermediate_size if self.gated else self.intermediate_size
 
     @property
     def num_parameters(self) -> int:
-        """Elements without the vocabulary's padding; a tied output layer counts once."""
+        """The number of elements without the vocabulary's padding; a tied output layer counts once."""
         tables = self.vocab_size * self.hidden_size * (1 if self.tied else 2) + 2 * self.num_buckets * self.num_heads
         attentions = self.num_attentions * 4 * self.hidden_size * self.attention_size
         feed_forwards = self.num_blocks * self.hidden_size * (self.expansion_size + self.intermediate_size)
@@ -66,17 +66,17 @@ class T5Config(BackboneConfig):
 
     @property
     def max_tokens(self) -> int:
-        """The longest row that the model was made for; relative positions set no limit of their own."""
+        """The number of tokens that the model was trained for; relative positions set no limit."""
         return self.num_positions
 
 
 def crop_vocabulary(rows: int) -> int:
-    """The rows of an embedding of `rows` that token ids reach."""
+    """The number of rows that token ids can reach in an embedding of `rows` rows."""
     return _VOCABULARY if rows == _PADDED_VOCABULARY else rows
 
 
 def parse_t5(fields: Fields) -> T5Config:
-    """Build the configuration; a `BackboneError` names what is missing or unsupported."""
+    """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     fields.only("is_encoder_decoder", True)
     gated, activation = _feed_forward(fields)
     layers = fields.size("num_layers")
@@ -106,7 +106,7 @@ def parse_t5(fields: Fields) -> T5Config:
 
 
 def _feed_forward(fields: Fields) -> tuple[bool, Activation]:
-    """Whether it is gated, and its activation: `gated-gelu` means the tanh form, as in transformers."""
+    """Whether the feed-forward is gated, and its activation: `gated-gelu` means the tanh form, as in transformers."""
     found = str(fields.raw.get("feed_forward_proj") or "relu")
     name = "gelu_new" if found == "gated-gelu" else found.removeprefix("gated-")
     if name not in ("relu", "gelu", "gelu_new", "silu"):
@@ -120,7 +120,8 @@ def _feed_forward(fields: Fields) -> tuple[bool, Activation]:
 
 
 def _tied(fields: Fields) -> bool:
-    """transformers 5 saves every T5 as tied and keeps what the checkpoint said under another name."""
+    """Whether the output layer is tied. transformers 5 saves every T5 as tied, and keeps the checkpoint's own value as
+    `scale_decoder_outputs`."""
     return (fields.raw.get("scale_decoder_outputs"), fields.raw.get("tie_word_embeddings")).count(False) == 0
 
 

@@ -1,4 +1,4 @@
-"""From a checkpoint's tensors to a frozen T5, and back to named weights."""
+"""Builds a frozen T5 from a checkpoint's tensors, and lists the model's weights by name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +19,12 @@ from peltier_backbone.weights import Weights
 
 _EMBEDDING, _HEAD = "shared.weight", "lm_head.weight"
 _ALIASES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-# The first published checkpoints carry a table that no T5 reads; transformers ignores it too.
+# The first published checkpoints have a table that no T5 uses; transformers ignores it too.
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 
 
 def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) -> dict[str, Tensor]:
-    """Names as in `T5ForConditionalGeneration`, each weight once, without the vocabulary's padding."""
+    """The tensors by their names in `T5ForConditionalGeneration`, each once, without the vocabulary's padding."""
     kept = {name: tensor for name, tensor in tensors.items() if name != _UNUSED}
     for alias in (*_ALIASES, _HEAD) if config.tied else _ALIASES:
         tensor = kept.pop(alias, None)
@@ -39,18 +39,18 @@ def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) 
 
 
 def build_t5(config: T5Config, weights: Weights, kernel: LinearKernel) -> T5:
-    """Assemble the model from canonical `weights`, consuming all of them."""
+    """Build the model from canonical `weights`, and consume all of them."""
     embedding = weights.take(_EMBEDDING, config.vocab_size, config.hidden_size)
     builder = _Builder(config, weights, kernel)
     encoder, decoder = builder.encoder(), builder.decoder()
-    # A packed kernel keeps a copy of a tied embedding in its own layout: twice as fast, and lookups need the plain one.
+    # A packed kernel copies a tied embedding to its own layout, which is twice as fast; look-ups need the plain one.
     lm_head = kernel(embedding if config.tied else weights.take(_HEAD, config.vocab_size, config.hidden_size))
     weights.finish("t5 model")
     return T5(config, embedding, encoder, decoder, lm_head)
 
 
 def t5_weights(model: T5) -> Iterator[tuple[str, Tensor]]:
-    """Every weight in memory by a name of our own, for hashing."""
+    """Every weight in memory with the name under which it is hashed."""
     yield from (("embedding", model.embedding), ("encoder.bias", model.encoder.bias.line))
     yield ("decoder.bias", model.decoder.bias.line)
     for index, norm in enumerate(model.norms()):
@@ -72,7 +72,7 @@ def _linears(model: T5) -> Iterator[tuple[str, Linear]]:
 
 
 class _Builder:
-    """Blocks of both stacks with their numbers in the whole model (see `T5Config`)."""
+    """Builds the blocks of both stacks with their numbers in the whole model (see `T5Config`)."""
 
     def __init__(self, config: T5Config, weights: Weights, kernel: LinearKernel) -> None:
         self._config, self._weights, self._kernel = config, weights, kernel
@@ -137,7 +137,7 @@ class _Builder:
         )
 
     def _linear(self, names: list[str], out: int, width: int) -> Linear:
-        """The maps `names`, each [out, width], as one."""
+        """One map of the maps `names`, each [out, width]."""
         parts = [self._weights.take(f"{name}.weight", out, width) for name in names]
         return self._kernel(parts[0] if len(parts) == 1 else torch.cat(parts))
 

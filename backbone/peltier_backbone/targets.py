@@ -1,4 +1,4 @@
-"""What a decoder is forced through: rows of token trees, back to back."""
+"""The given tokens of teacher forcing: rows of token trees, back to back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-# One row's tree: the node before each node, -1 for a first one; parents stand before their children.
+# The tree of one row: the parent of each node, -1 for a root. Parents come before their children.
 Parents = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Targets:
-    """A batch of decoder inputs; `ids` is [nodes]. A node sees itself and the nodes that lead to it, so a tree scores
-    many strings of one row in one pass and shares their common beginnings. Without `parents` each row is one string.
+    """A batch of decoder inputs; `ids` is [nodes]. A node attends to itself and its ancestors, so a tree scores many
+    strings of one row in one pass and shares their common beginnings. Without `parents` each row is one string.
     """
 
     ids: Tensor
@@ -37,9 +37,9 @@ class Targets:
 
 
 def ancestry(parents: Parents) -> Tensor:
-    """Which nodes each node sees, [nodes, nodes]: itself and its ancestors."""
+    """Which nodes each node attends to, [nodes, nodes]: itself and its ancestors."""
     num = len(parents)
-    above = torch.tensor([*(parent % (num + 1) for parent in parents), num])  # the parent of a first node is `num`
+    above = torch.tensor([*(parent % (num + 1) for parent in parents), num])  # the parent of a root is `num`
     seen = torch.zeros(num, num + 1, dtype=torch.bool)
     nodes = torch.arange(num)
     current = nodes

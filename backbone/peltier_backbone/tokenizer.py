@@ -16,14 +16,14 @@ from peltier_backbone.prefix_tokens import is_local, num_open_chars, num_settled
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
-# A prefix that is read begins with this many characters for each token that there is room for; most texts have five.
+# The tokenizer first reads this many characters for each token that fits; most texts have five per token.
 _CHARS_PER_TOKEN = 4
 _GROWTH = 2
 
 
 @dataclass(frozen=True)
 class _Text:
-    """The tokens of a text; `open` where they are only its first ones, and more follow."""
+    """The tokens of a text; `open` if they are only its first tokens."""
 
     encoding: Encoding
     open: bool = False
@@ -33,7 +33,7 @@ class _Text:
 
 
 class Tokenizer:
-    """A checkpoint's own tokenizer, safe to use from many threads: nothing in it changes after it is loaded."""
+    """A checkpoint's tokenizer. Many threads may use it, because nothing in it changes after it is loaded."""
 
     def __init__(self, fast: FastTokenizer) -> None:
         fast.no_padding()
@@ -44,7 +44,7 @@ class Tokenizer:
 
     @property
     def num_entries(self) -> int:
-        """Ids are below this, added tokens included."""
+        """The number above all token ids, with added tokens."""
         return max(self._fast.get_vocab(with_added_tokens=True).values()) + 1
 
     @property
@@ -57,8 +57,8 @@ class Tokenizer:
     ) -> Encoded:
         """Token ids and types of a text or a pair, with special tokens; `max_tokens` cuts the longer text first.
 
-        Of each text at most `max_chars` characters are read. The row says how many tokens were dropped, and whether
-        that is all: of a text that is much too long only the beginning is read, which gives the same row.
+        The tokenizer reads at most `max_chars` characters of each text. The row has the number of dropped tokens, and
+        `unread` if that is not all: of a much too long text only the beginning is read, which gives the same row.
         """
         room = None
         if max_tokens is not None:
@@ -80,20 +80,20 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int | None:
-        """What an encoder's rows are padded with; None where the vocabulary has no such token."""
+        """The id of the token that pads an encoder's rows; None if the vocabulary has no such token."""
         known = (self._fast.token_to_id(token) for token in _PADS)
         return next((one for one in known if one is not None), None)
 
     def ids(self, text: str) -> tuple[int, ...]:
-        """Token ids of a text without special tokens: what a decoder shall write."""
+        """Token ids of a text without special tokens, as a decoder's target."""
         return tuple(self._read_all(text).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids; special tokens are left out."""
+        """The text of token ids, without special tokens."""
         return str(self._fast.decode(list(ids), skip_special_tokens=True))
 
     def _read(self, text: str, room: int | None, max_chars: int | None) -> _Text:
-        """All tokens of a text, or where there is `room` for fewer, more of the first ones than that."""
+        """All tokens of a text; or, if only `room` tokens fit, at least more than `room` of its first tokens."""
         num_chars = len(text) if max_chars is None else min(len(text), max_chars)
         if room is not None and self._is_local:
             window = max(_SHORT_CHARS, _CHARS_PER_TOKEN * room) + self._num_open_chars
@@ -109,13 +109,13 @@ class Tokenizer:
     def _read_all(self, text: str) -> Encoding:
         if len(text) <= _SHORT_CHARS:
             return self._fast.encode(text, add_special_tokens=False)
-        # Unlike `encode` it lets other threads run, for as many seconds as the text has megabytes, and skips offsets.
+        # Unlike `encode`, this call lets other threads run and skips offsets. It takes a second per megabyte of text.
         return self._fast.encode_batch_fast([text], add_special_tokens=False)[0]
 
 
 def _is_order_known(first: _Text, second: _Text, room: int) -> bool:
-    """Whether it is known which text has more tokens, or makes no difference. It does for the last of an odd number, if
-    each text has more than half of them."""
+    """Whether it is known which text has more tokens, or does not matter. It matters only if `room` is odd and each
+    text has more than half of `room` tokens: it then decides which text gets the last one."""
     if not (first.open or second.open) or room % 2 == 0 or min(len(first), len(second)) <= room // 2:
         return True
     if first.open and second.open:
@@ -124,7 +124,7 @@ def _is_order_known(first: _Text, second: _Text, room: int) -> bool:
 
 
 def _truncate(first: Encoding, second: Encoding | None, room: int) -> int:
-    """Leaves `room` tokens of both texts together; returns how many that drops."""
+    """Truncate both texts to `room` tokens together; returns the number of dropped tokens."""
     num_tokens = len(first) + (len(second) if second else 0)
     if num_tokens <= room:
         return 0
@@ -136,7 +136,7 @@ def _truncate(first: Encoding, second: Encoding | None, room: int) -> int:
 
 
 def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """Lengths of both texts when one token after the other is taken from the longer text until `room` is kept."""
+    """The lengths of both texts after tokens are dropped one by one from the longer text until `room` are left."""
     half = room // 2
     if first <= second:
         shorter = min(first, half)
@@ -146,7 +146,7 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """The tokenizer in `directory`: its `tokenizer.json`, else converted from the slow files by transformers."""
+    """The tokenizer in `directory`: its `tokenizer.json`, else the slow tokenizer, which transformers converts."""
     path = directory / "tokenizer.json"
     if not any((directory / name).is_file() for name in _FILES):
         # transformers would make up an empty vocabulary here

@@ -12,7 +12,7 @@ from peltier_backbone.targets import Targets, ancestry
 
 
 class TreeView:
-    """Each node sees itself and its ancestors, at distances counted along the tree, and row r sees memory row r."""
+    """Each node attends to itself and its ancestors, at distances along the tree; row r attends to memory row r."""
 
     def __init__(self, targets: Targets, memory: EncoderKV, bias: RelativeBias, num_heads: int) -> None:
         assert len(targets.lengths) == len(memory.lengths), "one memory a row"

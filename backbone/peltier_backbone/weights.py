@@ -1,4 +1,4 @@
-"""Assembling a model: each tensor of a checkpoint is taken once, with the shape that the configuration says."""
+"""The tensors of a checkpoint while a model is built: each is taken once, and its shape is checked."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from peltier_backbone.errors import BackboneError
 
 @dataclass
 class Weights:
-    """Tensors of the checkpoint in `directory` that are not yet consumed, by their canonical names."""
+    """The tensors of the checkpoint in `directory` that are not taken yet, by their canonical names."""
 
     tensors: dict[str, Tensor]
     directory: Path
@@ -19,7 +19,7 @@ class Weights:
         return name in self.tensors
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Tensor `name`, which must be there and of `shape`."""
+        """Remove and return tensor `name`; raises a `BackboneError` if it is missing or has not this `shape`."""
         if name not in self.tensors:
             raise BackboneError(f"{self.directory}: tensor {name!r} is missing")
         tensor = self.tensors.pop(name)
@@ -30,7 +30,7 @@ class Weights:
         return tensor
 
     def finish(self, model: str) -> None:
-        """Refuse what is left over: it would change the answers of the checkpoint's own model."""
+        """Raise a `BackboneError` if tensors are left: the checkpoint's own model uses them and answers differently."""
         if self.tensors:
             raise BackboneError(
                 f"{self.directory}: {len(self.tensors)} tensors have no place in a {model}, "

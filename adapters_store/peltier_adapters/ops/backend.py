@@ -1,4 +1,4 @@
-"""What runs ops, chosen once for a device."""
+"""The interface of the backends that run ops, and the choice of one for a device."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ RecordedGates = dict[str, dict[int, Tensor]]
 
 @dataclass(frozen=True, eq=False)
 class AdapterGroup:
-    """The next `rows` rows of a batch, which share an adapter: its program and its weights (None where the ops of the
-    program have theirs), or none. `gates` collects [rows] by label and layer where it is not None."""
+    """The next `rows` rows of a batch, which share an adapter or have none: its `program` and its `flat` weights (None
+    if the program's ops have the weights). `gates`, unless None, collects gates [rows] by label and layer."""
 
     rows: int
     program: Program | None = None
@@ -28,7 +28,7 @@ class AdapterGroup:
     gates: RecordedGates | None = None
 
     def record(self, label: str, number: int, gates: Tensor) -> None:
-        """Keep the gates [rows] of a layer, if anybody asks for them."""
+        """Keep the gates [rows] of a layer, if the caller requested gates."""
         if self.gates is not None:
             self.gates.setdefault(label, {})[number] = gates
 
@@ -36,27 +36,28 @@ class AdapterGroup:
 class GroupedOps(Protocol):
     """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
 
-    `places_prefixes` says whether BERT's attention reads prefixes where they lie.
+    `places_prefixes`: BERT's attention reads prefixes from the adapters' weights, without a copy.
     """
 
     places_prefixes: ClassVar[bool] = False
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """y with everything that the groups add at a site of a layer; y may be changed in place, and may be x."""
+        """y plus everything that the groups add at a site of a layer; may change y in place, and y may be x."""
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
-        """Norm `index` of x, or of x + residual, in whose place it may be; `base` where a group has no own weights."""
+        """Norm `index` of x or x + residual, which may overwrite x; `base` for groups without own weights."""
 
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
-        """The gates [rows, 1] of the prefixes of attention `number`, whose queries are made of x; None without any."""
+        """The gates [rows, 1] of the prefixes of attention `number`, whose queries are computed from x. A row without a
+        gate has 1; the result may be None if no row has a gate."""
 
     def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | None:
-        """The prefixes of attention `number` and their gates, for the native attention; None where it does not run."""
+        """The prefixes of attention `number` and their gates, for the native attention; None in other backends."""
         return None
 
 
 class Backend(Protocol):
-    """A way to run ops."""
+    """Runs the ops of a batch, in one way for one device."""
 
     name: str
 
@@ -66,7 +67,7 @@ class Backend(Protocol):
 
 @cache
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """What serves a backbone that computes in `dtype` on `device`."""
+    """The backend for a backbone that computes in `dtype` on `device`."""
     if device.type == "cuda" and find_spec("triton") is not None:
         from peltier_adapters.ops.triton import TritonBackend  # needs Triton
 

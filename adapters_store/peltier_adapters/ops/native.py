@@ -1,7 +1,7 @@
-"""Ops by the native kernels of the CPU: one call for everything that acts at a site, whatever the shapes of its ops.
+"""Ops by the native kernels of the CPU: one call runs all ops that act at a site, with any shapes.
 
-A program is laid out for the kernels once (`compile_program`). A batch is a table of which rows have which program and
-where their weights lie; they are read there.
+`compile_program` translates a program for the kernels once. A batch is a table of each row's program and of the address
+of its weights, which the kernels read without a copy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ _READS_NORM = 2
 
 
 def compile_program(program: Program) -> NativeProgram:
-    """The program as the kernels read it."""
+    """The program in the memory layout of the kernels."""
     kept: list[Tensor] = []
     ops = [
         _compile_op(program, op, _place(site, number, program.depth), kept)
@@ -51,7 +51,7 @@ def _place(site: str, number: int, depth: int) -> int:
 
 
 def _num_norms(depth: int) -> int:
-    """Above all numbers of norms: an attention has one, as a feed-forward layer has, and there are two more."""
+    """An upper bound of the number of norms: one for each attention and each feed-forward layer, and two more."""
     return 2 * depth + 2
 
 
@@ -74,7 +74,7 @@ def _compile_gate(gate: Gate) -> layout.Gate:
 
 
 def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[str, object]:
-    """The adapter's own weights, or the backbone's in float32."""
+    """The norm's fields with the adapter's own weights, or with the backbone's in float32."""
     own, base = program.norms.get(normed.index), normed.base
     weight = base.weight.float() if own is None or own.weight is None else own.weight
     bias = own.bias if own is not None and own.bias is not None else base.bias
@@ -87,7 +87,7 @@ def _compile_norm(program: Program, normed: Normed, kept: list[Tensor]) -> dict[
 
 
 class NativeOps(GroupedOps):
-    """`GroupedOps` from one table."""
+    """`GroupedOps` that pass one table of all groups to the native kernels."""
 
     places_prefixes = True
 
@@ -106,7 +106,7 @@ class NativeOps(GroupedOps):
         pairs = zip(groups, programs, strict=True)
         self._table = Table(lengths, [TableGroup(one.rows, program, _address(one)) for one, program in pairs])
         self._recorded = any(one.gates is not None for one in groups)
-        # One row for each op of a place at most.
+        # One row for each op of the place that has the most ops.
         self._gates = torch.empty(self._table.max_ops, self._table.num_rows)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -124,7 +124,7 @@ class NativeOps(GroupedOps):
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         if number not in self._gated:
             return None
-        self._gates[0].fill_(1)  # of those that have none
+        self._gates[0].fill_(1)  # rows without a gate keep 1
         self.placed_prefixes(number, x)
         return self._gates[0, :, None].clone()
 

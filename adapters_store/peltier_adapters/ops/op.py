@@ -1,8 +1,8 @@
-"""The operations that adapters are made of.
+"""The operations that adapters consist of.
 
-An op's tensors are those of one adapter, or stand for those of any adapter of a signature: such a one is on the meta
-device, a view of a flat tensor, and lies at the same place in each adapter's own flat tensor (`at`). Weights are in
-float32 and multiply from the right, x [tokens, in] @ W [in, out].
+An op's tensors are those of one adapter, or they are on the meta device and stand for those of any adapter of a
+signature. A meta tensor is a view of a flat tensor, and `at` finds it at the same offset in each adapter's own flat
+tensor. Weights are in float32 and multiply from the right, x [tokens, in] @ W [in, out].
 """
 
 from collections.abc import Iterable
@@ -13,8 +13,8 @@ from peltier_backbone.native.program import Activation
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
-# Where ops act: after a frozen projection, on the output of a sub-layer, on the keys and values of an attention, on
-# the scores of the pooler, and on one vector a row after the last layer. The first ones are `adaptation.Projection`s.
+# The sites of ops: after a frozen projection (an `adaptation.Projection`), on the output of a sub-layer, on the keys
+# and values of an attention, on the scores of the pooler, and on one vector for each row after the last layer.
 SITES = (
     "query_key_value", "query", "key_value", "attention_output", "intermediate", "output", "lm_head",
     "attention", "ffn", "prefix", "pooler", "head",
@@ -34,8 +34,9 @@ class MatmulStep:
 
 @dataclass(frozen=True, eq=False)
 class Gate:
-    """One number a row. The mean over the row's tokens of sigmoid(x w + b), w [in] and b []; or, with a `column`, that
-    column of the softmax over the means of relu(x w + b), w [in, 2] and b [2]. Recorded as `label` of layer `number`.
+    """One number for each row: the mean over the row's tokens of sigmoid(x w + b), w [in] and b []. With a `column` it
+    is that column of the softmax over the means of relu(x w + b), w [in, 2] and b [2]. It is recorded as `label` of
+    layer `number`.
     """
 
     label: str
@@ -47,7 +48,7 @@ class Gate:
 
 @dataclass(frozen=True, eq=False)
 class Normed:
-    """The norm of y + residual: number `index`, by the adapter's own weights if it has some, else as `base`."""
+    """Norm number `index` of y + residual, with the adapter's own weights if it has some, else with those of `base`."""
 
     index: int
     base: Norm
@@ -55,8 +56,8 @@ class Normed:
 
 @dataclass(frozen=True, eq=False)
 class FusedMatmul:
-    """y += gain * gate * steps(input), in the columns of y from `column` on. The input is x (on the output of a
-    sub-layer y itself), `sum` y + residual, or its norm."""
+    """y += gain * gate * steps(input), in the columns of y from `column` on. The input (`reads`) is x (which is y on
+    the output of a sub-layer), y + residual ("sum"), or a norm of that sum."""
 
     site: str
     number: int
@@ -69,7 +70,7 @@ class FusedMatmul:
 
 @dataclass(frozen=True, eq=False)
 class AddedBias:
-    """y += bias - replaced, in the columns of y from `column` on; `replaced` is what the frozen map has added."""
+    """y += bias - replaced, in the columns of y from `column` on; `replaced` is the bias that the frozen map added."""
 
     site: str
     number: int
@@ -80,7 +81,7 @@ class AddedBias:
 
 @dataclass(frozen=True, eq=False)
 class NormWeights:
-    """The weight and bias [hidden] of norm `index`; None is the backbone's own."""
+    """The weight and bias [hidden] of norm `index`; None stands for the backbone's own."""
 
     index: int
     weight: Tensor | None
@@ -89,7 +90,7 @@ class NormWeights:
 
 @dataclass(frozen=True, eq=False)
 class PrefixKeys:
-    """Extra keys and values [heads, prefix, head size] of attention `number`, both times the gate."""
+    """Extra keys and values [heads, prefix, head size] of attention `number`, both multiplied by the gate."""
 
     number: int
     keys: Tensor
@@ -99,7 +100,7 @@ class PrefixKeys:
 
 @dataclass(frozen=True, eq=False)
 class PromptRows:
-    """Embeddings [prompt, hidden] in the place of a row's first tokens."""
+    """Embeddings [prompt, hidden] that replace those of a row's first tokens."""
 
     weight: Tensor
 
@@ -108,7 +109,7 @@ Op = FusedMatmul | AddedBias | NormWeights | PrefixKeys | PromptRows
 
 
 class Program:
-    """All ops of an adapter, by where they act. `depth` is above all numbers of layers, blocks and attentions."""
+    """All ops of an adapter by place. Every layer, block and attention number is below `depth`."""
 
     def __init__(self, ops: Iterable[Op], depth: int) -> None:
         self.depth = depth
@@ -132,8 +133,8 @@ class Program:
 
 
 def at(tensor: Tensor, flat: Tensor | None) -> Tensor:
-    """A tensor of an op, of the adapter whose weights `flat` [elements] holds; of all adapters of a stack [adapters,
-    elements] with that leading dimension."""
+    """A tensor of an op with the values of the adapter whose weights are `flat` [elements]. For a stack [adapters,
+    elements] it has the values of all its adapters, with a leading dimension [adapters]."""
     if flat is None or not tensor.is_meta:
         return tensor
     start = flat.storage_offset() + tensor.storage_offset()

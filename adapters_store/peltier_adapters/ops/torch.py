@@ -1,4 +1,4 @@
-"""Ops by torch, group by group: the reference of the other backends, and what training differentiates."""
+"""Ops by torch, group by group: the reference of the other backends, and the backend of training."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -32,14 +32,14 @@ def multiply(step: MatmulStep, x: Tensor, flat: Tensor | None = None) -> Tensor:
 
 
 def multiply_all(steps: Sequence[MatmulStep], x: Tensor) -> Tensor:
-    """One after the other."""
+    """Apply the steps in order."""
     for step in steps:
         x = multiply(step, x)
     return x
 
 
 def weigh(norm: NormWeights | None, base: Norm, x: Tensor, flat: Tensor | None) -> Tensor:
-    """The norm of x with a group's own weights."""
+    """The norm of x with a group's own weights, or `base` if it has none."""
     if norm is None:
         return base(x)
     weight = base.weight if norm.weight is None else at(norm.weight, flat).to(x.dtype)
@@ -103,7 +103,7 @@ class _Group:
         return found
 
     def _mean(self, x: Tensor) -> Tensor:
-        """Over each row's tokens, [tokens, width] -> [rows, width]."""
+        """The mean over each row's tokens, [tokens, width] -> [rows, width]."""
         return torch.segment_reduce(x, "mean", lengths=self._sizes(x.device), axis=0, unsafe=True)
 
     def _sizes(self, device: torch.device) -> Tensor:
@@ -115,7 +115,7 @@ class _Group:
 
 
 class TorchOps(GroupedOps):
-    """`GroupedOps` in a loop over groups. One that is alone gets whole tensors, which keeps autograd free of views."""
+    """`GroupedOps` in a loop over groups. A single group gets whole tensors, so that autograd records no views."""
 
     def __init__(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> None:
         starts = [0, *accumulate(lengths)]
@@ -145,7 +145,7 @@ class TorchOps(GroupedOps):
         return any(one.program and one.program.norms for one in self._groups)
 
     def _norms(self, index: int) -> Iterator[tuple[slice, NormWeights | None, Tensor | None]]:
-        """Runs of tokens with their weights; neighbours without own ones are one run."""
+        """Runs of tokens with their norm weights; neighbouring groups without own weights form one run."""
         for own, run in groupby(self._groups, lambda one: one.program.norms.get(index) if one.program else None):
             members = list(run)
             if own is None:

@@ -1,7 +1,7 @@
-"""Ops by Triton's kernels on a GPU: one launch for all adapters of a program that act at a site.
+"""Ops by Triton kernels on a GPU: one launch for each site runs the ops of all adapters of a program.
 
-One launch a batch copies their weights to a stack. Tables on the device (`ProgramTokens`) say which tokens belong to
-which adapter. `graphs/` captures the same operations over tables and stacks whose addresses never change.
+One launch for each batch copies their weights to a stack. Tables on the device (`ProgramTokens`) say which tokens
+belong to which adapter. `graphs/` captures the same operations with tables and stacks at fixed addresses.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, No
 from peltier_adapters.ops.program_tokens import ProgramTokens
 from peltier_adapters.ops.torch import ACTIVATIONS
 
-# What is between two maps stays in registers, so it must not be wider.
+# The result of the first of two maps stays in registers, so it must not be wider.
 MAX_SIZE = 64
 
 
 class ProgramOps:
-    """The ops of one program for its `tokens`, by the stack of its adapters' weights [groups, elements]. x and y have
+    """The ops of one program for its `tokens`, with the stack of its adapters' weights [groups, elements]. x and y have
     all tokens of the batch."""
 
     def __init__(self, program: Program, tokens: ProgramTokens, stack: Tensor) -> None:
         self.program, self.tokens, self._stack = program, tokens, stack
 
     def act(self, op: FusedMatmul | AddedBias, y: Tensor, x: Tensor, residual: Tensor | None) -> Tensor | None:
-        """Add what the op does to y, in place; its gates [rows, 1], if it has some."""
+        """Add the result of the op to y, in place; returns the op's gates [rows, 1], None without a gate."""
         if isinstance(op, AddedBias):
             change = self._change(op).to(y.dtype)
             y[:, op.column : op.column + change.shape[1]].add_(self.tokens.of_tokens(change))
@@ -43,11 +43,11 @@ class ProgramOps:
         return gates
 
     def of_rows(self, op: AddedBias) -> Tensor:
-        """What the op adds to each row, [rows, width] in float32."""
+        """The bias that the op adds to each row, [rows, width] in float32."""
         return self._change(op).index_select(0, self.tokens.row_groups)
 
     def norm(self, own: NormWeights, x: Tensor, base: Norm) -> Tensor:
-        """Norm of the program's tokens by their own weights; what the others get is undefined."""
+        """The norm of the program's tokens with their own weights; undefined for other tokens."""
         weight = self._weights(own.weight, base.weight).to(x.dtype)
         bias = None if own.bias is None and base.bias is None else self._weights(own.bias, base.bias).to(x.dtype)
         return self.tokens.norm(x, weight, bias, base)
@@ -62,7 +62,7 @@ class ProgramOps:
         return self.tokens.row_mean(scores.float().relu()).softmax(-1)[:, gate.column : gate.column + 1]
 
     def prefix(self, number: int, x: Tensor) -> Prefix:
-        """Keys and values of each row, times its gate; in the dtype of x."""
+        """The keys and values of each row, multiplied by its gate, in the dtype of x."""
         own = self.program.prefixes[number]
         keys, values = (
             at(one, self._stack).index_select(0, self.tokens.row_groups).to(x.dtype) for one in (own.keys, own.values)
@@ -94,7 +94,7 @@ class ProgramOps:
         return x + residual
 
     def _scale(self, op: FusedMatmul, gates: Tensor | None, y: Tensor) -> Tensor | None:
-        """Of each token, [tokens, 1]."""
+        """The scale of each token, [tokens, 1]."""
         if gates is not None:
             return self.tokens.spread(gates.to(y.dtype) * op.gain)
         return None if op.gain == 1 else self._gain(op.gain, y.dtype)
@@ -110,7 +110,7 @@ class ProgramOps:
         return {}
 
     def _multiply(self, op: FusedMatmul, y: Tensor, x: Tensor, scale: Tensor | None) -> None:
-        """y += steps(x) * scale: one launch where a kernel has the steps, else one for each."""
+        """y += steps(x) * scale: in one launch if a kernel computes all steps, else in one launch for each step."""
         runs, steps = self.tokens.runs, op.steps
         if _is_bottleneck(steps):
             maps = bottleneck.Maps(*(self._own(one) for step in steps for one in (step.weight, step.bias)))
@@ -137,7 +137,7 @@ class ProgramOps:
             y.addcmul_(x, scale)
 
     def _own(self, tensor: Tensor | None) -> Tensor:
-        """Of each group, [groups, ...]; one that all adapters share repeats without a copy."""
+        """The tensor of each group, [groups, ...]; one that all adapters share is expanded without a copy."""
         assert tensor is not None, "this kernel has it"
         found = at(tensor, self._stack)
         return found if tensor.is_meta else found.expand(self.tokens.num_groups, *found.shape)
@@ -168,8 +168,8 @@ def _contiguous(x: Tensor) -> Tensor:
 
 
 class TritonOps(GroupedOps):
-    """`GroupedOps` of programs. Each reads the tokens of its slice, which may be all of them, and changes its own.
-    `groups` are those of each program, in order; their gates may be recorded."""
+    """`GroupedOps` of several programs. Each program reads the tokens of its slice, which may be all tokens, and
+    changes only its own. `groups` are the groups of each program in order, which may record gates."""
 
     def __init__(
         self, programs: Sequence[tuple[ProgramOps, slice]], groups: Sequence[Sequence[AdapterGroup]] | None = None

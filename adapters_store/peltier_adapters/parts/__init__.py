@@ -1,4 +1,4 @@
-"""One module a part; `PARTS` is the registry line of each."""
+"""The parts of adapters, one module for each; `PARTS` is their registry."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ __all__ = ["PARTS", "PartKind", "init_tensors", "lower"]
 
 @dataclass(frozen=True)
 class PartKind:
-    """How tensors of a part are drawn, and which ops they are (None for the central gate, which is part of LoRA's ops
-    and the prefix's)."""
+    """How a part's tensors are initialised, and how they lower to ops (None for the central gate, which is part of the
+    ops of LoRA and of the prefix)."""
 
     init: Callable[[Any, Backbone, torch.Generator], dict[str, Tensor]]
     lower: Callable[[Any, Tensors, Context], Iterable[Op]] | None
@@ -39,7 +39,7 @@ PARTS = {
 
 
 def lower(parts: Parts, tensors: Tensors, backbone: Backbone) -> Program:
-    """What an adapter of these parts does, given all of its tensors, named `part.tensor`."""
+    """The program of an adapter of these parts; `tensors` are all its tensors, named `part.tensor`."""
     found = tensors.get("central_gate.weight"), tensors.get("central_gate.bias")
     context = Context(backbone, None if found[0] is None or found[1] is None else (found[0], found[1]))
     return Program(_lower(parts, tensors, context), backbone.config.num_attentions)

@@ -1,4 +1,4 @@
-"""BitFit: a task's own biases in place of the backbone's (Ben Zaken et al. 2022; docs/methods.md#bitfit)."""
+"""BitFit: a task's own biases replace the backbone's (Ben Zaken et al. 2022; docs/methods.md#bitfit)."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ _FUSED = ("query", "key", "value")
 
 
 def init(spec: BiasSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """The backbone's own biases, zeros where it has none (T5): the first forward is unchanged."""
+    """The backbone's own biases, or zeros if it has none (T5): the first forward pass is the backbone's own."""
     shapes = spec.shapes(backbone.config)
     return {site: backbone_bias(site, backbone, shape).clone() for site, shape in shapes.items()}
 

@@ -18,7 +18,7 @@ _SHARED_RULE_STD = 1e-4
 # T5 adapters start closer to the identity than BERT's (docs/methods.md#initialisation).
 _DENSE_STD = {"t5": 0.01, "bert": 0.02, "roberta": 0.02}
 _SIDES = ("down", "up")
-# After each of BERT's sub-layers, counted from the norm of the embeddings.
+# The norm after each of BERT's sub-layers, counted within a layer; number 0 is the norm of the embeddings.
 _NORM_AFTER = {"attention": 1, "ffn": 2}
 
 
@@ -58,7 +58,7 @@ def _reads(spec: BottleneckSpec, site: str, block: int, context: Context) -> Lit
 
 
 def build(spec: BottleneckSpec, tensors: Tensors) -> dict[str, Tensor]:
-    """The tensors as they are served (`served_spec`)."""
+    """The tensors in their served form (`served_spec`)."""
     rule, built = tensors.get("rule"), {name: one for name, one in tensors.items() if name.startswith("gate.")}
     for side in _SIDES:
         own = maps.build(spec.map, under(f"{side}.", tensors), rule)

@@ -1,5 +1,5 @@
-"""UniPELT's central gate over LoRA and the prefix of one adapter, in the authors' code (`add_central_gate`;
-docs/methods.md#unipelt). Both read it as their `gate.CentralShares`."""
+"""UniPELT's central gate over LoRA and the prefix of one adapter, as in the authors' code (`add_central_gate`;
+docs/methods.md#unipelt). Both parts read it through `gate.CentralShares`."""
 
 import torch
 from peltier_backbone.load import Backbone
@@ -10,6 +10,6 @@ from peltier_adapters.spec.parts import CentralGateSpec
 
 
 def init(spec: CentralGateSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """Weight N(0, 0.02^2), bias 0: both shares start near one half."""
+    """Fresh tensors: weight N(0, 0.02^2), bias 0, so both shares start near one half."""
     shapes = spec.shapes(backbone.config)
     return {"weight": normal(shapes["weight"], 0.02, generator), "bias": torch.zeros(shapes["bias"])}

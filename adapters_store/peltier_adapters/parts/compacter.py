@@ -3,7 +3,7 @@
 PHM (Eq. 3-4): W = sum_i A_i (x) B_i, with n rules A_i [n, n] and n factors B_i [in / n, out / n]. It is built as it is
 loaded, and is then a dense map (`kronecker`).
 
-LPHM (Eq. 5-6): B_i = s_i t_i of rank r, and the rules are shared by all maps of an adapter. W is never built. With
+LPHM (Eq. 5-6): B_i = s_i t_i of rank r, and all maps of an adapter share the rules. W is never built. With
 x_a the n blocks of x and y_c those of y = x W:
 
     y_c = sum_a x_a (sum_i A_i[a, c] s_i t_i)
@@ -23,8 +23,8 @@ from peltier_adapters.parts.part import Tensors
 
 
 def kronecker(rule: Tensor, weight: Tensor) -> Tensor:
-    """sum_i rule_i (x) weight_i: [..., n, n, n], [..., n, in/n, out/n] -> [..., in, out]; the rule's index is the
-    slow one, as in the authors' code."""
+    """sum_i rule_i (x) weight_i: [..., n, n, n], [..., n, in/n, out/n] -> [..., in, out]; the rule's index is the outer
+    (slow) one, as in the authors' code."""
     product = torch.einsum("...iac,...ikp->...akcp", rule, weight)
     return product.flatten(-2).flatten(-3, -2)
 

@@ -1,5 +1,5 @@
-"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods.md#unipelt): a part's own, or its share of the central
-one."""
+"""UniPELT's gates (Mao et al. 2022, section 3; docs/methods.md#unipelt): a part's own gates, or its share of the
+central gate."""
 
 from typing import Literal
 
@@ -20,31 +20,31 @@ def init(shapes: Shapes, generator: torch.Generator) -> dict[str, Tensor]:
 
 
 class Gates:
-    """The gates of one part, by where it acts: the tensors are [..., hidden] and [...]."""
+    """The gates of one part by place; its gate tensors are [..., hidden] and [...]."""
 
     def __init__(self, tensors: Tensors) -> None:
         self._weights, self._biases = _leaves(tensors, "gate.weight", 1), _leaves(tensors, "gate.bias", 0)
 
     def __call__(self, place: int, label: str, number: int) -> Gate | None:
-        """The gate of the place of this number, counted through all leading dimensions; None if the part has none."""
+        """The gate of place number `place`, counted through all leading dimensions; None if the part has no gates."""
         if not self._weights:
             return None
         return Gate(label, number, self._weights[place], self._biases[place])
 
 
 class CentralShares:
-    """What the central gate lets pass of LoRA or of the prefix."""
+    """The share by which the central gate scales LoRA or the prefix."""
 
     def __init__(self, part: Literal["lora", "prefix"], weight: Tensor, bias: Tensor) -> None:
         self._column, self._weights, self._biases = _CENTRAL.index(part), weight.unbind(), bias.unbind()
 
     def __call__(self, place: int, label: str, number: int) -> Gate:
-        """The share in attention `number`, whatever the place."""
+        """The share in attention `number`, which is the same for every `place`."""
         return Gate(label, number, self._weights[number], self._biases[number], self._column)
 
 
 def find_gates(part: Literal["lora", "prefix"], tensors: Tensors, context: Context) -> Gates | CentralShares:
-    """What scales a part: its share of the central gate, its own gates, or nothing."""
+    """The gates that scale a part: its share of the central gate, or its own gates, which may be none."""
     return Gates(tensors) if context.central is None else CentralShares(part, *context.central)
 
 

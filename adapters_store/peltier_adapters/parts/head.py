@@ -1,4 +1,4 @@
-"""The task's output layer over one vector a row (BERT: pooler and linear; RoBERTa: dense, tanh, linear)."""
+"""The task's output layer over one vector for each row (BERT: pooler and linear; RoBERTa: dense, tanh, linear)."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from peltier_adapters.spec.parts import HeadSpec
 
 
 def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """Weights N(0, 0.02^2), biases 0."""
+    """Fresh tensors: weights N(0, 0.02^2), biases 0."""
     shapes = spec.shapes(backbone.config)
     return {
         name: torch.zeros(shape) if name.endswith("bias") else normal(shape, 0.02, generator)
@@ -21,11 +21,11 @@ def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict
 
 
 def lower(spec: HeadSpec, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
-    """One op: a vector [hidden] of a row to its logits [outputs]."""
+    """One op, which maps the vector [hidden] of a row to its logits [outputs]."""
     yield FusedMatmul("head", 0, steps(spec, tensors))
 
 
 def steps(spec: HeadSpec, tensors: Tensors) -> tuple[MatmulStep, ...]:
-    """x W + b, of x itself or of tanh(x D + d) with a hidden layer."""
+    """The steps of the head: x W + b, or tanh(x D + d) W + b with a hidden layer."""
     hidden = (MatmulStep(tensors["dense.weight"], tensors["dense.bias"], activation="tanh"),) if spec.hidden else ()
     return (*hidden, MatmulStep(tensors["weight"], tensors["bias"]))

@@ -1,5 +1,5 @@
-"""LoRA on the attention projections: y + alpha / r * x A B (Hu et al. 2021; docs/methods.md#lora). A gate takes the
-place of the scale (docs/methods.md#unipelt)."""
+"""LoRA on the attention projections: y + alpha / r * x A B (Hu et al. 2021; docs/methods.md#lora). A gate replaces the
+scale (docs/methods.md#unipelt)."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -15,7 +15,7 @@ from peltier_adapters.spec.parts import LoraSpec
 
 
 def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """down U(+-1/sqrt(in)), up 0: the first forward is the backbone's own."""
+    """Fresh tensors: down U(+-1/sqrt(in)), up 0, so the first forward pass is the backbone's own."""
     shapes = spec.shapes(backbone.config)
     bound = backbone.config.hidden_size**-0.5
     down = torch.empty(shapes["down"]).uniform_(-bound, bound, generator=generator)

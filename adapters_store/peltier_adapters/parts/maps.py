@@ -25,8 +25,8 @@ Steps = tuple[MatmulStep, ...]
 
 
 def lower(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None, device: torch.device) -> Sequence[Steps]:
-    """x -> x W + b of each site and layer, in steps; tensors are [S, L, ...], `rule` is the one that LPHM maps share.
-    What all adapters share is made on `device`."""
+    """The steps of x W + b for each site and layer; tensors are [S, L, ...], and `rule` is the rule that all LPHM maps
+    share. Constants that all adapters share are created on `device`."""
     built = build(spec, tensors, rule)
     match spec:
         case DenseMap() | PhmMap():
@@ -40,12 +40,12 @@ def lower(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None, device: to
 
 
 def activated(steps: Steps, activation: Activation) -> Steps:
-    """The steps with an activation at their end."""
+    """The steps with `activation` after the last one."""
     return (*steps[:-1], replace(steps[-1], activation=activation))
 
 
 def build(spec: ServedMapSpec, tensors: Tensors, rule: Tensor | None) -> Tensors:
-    """The tensors as they are served: a server builds them when it loads an adapter, training in each pass."""
+    """The tensors in their served form. A server builds them when it loads an adapter, training in each pass."""
     match spec:
         case PhmMap():
             return {"weight": kronecker(tensors["rule"], tensors["weight"]), "bias": tensors["bias"]}
@@ -62,8 +62,8 @@ def _unbind(tensors: Tensors, *names: str) -> list[tuple[Tensor, ...]]:
 
 
 def init(spec: MapSpec, shapes: dict[str, Shape], std: float, generator: torch.Generator) -> dict[str, Tensor]:
-    """The map's own tensors (not its bias) as their authors draw them (docs/methods.md#initialisation); `std` is that
-    of a dense map."""
+    """Fresh tensors of the map, without its bias, initialised as its authors do (docs/methods.md#initialisation); `std`
+    is that of a dense map."""
     gain = 2.0**0.5
     match spec:
         case DenseMap():

@@ -1,4 +1,4 @@
-"""A task's own norm weights in place of the backbone's, as Compacter and BitFit train them (docs/methods.md#norms)."""
+"""A task's own norm weights replace the backbone's, as in Compacter and BitFit (docs/methods.md#norms)."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from peltier_adapters.spec.parts import NormSpec
 
 
 def init(spec: NormSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """The backbone's own weights, and zeros where it has no bias: the first forward is unchanged."""
+    """The backbone's own weights, and zeros if it has no bias: the first forward pass is the backbone's own."""
     tensors = {}
     for name, shape in spec.shapes(backbone.config).items():
         own = backbone_norms(name, backbone)
@@ -28,8 +28,8 @@ def backbone_norms(name: str, backbone: Backbone) -> Tensor | None:
 
 
 def lower(spec: NormSpec, tensors: Tensors, context: Context) -> Iterator[NormWeights]:
-    """One op for each norm; weight is [norms, hidden], bias [biased norms, hidden]. What the task leaves alone is the
-    backbone's."""
+    """One op for each norm; weight is [norms, hidden], bias [biased norms, hidden]. Norms use the backbone's weight or
+    bias if the task has none."""
     config = context.backbone.config
     weights = dict(enumerate(tensors["weight"].unbind())) if spec.weight else {}
     biases = dict(zip(spec.biased(config), tensors["bias"].unbind(), strict=True)) if spec.bias else {}

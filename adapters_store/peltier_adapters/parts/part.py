@@ -1,4 +1,4 @@
-"""What every part module offers: `init` draws a task's tensors, `lower` says in ops what they do."""
+"""Shared code of the part modules. Each has `init`, which draws a task's tensors, and `lower`, which makes ops."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,28 +9,28 @@ from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
-# A part's tensors by the names in its spec's shapes.
+# A part's tensors, by their names in the shapes of its spec.
 Tensors = Mapping[str, Tensor]
-# What an attention projects its input to, and back.
+# The projections of an attention: three of its input, and the output projection.
 AttentionMap = Literal["query", "key", "value", "output"]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What parts are lowered for. `central` are weight and bias of UniPELT's central gate, if the adapter has one."""
+    """The inputs of lowering. `central` is the weight and bias of UniPELT's central gate, if the adapter has one."""
 
     backbone: Backbone
     central: tuple[Tensor, Tensor] | None = None
 
 
 def under(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
-    """Those whose names begin with `prefix`, by the rest of their names."""
+    """The tensors whose names begin with `prefix`, by the rest of their names."""
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
 
 
 def projection(target: AttentionMap, attention: int, config: BackboneConfig) -> tuple[str, int]:
-    """The projection of the backbone that computes `target`, and the first of its columns there. Query, key and value
-    are one map; in T5's cross-attentions, which come after all others and read two inputs, the query is apart."""
+    """The backbone's projection that computes `target`, and the first column of `target` in it. Query, key and value
+    are one map. T5's cross-attentions, which come after all others, read two inputs and have a separate query map."""
     if target == "output":
         return "attention_output", 0
     width = config.attention_size

@@ -14,14 +14,14 @@ from peltier_adapters.spec.parts import PrefixSpec
 
 
 def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """Keys and values N(0, 0.02^2); training usually draws them through an MLP instead."""
+    """Fresh keys and values N(0, 0.02^2). Training usually draws them through an MLP instead."""
     shapes = spec.shapes(backbone.config)
     drawn = {name: normal(shapes[name], 0.02, generator) for name in ("keys", "values")}
     return drawn | gate.init(shapes, generator)
 
 
 def lower(spec: PrefixSpec, tensors: Tensors, context: Context) -> Iterator[PrefixKeys]:
-    """One op for each attention; keys and values are [A, P, width]. No position is shifted, queries are untouched."""
+    """One op for each attention; keys and values are [A, P, width]. They shift no position and change no query."""
     config, gates = context.backbone.config, gate.find_gates("prefix", tensors, context)
     heads = (config.num_attentions, spec.length, config.num_heads, config.head_size)
     keys, values = (tensors[name].view(heads).transpose(1, 2).unbind() for name in ("keys", "values"))

@@ -12,11 +12,11 @@ from peltier_adapters.spec.parts import PromptSpec
 
 
 def init(spec: PromptSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """Uniform in (-0.5, 0.5). Training may start from the vocabulary instead."""
+    """Fresh embeddings, uniform in (-0.5, 0.5). Training may start from the vocabulary instead."""
     shape = spec.shapes(backbone.config)["weight"]
     return {"weight": torch.empty(shape).uniform_(-0.5, 0.5, generator=generator)}
 
 
 def lower(spec: PromptSpec, tensors: Tensors, context: Context) -> Iterator[PromptRows]:
-    """A row begins with P placeholders, which weight [P, hidden] replaces."""
+    """One op: the weight [P, hidden] replaces the embeddings of the P placeholders at the beginning of a row."""
     yield PromptRows(tensors["weight"])

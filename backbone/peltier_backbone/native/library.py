@@ -1,4 +1,4 @@
-"""The native kernels of this machine, which is chosen and checked once, before anything is served."""
+"""The native kernels. The library that suits this machine is chosen and checked once, before the first request."""
 
 import ctypes
 import hashlib
@@ -15,12 +15,12 @@ from peltier_backbone.native.program import PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
 
 _FOLDER = Path(__file__).parent
-# What torch calls the vector units of a processor, and the library that was compiled for them.
+# torch's name of a processor's vector units, and the library that was compiled for them.
 _LEVELS = {"AVX512": "avx512", "AVX2": "avx2"}
 _TENSOR = (c_void_p, c_int64, c_int)  # data, elements between rows, whether bfloat16
 _TABLE = (c_void_p, c_int64, c_void_p)  # groups, their number, starts of rows
 
-# What rows may be, and whether that is bfloat16.
+# The dtypes of rows, and whether each is bfloat16.
 _DTYPES = {torch.float32: False, torch.bfloat16: True}
 
 _log = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ class NormKind(Protocol):
 
 
 class Library:
-    """The kernels by tensors on the CPU. Rows are float32 or bfloat16 and what a row holds lies side by side; weights
-    are float32; sums are in float32, and an answer is rounded once. What a row gets depends on nothing but that row
-    and its group's weights, to the last bit. Nothing is recorded for a backward pass."""
+    """The kernels, called with tensors on the CPU. Rows are float32 or bfloat16, and each row is contiguous; weights
+    are float32; sums are in float32, and a result is rounded once. A row's result depends only on that row and on the
+    weights of its group, to the last bit. The kernels record nothing for a backward pass."""
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
@@ -64,8 +64,8 @@ class Library:
     def adapt(
         self, y: Tensor, x: Tensor, residual: Tensor | None, table: Table, place: int, gates: Tensor
     ) -> None:  # fmt: skip
-        """y += everything that the groups of `table` do at `place`, in place; y may be x. `gates` gets the gates of
-        op k of the place in its row k, one a text: [at least `table.max_ops`, rows] in float32."""
+        """Add to y, in place, the changes of all groups of `table` at `place`; y may be x. The kernel writes the gates
+        of the place's op k to row k of `gates`, [at least `table.max_ops`, rows] in float32."""
         more, stride = (None, 0) if residual is None else (residual.data_ptr(), residual.stride(0))
         failed = self._adapt(
             *_rows(y), *_rows(x), more, stride, x.shape[1], *table.arguments, place, gates.data_ptr()
@@ -77,9 +77,9 @@ class Library:
         self, x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, kind: NormKind,
         table: Table | None = None, index: int = 0,
     ) -> Tensor:  # fmt: skip
-        """The norm of x [rows, width], or of x + `residual` in the place of x, with `weight` and `bias` [width] of one
-        dtype; with those of norm number `index` where the groups of `table` have them. x and the residual are of one
-        dtype too."""
+        """The norm of x [rows, width], or of x + `residual`, which then replaces x. A group of `table` with its own
+        weights of norm `index` uses these, others use `weight` and `bias` [width], which have one dtype. x and the
+        residual have one dtype too."""
         y, more, stride = torch.empty_like(x), None, 0
         if residual is not None:
             y, more, stride = x, residual.data_ptr(), residual.stride(0)
@@ -93,8 +93,8 @@ class Library:
         return y
 
     def attend(self, qkv: Tensor, seen: Tensor, num_heads: int, prefixes: PlacedPrefixes) -> Tensor:
-        """Each row's softmax attention to its prefix and to itself, [tokens, hidden]. `qkv` is [tokens, 3 * hidden]; a
-        row's tokens attend to the first `seen` of them, [rows] in int64."""
+        """Each row's softmax attention to its prefix and to itself, [tokens, hidden]. `qkv` is [tokens, 3 * hidden];
+        the tokens of row r attend to its first `seen[r]` tokens; `seen` is [rows] in int64."""
         context, table = qkv.new_empty(len(qkv), qkv.shape[1] // 3), prefixes.table
         gates = None if prefixes.gates is None else prefixes.gates.data_ptr()
         failed = self._attend(
@@ -115,13 +115,13 @@ def _rows(tensor: Tensor) -> tuple[int, int, bool]:
 
 
 def knows(dtype: torch.dtype) -> bool:
-    """Whether rows may be of this dtype."""
+    """Whether the kernels take rows of this dtype."""
     return dtype in _DTYPES
 
 
 def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:
-    """The kernels for what computes in `dtype` on `device`; None where torch is to: off the CPU, in a dtype they do
-    not know, where gradients are recorded, and where none were built."""
+    """The kernels that compute in `dtype` on `device`. None if torch must compute: on another device than the CPU, in a
+    dtype that the kernels do not take, while gradients are recorded, or if no kernels were built."""
     if device.type != "cpu" or not knows(dtype) or torch.is_grad_enabled():
         return None
     return load_library()
@@ -129,7 +129,7 @@ def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:
 
 @cache
 def load_library() -> Library | None:
-    """The kernels that suit this machine; None where none were built, or where they compute wrongly here."""
+    """The kernels that suit this machine; None if none were built, or if their results are wrong on it."""
     path = _FOLDER / f"{_LEVELS.get(torch.backends.cpu.get_cpu_capability(), 'plain')}.so"
     if not path.exists():
         return None

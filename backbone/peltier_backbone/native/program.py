@@ -1,4 +1,4 @@
-"""Programs and tables as the kernels read them (`program.h`)."""
+"""Programs and tables in the memory layout of the kernels (`program.h`)."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
@@ -68,8 +68,8 @@ _VECTORS = ("added", "replaced", "norm_weight", "norm_bias", "keys", "values")
 
 
 def vector(tensor: Tensor | None) -> Vector:
-    """Where the kernels find a tensor. One on the meta device stands for the part of each adapter's weights that begins
-    at its storage offset; any other one is for all adapters, and has to outlive the program."""
+    """The address at which the kernels find a tensor. A tensor on the meta device stands for the part of each adapter's
+    weights that begins at its storage offset. All adapters share any other tensor; it must outlive the program."""
     if tensor is None:
         return NOTHING
     assert tensor.dtype == torch.float32, "kernels read weights in float32"
@@ -95,14 +95,14 @@ class PlacedOp:
 
 
 def place_op(place: int, steps: Sequence[Step] = (), **fields: Any) -> PlacedOp:
-    """An op of `steps`; `fields` are those of `Op`, which say nothing where they are missing."""
+    """An op of `steps`; `fields` are fields of `Op`, and a missing one has a neutral value."""
     own = (Step * len(steps))(*steps)
     given = dict.fromkeys(_VECTORS, NOTHING) | {"gain": 1.0} | fields
     return PlacedOp(place, Op(steps=addressof(own), count=len(steps), **given), own)
 
 
 def place_prefix(place: int, keys: Tensor, values: Tensor, gate: Gate | None) -> PlacedOp:
-    """Keys and values [heads, prefix, head size], both times the gate."""
+    """The op of a prefix: keys and values [heads, prefix, head size], both multiplied by the gate."""
     assert keys.stride() == values.stride(), "key and value are found at the same distance"
     assert keys.shape[2] == 1 or keys.stride(2) == 1, "a key is contiguous"
     head_stride, key_stride, _ = keys.stride()
@@ -113,12 +113,12 @@ def place_prefix(place: int, keys: Tensor, values: Tensor, gate: Gate | None) ->
 
 
 class NativeProgram:
-    """What adapters of one kind do at places 0 to `num_places`, and their weights of norms by number."""
+    """The ops of adapters of one kind at places 0 to `num_places` - 1, and their norm weights by norm number."""
 
     def __init__(
         self, ops: Sequence[PlacedOp], num_places: int, norms: Mapping[int, NormWeights], num_norms: int, kept: object
     ) -> None:
-        """`kept` are the tensors that are for all adapters."""
+        """The program keeps `kept` alive: the tensors that all adapters share."""
         placed = sorted(ops, key=lambda one: one.place)
         counts = [0] * num_places
         for one in placed:
@@ -135,7 +135,7 @@ class NativeProgram:
 
 @dataclass(frozen=True)
 class TableGroup:
-    """The next `rows` rows have the weights that begin at `base` (an address), and what `program` does with them."""
+    """The next `rows` rows of a batch, their `program`, and `base`, the address of their adapter's weights."""
 
     rows: int
     program: NativeProgram | None = None
@@ -163,7 +163,7 @@ class Table:
 
 @dataclass(frozen=True)
 class PlacedPrefixes:
-    """The rows of `table` with the prefixes that their programs have at `place`, times their `gates` [rows]."""
+    """The prefixes that the programs of `table` have at `place`, multiplied by the `gates` [rows]."""
 
     table: Table
     place: int = 0

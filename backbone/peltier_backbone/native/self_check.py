@@ -1,4 +1,4 @@
-"""Everything that the native kernels serve, compared with torch before it is served."""
+"""Compares the native kernels with torch before the first request."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,8 +34,8 @@ class _Kind:
 
 @torch.inference_mode()
 def check(library: "Library") -> None:
-    """Folded and gated steps, biases, norms and attention at odd sizes; a `RuntimeError` names what is wrong. Of three
-    rows the first two have an adapter."""
+    """Check folded and gated steps, biases, norms and attention at odd sizes. Of the three rows the first two have an
+    adapter. Raises a `RuntimeError` that names what is wrong."""
     _check_steps(library)
     _check_bias_and_norm(library)
     _check_attention(library)

@@ -1,4 +1,4 @@
-"""Kernels in Triton for adapters on a GPU: one launch for all groups of a batch, weights read where they lie.
+"""Kernels in Triton for adapters on a GPU: one launch for all groups of a batch, which reads weights without a copy.
 
-`ops/triton.py` calls them; nothing here is imported where Triton is absent.
+`ops/triton.py` calls them; a process without Triton does not import this package.
 """

@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def sigmoid(x):
-    """1 / (1 + exp(-x)) of an x of any size."""
+    """1 / (1 + exp(-x)), without overflow for any x."""
     small = tl.exp(-tl.abs(x))
     return tl.where(x < 0, small, 1.0) / (1.0 + small)
 

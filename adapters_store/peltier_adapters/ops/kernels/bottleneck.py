@@ -32,7 +32,7 @@ class Maps(NamedTuple):
 
 
 def bottleneck(y: Tensor, x: Tensor, maps: Maps, activation: str, runs: Runs, scale: Tensor | None = None) -> None:
-    """Add to y [tokens, width], in place; x may be y itself. `scale` is [tokens, 1]."""
+    """Add the bottleneck of x to y, both [tokens, width], in place; x may be y. `scale` is [tokens, 1]."""
     bottleneck_(y, x, *maps, activation, scale, runs.starts, runs.slots, runs.longest)
 
 
@@ -41,7 +41,7 @@ def bottleneck_(
     y: Tensor, x: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor, activation: str,
     scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int,
 ) -> None:  # fmt: skip
-    """The whole bottleneck; a program takes one block of tokens through both maps."""
+    """The whole bottleneck; one Triton program computes both maps for one block of tokens."""
     width, size = down.shape[-2:]
     block = block_size(longest, x.dtype)
     _kernel[(triton.cdiv(longest, block), len(slots))](

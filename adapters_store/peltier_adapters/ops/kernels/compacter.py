@@ -1,8 +1,8 @@
-"""A Compacter bottleneck in factored form, in one launch: neither map is ever built (docs/methods.md#eq-factored).
+"""A Compacter bottleneck in factored form, in one launch, without building its maps (docs/methods.md#eq-factored).
 
 W = sum_i A_i (x) (s_i t_i), folded as in `parts/compacter.py`: the rule is part of the smaller factor. Towards the
 bottleneck, h = sum_a (x_a S) R_a with x_a the n blocks of x; away from it, block c of the output is ((h L)_c + e_c) T,
-where the last n rows of T are the bias and e_c chooses its own.
+where the last n rows of T are the n blocks of the bias and e_c selects block c.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class Maps(NamedTuple):
 
 
 def compacter(y: Tensor, x: Tensor, maps: Maps, activation: str, runs: Runs, scale: Tensor | None = None) -> None:
-    """Add to y [tokens, width], in place; x may be y itself. `scale` is [tokens, 1]."""
+    """Add the bottleneck of x to y, both [tokens, width], in place; x may be y. `scale` is [tokens, 1]."""
     compacter_(y, x, *maps, activation, scale, runs.starts, runs.slots, runs.longest)
 
 
@@ -50,7 +50,7 @@ def compacter_(
     y: Tensor, x: Tensor, first: Tensor, rule_down: Tensor, bias: Tensor, rule_up: Tensor, ones: Tensor, second: Tensor,
     activation: str, scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int,
 ) -> None:  # fmt: skip
-    """The whole bottleneck; a program takes one block of tokens through both maps."""
+    """The whole bottleneck; one Triton program computes both maps for one block of tokens."""
     part, rank_down = first.shape[-2:]
     rank_up, size = second.shape[-2], rule_down.shape[-1]
     block = block_size(longest, x.dtype)

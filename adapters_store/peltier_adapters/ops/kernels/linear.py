@@ -1,4 +1,4 @@
-"""x W + b with a W and b of each run's own slot, in one launch."""
+"""x W + b with the W and b of each run's slot, in one launch."""
 
 import torch
 import triton
@@ -12,7 +12,7 @@ from peltier_adapters.ops.kernels.tile import WIDEST, dot_type, multiply, padded
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, runs: Runs, fold: int = 1) -> Tensor:
     """[tokens * fold, in] @ [slots, in, out] (+ [slots, out]) -> [tokens * fold, out]; 0 for a negative slot.
 
-    Weights of another dtype are rounded to that of x, as everywhere here; sums are in float32.
+    Like the other kernels it rounds weights to the dtype of x and sums in float32.
     """
     y = x.new_empty(len(x), weight.shape[-1])
     linear_(y, x, weight, bias, runs.starts, runs.slots, runs.longest, fold)

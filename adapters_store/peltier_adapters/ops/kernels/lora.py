@@ -10,8 +10,8 @@ from peltier_adapters.ops.kernels.tile import WIDEST, add, dot_type, multiply, p
 
 
 def lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, runs: Runs, scale: Tensor | None = None) -> None:
-    """Add to y [tokens, out], in place, which may be a window of columns: x [tokens, in], down [slots, in, r], up
-    [slots, r, out]; `scale` is [tokens, 1], and alpha / r is part of `up`."""
+    """Add to y [tokens, out], in place; y may be a slice of columns. x is [tokens, in], down [slots, in, r], up [slots,
+    r, out] and `scale` [tokens, 1]; `up` contains the factor alpha / r."""
     lora_(y, x, down, up, scale, runs.starts, runs.slots, runs.longest)
 
 
@@ -19,7 +19,7 @@ def lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, runs: Runs, scale: Tens
 def lora_(
     y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int
 ) -> None:
-    """Both products; a program takes one block of tokens through them."""
+    """Both products; one Triton program computes both for one block of tokens."""
     before, rank = down.shape[-2:]
     after = up.shape[-1]
     block = block_size(longest, x.dtype)

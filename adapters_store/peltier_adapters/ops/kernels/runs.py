@@ -1,4 +1,4 @@
-"""Which tokens share which slot, as tables of the kernels."""
+"""The kernels' tables of which tokens use which slot."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# No matrix unit multiplies fewer rows. More spill registers, in float32 twice as soon (compiled for sm_80 and sm_90).
+# Matrix units multiply no fewer rows. Larger blocks spill registers, float32 at half the size (for sm_80 and sm_90).
 _MIN_BLOCK_ROWS = 16
 _MAX_BLOCK_ROWS = {torch.float32: 32}
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Neighbouring runs of tokens: run r is tokens `starts[r]..starts[r + 1]` and reads `slots[r]`, both int32 on the
+    """Neighbouring runs of tokens: run r is tokens `starts[r]..starts[r + 1]` and uses slot `slots[r]`, int32 on the
     device; no run is longer than `longest` tokens. A run may be empty, and slots may repeat. The tokens of a negative
     slot have no adapter.
 
@@ -35,13 +35,13 @@ def create_runs(lengths: Sequence[int], slots: Sequence[int], device: torch.devi
 
 
 def block_size(longest: int, dtype: torch.dtype) -> int:
-    """Rows that one program takes of runs of at most `longest`."""
+    """The number of rows that one Triton program computes, for runs of at most `longest` rows."""
     return int(min(max(triton.next_power_of_2(longest), _MIN_BLOCK_ROWS), _MAX_BLOCK_ROWS.get(dtype, 64)))
 
 
 @triton.jit
 def locate(starts, slots, fold: tl.constexpr, block: tl.constexpr):
-    """This program's first row, the end of its run, and its slot; a token is `fold` rows."""
+    """The first row of this Triton program, the end of its run, and the run's slot; a token is `fold` rows."""
     run = tl.program_id(1)
     first = tl.load(starts + run) * fold + tl.program_id(0) * block
     last = tl.load(starts + run + 1) * fold
