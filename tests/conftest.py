@@ -219,6 +219,30 @@ def minilm() -> Backbone:
 
 
 @pytest.fixture(scope="session")
+def bert_int8(bert_directory: Path) -> Backbone:
+    """The small random BERT in int8."""
+    return load_backbone(str(bert_directory), dtype="int8")
+
+
+@pytest.fixture(scope="session")
+def t5_int8(t5_directory: Path) -> Backbone:
+    """The small random T5 v1.0 in int8."""
+    return load_backbone(str(t5_directory), dtype="int8")
+
+
+@pytest.fixture(scope="session")
+def t5_gated_int8(t5_gated_directory: Path) -> Backbone:
+    """The small random T5 v1.1 in int8."""
+    return load_backbone(str(t5_gated_directory), dtype="int8")
+
+
+@pytest.fixture(scope="session")
+def minilm_int8() -> Backbone:
+    """The real pretrained 6-layer BERT in int8."""
+    return load_backbone("minilm", dtype="int8")
+
+
+@pytest.fixture(scope="session")
 def s3_buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a bucket on a real S3 server: the one that S3_TEST_URL names, or else moto's."""
     if "S3_TEST_URL" in os.environ:
@@ -247,7 +271,7 @@ def make_artifact() -> MakeArtifact:
     made: dict[str, bytes] = {}
 
     def make(backbone: Backbone, preset: str = "compacter", **options: object) -> bytes:
-        key = repr((backbone.name, backbone.fingerprint, backbone.dtype, preset, sorted(options.items())))
+        key = repr((backbone.name, backbone.fingerprint, backbone.precision, preset, sorted(options.items())))
         if key not in made:
             made[key] = _make_artifact(backbone, preset, **options)
         return made[key]

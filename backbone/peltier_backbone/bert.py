@@ -14,6 +14,7 @@ from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
+from peltier_backbone.table import Table
 
 
 class Attention(Protocol):
@@ -56,15 +57,14 @@ class Embedded(Protocol):
 class Embeddings:
     """Token, position and token-type tables, each [entries, hidden], and their norm."""
 
-    tokens: Tensor
+    tokens: Table
     positions: Tensor
     types: Tensor
     norm: LayerNorm
 
     def __call__(self, read: Embedded) -> Tensor:
         """The summed embeddings before the norm, [tokens, hidden]."""
-        x = F.embedding(read.ids, self.tokens)
-        return x + F.embedding(read.positions, self.positions) + F.embedding(read.types, self.types)
+        return self.tokens(read.ids) + F.embedding(read.positions, self.positions) + F.embedding(read.types, self.types)
 
 
 @dataclass(frozen=True)

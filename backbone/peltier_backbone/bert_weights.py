@@ -11,6 +11,7 @@ from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear import Linear, LinearKernel
 from peltier_backbone.norm import LayerNorm
+from peltier_backbone.table import PlainTable, TableKernel
 from peltier_backbone.varlen import choose_span
 from peltier_backbone.weights import Weights
 
@@ -32,11 +33,11 @@ def canonical_bert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Ten
     return kept
 
 
-def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Bert:
+def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table: TableKernel = PlainTable) -> Bert:
     """Build the encoder from canonical `weights`, and consume all of them."""
     hidden = config.hidden_size
     embeddings = Embeddings(
-        tokens=weights.take("embeddings.word_embeddings.weight", config.vocab_size, hidden),
+        tokens=table(weights.take("embeddings.word_embeddings.weight", config.vocab_size, hidden)),
         positions=weights.take("embeddings.position_embeddings.weight", config.max_positions, hidden),
         types=weights.take("embeddings.token_type_embeddings.weight", config.num_token_types, hidden),
         norm=_norm(weights, "embeddings.LayerNorm", config),
@@ -45,7 +46,7 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Be
     # Masked-language-model checkpoints of RoBERTa have no pooler.
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if "pooler.dense.weight" in weights else None
     weights.finish(f"{config.family} encoder")
-    like = embeddings.tokens
+    like = embeddings.positions
     kind = choose_span(like.device, like.dtype, config.head_size)
     return Bert(config, embeddings, layers, pooler, kind)
 
@@ -53,7 +54,11 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel) -> Be
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
     """Every weight in memory with the name under which it is hashed."""
     embeddings = model.embeddings
-    yield from (("tokens", embeddings.tokens), ("positions", embeddings.positions), ("types", embeddings.types))
+    yield from (
+        ("tokens", embeddings.tokens.weight()),
+        ("positions", embeddings.positions),
+        ("types", embeddings.types),
+    )
     for index, norm in enumerate(model.norms()):
         yield from ((f"norm.{index}.weight", norm.weight), (f"norm.{index}.bias", norm.bias))
     linears: dict[str, Linear] = {}

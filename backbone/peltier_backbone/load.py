@@ -16,22 +16,27 @@ from peltier_backbone.fingerprint import fingerprint
 from peltier_backbone.kernel_cache import bound_kernel_caches
 from peltier_backbone.linear import LinearKernel, choose_linear, slowdown
 from peltier_backbone.packing import Encoded, Packed, pack
+from peltier_backbone.quantized_linear import QuantizedLinear
 from peltier_backbone.t5 import T5
 from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
+from peltier_backbone.table import PlainTable, QuantizedTable, TableKernel
 from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
 from peltier_backbone.varlen import kernel_name
 from peltier_backbone.weights import Weights
 
 logger = logging.getLogger(__name__)
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+# The dtype of activations. In int8 the weights of the frozen maps and of the token embeddings have 8 bits, and results
+# of products are float32.
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.float32}
 # The measurement error of a trial of some milliseconds is below this factor.
 _NOISE_FACTOR = 1.1
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen model with its tokenizer and identity. `name` is the name that the user gave."""
+    """A frozen model with its tokenizer and identity. `name` is the name that the user gave, `precision` the key of
+    `DTYPES`, and `dtype` that of activations."""
 
     name: str
     config: BackboneConfig
@@ -40,6 +45,7 @@ class Backbone:
     model: Bert | T5
     device: torch.device
     dtype: torch.dtype
+    precision: str
     kernels: dict[str, str]
 
     @property
@@ -81,12 +87,14 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     if dtype not in DTYPES:
         raise BackboneError(f"dtype {dtype!r} is unknown; it is one of {', '.join(DTYPES)}")
     bound_kernel_caches()
-    target, compute = resolve_device(device), DTYPES[dtype]
+    target, compute, eight_bits = resolve_device(device), DTYPES[dtype], dtype == "int8"
+    if eight_bits and target.type != "cpu":
+        raise BackboneError(f"dtype 'int8' is for a CPU; device {target.type!r} computes in float32 or bfloat16")
     directory = find_checkpoint(name)
     config = load_config(directory)
     tensors = _canonical(config, directory)
     identity = fingerprint(config, tensors)
-    kernel = choose_linear(target, compute)
+    kernel: LinearKernel = QuantizedLinear if eight_bits else choose_linear(target, compute)
     _warn_of_slow_products(target, compute)
     ready = {key: tensor.to(target, compute) for key, tensor in tensors.items()}
     return Backbone(
@@ -94,9 +102,10 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         config=config,
         fingerprint=identity,
         tokenizer=_tokenizer(directory, config),
-        model=_build(config, Weights(ready, directory), kernel),
+        model=_build(config, Weights(ready, directory), kernel, QuantizedTable if eight_bits else PlainTable),
         device=target,
         dtype=compute,
+        precision=dtype,
         kernels={
             "linear": kernel.name,
             "attention": "matmul" if config.generates else kernel_name(target, compute, config.head_size),
@@ -120,8 +129,10 @@ def _canonical(config: BertConfig | T5Config, directory: Path) -> dict[str, Tens
     )
 
 
-def _build(config: BertConfig | T5Config, weights: Weights, kernel: LinearKernel) -> Bert | T5:
-    return build_t5(config, weights, kernel) if isinstance(config, T5Config) else build_bert(config, weights, kernel)
+def _build(config: BertConfig | T5Config, weights: Weights, kernel: LinearKernel, table: TableKernel) -> Bert | T5:
+    if isinstance(config, T5Config):
+        return build_t5(config, weights, kernel, table)
+    return build_bert(config, weights, kernel, table)
 
 
 def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:

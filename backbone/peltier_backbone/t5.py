@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.cache import Cache
@@ -16,6 +15,7 @@ from peltier_backbone.norm import RMSNorm
 from peltier_backbone.packing import Packed
 from peltier_backbone.step_view import StepView
 from peltier_backbone.t5_config import T5Config
+from peltier_backbone.table import Table
 from peltier_backbone.targets import Targets
 from peltier_backbone.tree_view import TreeView
 
@@ -28,14 +28,14 @@ class T5:
     """
 
     config: T5Config
-    embedding: Tensor
+    embedding: Table
     encoder: Encoder
     decoder: Decoder
     lm_head: Linear
 
     def encode(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """The encoder's states after its final norm, [tokens, hidden]."""
-        x = adaptation.embed(F.embedding(packed.ids, self.embedding))
+        x = adaptation.embed(self.embedding(packed.ids))
         return self.encoder(x, packed.lengths, adaptation)
 
     def project_kv(self, packed: Packed, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> EncoderKV:
@@ -46,13 +46,13 @@ class T5:
     def decode(self, targets: Targets, memory: EncoderKV, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Teacher forcing: the decoder's states after its final norm, [nodes, hidden]; row r reads memory row r."""
         view = TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
-        return self.decoder(F.embedding(targets.ids, self.embedding), view, adaptation)
+        return self.decoder(self.embedding(targets.ids), view, adaptation)
 
     def step(self, ids: Tensor, slots: Sequence[int], cache: Cache, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """The decoder's states [rows, hidden] for one more token, `ids` [rows], of each of the distinct `slots`. Each
         slot grows by its token."""
         view = StepView(slots, cache, self.decoder.bias)
-        hidden = self.decoder(F.embedding(ids, self.embedding), view, adaptation)
+        hidden = self.decoder(self.embedding(ids), view, adaptation)
         cache.own.grow(slots)
         return hidden
 

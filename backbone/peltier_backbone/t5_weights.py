@@ -15,6 +15,7 @@ from peltier_backbone.relative import RelativeBias, create_bias
 from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
 from peltier_backbone.t5 import T5
 from peltier_backbone.t5_config import T5Config
+from peltier_backbone.table import PlainTable, TableKernel
 from peltier_backbone.weights import Weights
 
 _EMBEDDING, _HEAD = "shared.weight", "lm_head.weight"
@@ -38,20 +39,20 @@ def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) 
     return kept
 
 
-def build_t5(config: T5Config, weights: Weights, kernel: LinearKernel) -> T5:
+def build_t5(config: T5Config, weights: Weights, kernel: LinearKernel, table: TableKernel = PlainTable) -> T5:
     """Build the model from canonical `weights`, and consume all of them."""
     embedding = weights.take(_EMBEDDING, config.vocab_size, config.hidden_size)
     builder = _Builder(config, weights, kernel)
     encoder, decoder = builder.encoder(), builder.decoder()
-    # A packed kernel copies a tied embedding to its own layout, which is twice as fast; look-ups need the plain one.
+    # A packed kernel copies a tied embedding to its own layout, which is twice as fast; a plain table keeps its weight.
     lm_head = kernel(embedding if config.tied else weights.take(_HEAD, config.vocab_size, config.hidden_size))
     weights.finish("t5 model")
-    return T5(config, embedding, encoder, decoder, lm_head)
+    return T5(config, table(embedding, lm_head if config.tied else None), encoder, decoder, lm_head)
 
 
 def t5_weights(model: T5) -> Iterator[tuple[str, Tensor]]:
     """Every weight in memory with the name under which it is hashed."""
-    yield from (("embedding", model.embedding), ("encoder.bias", model.encoder.bias.line))
+    yield from (("embedding", model.embedding.weight()), ("encoder.bias", model.encoder.bias.line))
     yield ("decoder.bias", model.decoder.bias.line)
     for index, norm in enumerate(model.norms()):
         yield (f"norm.{index}", norm.weight)

@@ -1,5 +1,7 @@
 """From a checkpoint directory to a frozen model: every tensor is consumed, or loading fails."""
 
+import gzip
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from transformers import (
 
 Tensors = dict[str, Tensor]
 Edited = Callable[..., Path]
+_QUESTIONS = Path(__file__).parents[2] / "examples/data/banking77/validation.jsonl.gz"
 QUERY = "encoder.layer.1.attention.self.query.weight"
 
 
@@ -164,6 +167,59 @@ def test_bfloat16_keeps_the_identity(bert: Backbone, bert_directory: Path):
     half = load_backbone(str(bert_directory), dtype="bfloat16")
     assert half.fingerprint == bert.fingerprint
     assert half.weights_digest() != bert.weights_digest()
+
+
+def test_int8_keeps_the_identity(bert: Backbone, bert_directory: Path):
+    """The fingerprint is that of the checkpoint; activations are float32, the weights in memory differ."""
+    eight = load_backbone(str(bert_directory), dtype="int8")
+    assert (eight.fingerprint, eight.dtype, eight.precision) == (bert.fingerprint, torch.float32, "int8")
+    assert eight.kernels["linear"].startswith("int8")
+    assert eight.weights_digest() == load_backbone(str(bert_directory), dtype="int8").weights_digest()
+    assert eight.weights_digest() != bert.weights_digest()
+
+
+def test_int8_is_for_a_cpu(bert_directory: Path, monkeypatch: pytest.MonkeyPatch):
+    """The sentence says what the other device computes in."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(BackboneError, match="dtype 'int8' is for a CPU; device 'cuda' computes in float32 or bfloat16"):
+        load_backbone(str(bert_directory), device="cuda", dtype="int8")
+
+
+def _memory(model: object, seen: set[int]) -> int:
+    """The bytes of all tensors that belong to `model`, each memory once."""
+    if isinstance(model, Tensor):
+        storage = model.untyped_storage()
+        return 0 if storage.data_ptr() in seen or seen.add(storage.data_ptr()) else storage.nbytes()
+    parts = model if isinstance(model, list | tuple) else getattr(model, "__dict__", {}).values()
+    return sum(_memory(part, seen) for part in parts)
+
+
+def test_int8_takes_less_memory(minilm_int8: Backbone):
+    """With its embeddings, which are half of MiniLM."""
+    float32 = 4 * minilm_int8.config.num_parameters
+    assert 0.25 * float32 < _memory(minilm_int8.model, set()) <= 0.3 * float32
+
+
+def test_a_tied_t5_keeps_its_embedding_once(t5_int8: Backbone, t5_gated_int8: Backbone):
+    """Look-ups read the output layer's memory; a T5 with two tables has both in 8 bits."""
+    for backbone, tables in ((t5_int8, 1), (t5_gated_int8, 2)):
+        both = [backbone.t5.embedding, backbone.t5.lm_head]
+        size = backbone.config.vocab_size * (backbone.config.hidden_size + 4)
+        assert tables * size <= _memory(both, set()) <= 1.5 * tables * size
+
+
+def _states(backbone: Backbone, texts: list[str]) -> Tensor:
+    with torch.inference_mode():
+        return backbone.bert(backbone.pack([backbone.tokenizer.encode(text) for text in texts]))
+
+
+def test_int8_states_are_near_float32(minilm: Backbone, minilm_int8: Backbone):
+    """The cosine of MiniLM's last hidden states, token by token, over questions to a bank."""
+    with gzip.open(_QUESTIONS, "rt") as file:
+        texts = [json.loads(line)["text"] for line in itertools.islice(file, 64)]
+    cosine = torch.cosine_similarity(_states(minilm, texts), _states(minilm_int8, texts))
+    assert cosine.mean() >= 0.998
+    assert cosine.min() >= 0.98
 
 
 def test_parameters_are_counted_once(minilm: Backbone):

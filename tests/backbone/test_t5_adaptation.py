@@ -268,7 +268,7 @@ class SoftPrompt(NoAdaptation):
 
 def test_a_soft_prompt_is_read_like_embedded_tokens(t5: Backbone):
     """A prompt of two tokens' own embeddings changes nothing, and gets a gradient."""
-    prompt = t5.t5.embedding[torch.tensor([8, 9])].clone().requires_grad_()
+    prompt = t5.t5.embedding(torch.tensor([8, 9])).requires_grad_()
     found = _decode(t5, SoftPrompt(prompt), NO_ADAPTATION)
     torch.testing.assert_close(found.detach(), _decode(t5, NO_ADAPTATION, NO_ADAPTATION), atol=1e-5, rtol=1e-5)
     found.logsumexp(-1).sum().backward()

@@ -133,7 +133,7 @@ def test_a_padded_vocabulary_is_cropped(t5_directory: Path, tmp_path: Path):
     model.save_pretrained(tmp_path)
     shutil.copy(t5_directory / "tokenizer.json", tmp_path)
     backbone = load_backbone(str(tmp_path))
-    assert backbone.config.vocab_size == len(backbone.t5.embedding) == 32100
+    assert backbone.config.vocab_size == len(backbone.t5.embedding.weight()) == 32100
     hidden = torch.randn(3, 8)
     expected = (hidden * 8**-0.5) @ model.shared.weight.detach()[:32100].t()
     torch.testing.assert_close(backbone.t5.logits(hidden), expected, atol=1e-5, rtol=1e-5)

@@ -8,7 +8,7 @@ from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.graphs.choice import can_capture
 from peltier_adapters.ops.backend import choose_backend
 from peltier_backbone.config import T5Config
-from peltier_backbone.load import DTYPES, Backbone
+from peltier_backbone.load import Backbone
 from peltier_client.errors import Draining, Forbidden, NotReady, QuotaExceeded, Unauthorized
 from peltier_client.protocol import BackboneInfo, HealthResponse, InfoResponse, ReadyResponse
 
@@ -88,7 +88,6 @@ def _batch_kernels(service: Service) -> dict[str, str]:
 
 
 _SCHEMA = json.dumps(Manifest.model_json_schema(), indent=2)
-_DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 def _describe(backbone: Backbone) -> BackboneInfo:
@@ -103,5 +102,5 @@ def _describe(backbone: Backbone) -> BackboneInfo:
         num_heads=config.num_heads,
         max_length=config.max_tokens,
         device=str(backbone.device),
-        dtype=_DTYPE_NAMES[backbone.dtype],
+        dtype=backbone.precision,
     )

@@ -92,4 +92,4 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
 
 def _vocabulary(backbone: Backbone, length: int) -> Tensor:
     """The first embeddings of the checkpoint, from which PROMPT-T starts (docs/methods.md#prompt)."""
-    return backbone.t5.embedding[:length].float().clone()
+    return backbone.t5.embedding(torch.arange(length, device=backbone.device)).float()

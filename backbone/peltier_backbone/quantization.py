@@ -1,0 +1,63 @@
+"""Numbers of 8 bits in the place of float32: weights with one scale for each output channel, activations with one scale
+and zero point for each token, so that a token's numbers never depend on the others of its batch."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from peltier_backbone.errors import BackboneError
+
+_MAX_WEIGHT, _MAX_ACTIVATION = 127, 255
+# A sum of so many products of an activation (0 to 255) and a weight (-127 to 127) always fits in 32 bits with its sign.
+MAX_INNER = (2**31 - 1) // (_MAX_WEIGHT * _MAX_ACTIVATION)
+# A row of a smaller range counts as zeros: one over its scale may not be finite.
+_LEAST_SPAN = 1e-30
+
+
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """`values` [out, in] in int8 and `scales` [out] in float32; a weight is about values * scale."""
+
+    values: Tensor
+    scales: Tensor
+
+    def dequantize(self) -> Tensor:
+        """The weight that the values stand for, [out, in] in float32."""
+        return self.values * self.scales[:, None]
+
+    def rows(self, ids: Tensor) -> Tensor:
+        """The same of the rows `ids`, [*ids, in]."""
+        return F.embedding(ids, self.values) * self.scales[ids][..., None]
+
+
+@dataclass(frozen=True)
+class QuantizedRows:
+    """`values` [rows, width] in uint8, `scales` [rows, 1] in float32 and `zeros` [rows, 1] in int32; an activation is
+    about (values - zeros) * scales."""
+
+    values: Tensor
+    scales: Tensor
+    zeros: Tensor
+
+
+def quantize_weight(weight: Tensor) -> QuantizedWeight:
+    """The nearest values of `weight` [out, in], of which the largest of each row is 127 or -127. Raises a
+    `BackboneError` for more inputs than a sum in 32 bits can hold."""
+    if weight.shape[1] > MAX_INNER:
+        raise BackboneError(f"a map of {weight.shape[1]} inputs cannot be int8; the limit is {MAX_INNER} inputs")
+    scales = weight.abs().amax(1) / _MAX_WEIGHT
+    values = weight / torch.where(scales > 0, scales, 1)[:, None]
+    return QuantizedWeight(values.round().clamp(-_MAX_WEIGHT, _MAX_WEIGHT).to(torch.int8), scales)
+
+
+def quantize_rows(x: Tensor) -> QuantizedRows:
+    """The nearest values of `x` [rows, width] in float32. A row's range reaches from its least to its largest number
+    and includes 0, which is represented exactly. The scale of a row with an infinite number or none is not finite."""
+    least, largest = x.amin(1, keepdim=True).clamp(max=0), x.amax(1, keepdim=True).clamp(min=0)
+    span = largest - least
+    inverse = torch.where(span > _LEAST_SPAN, _MAX_ACTIVATION / span, 0)
+    zeros = (least * inverse).round().neg()
+    values = ((x * inverse).round() + zeros).nan_to_num(0).clamp(0, _MAX_ACTIVATION)
+    return QuantizedRows(values.to(torch.uint8), span / _MAX_ACTIVATION, zeros.nan_to_num(0).to(torch.int32))
