@@ -27,7 +27,8 @@ from peltier_server.catalog.catalog import Catalog
 from peltier_server.context import RequestContext
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
-from peltier_store.registry.database import create_engine, database_url
+from peltier_store.registry.database import database_url
+from peltier_store.registry.engines import Access, create_engines
 from peltier_store.registry.tables import AliasRow
 from sqlalchemy import insert
 
@@ -39,15 +40,14 @@ async def fill(url: str, manifest: str, count: int) -> None:
     digests = [tuple(f"sha256:{2 * number + version:064x}" for version in (1, 2)) for number in range(count)]
     stocked = [Stocked(f"task-{number:05}", own, 100_000, "compacter", manifest) for number, own in enumerate(digests)]
     await register(url, stocked)
-    at, engine = datetime.now(UTC), create_engine(database_url(url))
+    at, engines = datetime.now(UTC), create_engines(database_url(url))
     aliases = [
         {"adapter_id": place, "alias": "production", "split": {"1": 0.5, "2": 0.5}, "is_current": True,
          "created_at": at, "created_by": "benchmark"}
         for place in range(1, count + 1)
     ]  # fmt: skip
-    async with engine.begin() as connection:
-        await connection.execute(insert(AliasRow), aliases)
-    await engine.dispose()
+    await engines.run(Access.WRITE, lambda connection: connection.execute(insert(AliasRow), aliases))
+    await engines.close()
 
 
 async def read(url: str) -> Catalog:

@@ -28,7 +28,7 @@ Call = Callable[[int], Awaitable[object]]
 async def fill(url: str, num_adapters: int) -> None:
     """`num_adapters` of one version each, without going through `publish`."""
 
-    async def work(writing: WriteTransaction) -> None:
+    def work(writing: WriteTransaction) -> None:
         for start in range(0, num_adapters, _CHUNK):
             ids = range(start + 1, min(start + _CHUNK, num_adapters) + 1)
             adapters = [
@@ -41,8 +41,8 @@ async def fill(url: str, num_adapters: int) -> None:
                  "preset": "compacter", "manifest": MANIFEST, "created_at": writing.at}
                 for number in ids
             ]  # fmt: skip
-            await writing.connection.execute(insert(AdapterRow), adapters)
-            await writing.connection.execute(insert(VersionRow), versions)
+            writing.connection.execute(insert(AdapterRow), adapters)
+            writing.connection.execute(insert(VersionRow), versions)
 
     transactions = Transactions(database_url(url))
     await transactions.write("benchmark", work)

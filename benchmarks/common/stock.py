@@ -14,9 +14,10 @@ from peltier_server.auth.caller import TENANT
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.location import StoreLocation
 from peltier_store.registry import Registry
-from peltier_store.registry.database import create_engine, database_url
+from peltier_store.registry.database import database_url
+from peltier_store.registry.engines import Access, create_engines
 from peltier_store.registry.tables import AdapterRow, RevisionRow, VersionRow
-from sqlalchemy import insert, update
+from sqlalchemy import Connection, insert, update
 
 _CHUNK = 1000
 
@@ -70,7 +71,7 @@ def manifest_text(data: bytes) -> str:
 async def register(url: str, stocked: Sequence[Stocked]) -> None:
     """Straight into the tables of a new registry."""
     await (await Registry.open(url)).close()
-    at, engine = datetime.now(UTC), create_engine(database_url(url))
+    at, engines = datetime.now(UTC), create_engines(database_url(url))
     adapters = [
         {"id": place, "tenant": TENANT, "name": one.name, "last_number": len(one.digests), "is_public": False,
          "revision": 2}
@@ -81,9 +82,12 @@ async def register(url: str, stocked: Sequence[Stocked]) -> None:
          "manifest": one.manifest, "created_at": at, "created_by": "benchmark"}
         for place, one in enumerate(stocked, 1) for number, digest in enumerate(one.digests, 1)
     ]  # fmt: skip
-    async with engine.begin() as connection:
-        await connection.execute(update(RevisionRow).values(number=2))
+
+    def insert_all(connection: Connection) -> None:
+        connection.execute(update(RevisionRow).values(number=2))
         for table, rows in ((AdapterRow, adapters), (VersionRow, versions)):
             for some in range(0, len(rows), _CHUNK):
-                await connection.execute(insert(table), rows[some : some + _CHUNK])
-    await engine.dispose()
+                connection.execute(insert(table), rows[some : some + _CHUNK])
+
+    await engines.run(Access.WRITE, insert_all)
+    await engines.close()

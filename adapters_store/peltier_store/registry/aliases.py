@@ -9,8 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from sqlalchemy import Row, Select, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Row, Select, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, VersionUnknown
 from peltier_store.registry.lookup import require_adapter, require_live
@@ -27,69 +26,69 @@ _MAX_HISTORY = 1000
 MAX_ALIASES = 100
 
 
-async def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: Split) -> Alias:
+def set_alias(writing: WriteTransaction, tenant: str, name: str, alias: str, split: Split) -> Alias:
     """Points the alias to these versions, with these shares."""
     check_alias(alias)
     check_split(alias, split)
-    adapter_id = await require_adapter(writing.connection, tenant, name)
-    await require_live(writing.connection, adapter_id, name, *split)
-    await _require_room(writing.connection, adapter_id, name, alias)
-    current = await _current(writing.connection, adapter_id, alias)
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    require_live(writing.connection, adapter_id, name, *split)
+    _require_room(writing.connection, adapter_id, name, alias)
+    current = _current(writing.connection, adapter_id, alias)
     previous_id = None if current is None else current.previous_id if current.split is None else current.id
-    changed = await _change(writing, adapter_id, alias, split, previous_id)
-    await writing.audit(tenant, "set_alias", f"{name}@{alias}", split=_stored(split))
+    changed = _change(writing, adapter_id, alias, split, previous_id)
+    writing.audit(tenant, "set_alias", f"{name}@{alias}", split=_stored(split))
     return changed
 
 
-async def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> Alias:
+def rollback_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> Alias:
     """Restores the previous split; raises RegistryConflict if there is none or its versions are deleted."""
-    adapter_id = await require_adapter(writing.connection, tenant, name)
-    current = await _current(writing.connection, adapter_id, alias)
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    current = _current(writing.connection, adapter_id, alias)
     if current is None:
         raise _unknown(name, alias)
     if current.previous_id is None:
         raise RegistryConflict(f"alias {alias!r} of adapter {name!r} has no earlier split")
-    target = (await writing.connection.execute(select_changes().where(AliasRow.id == current.previous_id))).one()
+    target = writing.connection.execute(select_changes().where(AliasRow.id == current.previous_id)).one()
     split = split_of(target.split)
     try:
-        await require_live(writing.connection, adapter_id, name, *split)
+        require_live(writing.connection, adapter_id, name, *split)
     except VersionUnknown as error:
         raise RegistryConflict(
             f"alias {alias!r} cannot go back to {_shown(split)}: {error}; undelete it or set the alias again"
         ) from error
-    await _require_room(writing.connection, adapter_id, name, alias)
-    changed = await _change(writing, adapter_id, alias, split, target.previous_id)
-    await writing.audit(tenant, "rollback_alias", f"{name}@{alias}", split=_stored(split))
+    _require_room(writing.connection, adapter_id, name, alias)
+    changed = _change(writing, adapter_id, alias, split, target.previous_id)
+    writing.audit(tenant, "rollback_alias", f"{name}@{alias}", split=_stored(split))
     return changed
 
 
-async def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> None:
+def delete_alias(writing: WriteTransaction, tenant: str, name: str, alias: str) -> None:
     """Deletes the alias; its history stays."""
-    adapter_id = await require_adapter(writing.connection, tenant, name)
-    current = await _current(writing.connection, adapter_id, alias)
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    current = _current(writing.connection, adapter_id, alias)
     if current is None or current.split is None:
         raise _unknown(name, alias)
-    await _change(writing, adapter_id, alias, None, current.id)
-    await writing.audit(tenant, "delete_alias", f"{name}@{alias}")
+    _change(writing, adapter_id, alias, None, current.id)
+    writing.audit(tenant, "delete_alias", f"{name}@{alias}")
 
 
-async def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
+def delete_all(writing: WriteTransaction, adapter_id: int) -> None:
     """Deletes every alias of the adapter."""
-    for current in await _all_current(writing.connection, adapter_id):
-        await _change(writing, adapter_id, current.alias, None, current.id)
+    for current in _all_current(writing.connection, adapter_id):
+        _change(writing, adapter_id, current.alias, None, current.id)
 
 
-async def aliases_of_version(connection: AsyncConnection, adapter_id: int, number: int) -> list[str]:
+def aliases_of_version(connection: Connection, adapter_id: int, number: int) -> list[str]:
     """The aliases that name this version, in order."""
-    current = await _all_current(connection, adapter_id)
+    current = _all_current(connection, adapter_id)
     return sorted(row.alias for row in current if str(number) in row.split)
 
 
-async def read_history(connection: AsyncConnection, tenant: str, name: str, alias: str) -> list[AliasChange]:
+def read_history(connection: Connection, tenant: str, name: str, alias: str) -> list[AliasChange]:
     """The last thousand changes of an alias, newest first."""
-    adapter_id = await require_adapter(connection, tenant, name)
+    adapter_id = require_adapter(connection, tenant, name)
     changes = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias)
-    rows = (await connection.execute(changes.order_by(AliasRow.id.desc()).limit(_MAX_HISTORY))).all()
+    rows = connection.execute(changes.order_by(AliasRow.id.desc()).limit(_MAX_HISTORY)).all()
     if not rows:
         raise _unknown(name, alias)
     return [
@@ -135,28 +134,28 @@ def check_split(alias: str, split: Split) -> None:
         raise InvalidRecord(f"the shares of alias {alias!r} sum to {total:g}: they must sum to 1")
 
 
-async def _current(connection: AsyncConnection, adapter_id: int, alias: str) -> Row[*tuple[object, ...]] | None:
+def _current(connection: Connection, adapter_id: int, alias: str) -> Row[*tuple[object, ...]] | None:
     mine = select_changes().where(AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
-    return (await connection.execute(mine)).one_or_none()
+    return connection.execute(mine).one_or_none()
 
 
-async def _all_current(connection: AsyncConnection, adapter_id: int) -> list[Row[*tuple[object, ...]]]:
-    return list((await connection.execute(select_aliases().where(AliasRow.adapter_id == adapter_id))).all())
+def _all_current(connection: Connection, adapter_id: int) -> list[Row[*tuple[object, ...]]]:
+    return list(connection.execute(select_aliases().where(AliasRow.adapter_id == adapter_id)).all())
 
 
-async def _require_room(connection: AsyncConnection, adapter_id: int, name: str, alias: str) -> None:
-    others = [row for row in await _all_current(connection, adapter_id) if row.alias != alias]
+def _require_room(connection: Connection, adapter_id: int, name: str, alias: str) -> None:
+    others = [row for row in _all_current(connection, adapter_id) if row.alias != alias]
     if len(others) >= MAX_ALIASES:
         raise RegistryConflict(
             f"adapter {name!r} has {len(others)} aliases, and the maximum is {MAX_ALIASES}: delete one first"
         )
 
 
-async def _change(
+def _change(
     writing: WriteTransaction, adapter_id: int, alias: str, split: Split | None, previous_id: int | None
 ) -> Alias:
     mine = (AliasRow.adapter_id == adapter_id, AliasRow.alias == alias, AliasRow.is_current)
-    await writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
+    writing.connection.execute(update(AliasRow).where(*mine).values(is_current=False))
     row = (
         insert(AliasRow)
         .inline()
@@ -170,8 +169,8 @@ async def _change(
             created_by=writing.actor,
         )
     )
-    await writing.connection.execute(row)
-    await writing.stamp_adapter(adapter_id)
+    writing.connection.execute(row)
+    writing.stamp_adapter(adapter_id)
     return Alias(alias, dict(split or {}), writing.at, writing.actor)
 
 

@@ -19,10 +19,10 @@ margin for differing clocks and for a deletion that hangs.
 
 import secrets
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict
 from datetime import timedelta
 
-from sqlalchemy import Text, delete, insert, literal, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Text, bindparam, delete, insert, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from peltier_store.registry.errors import BlobBusy
@@ -35,61 +35,66 @@ _RESERVED = timedelta(hours=1)
 _COLLECTING = timedelta(hours=1)
 # Well below the maximum number of parameters of a statement, on both databases.
 _CHUNK = 500
+_COLLECTED_NOW = select(CollectionRow.digest).where(
+    CollectionRow.digest == bindparam("digest"), CollectionRow.expires_at > bindparam("at")
+)
+_RESERVE = (
+    insert(ReservationRow)
+    .inline()
+    .from_select(
+        ["token", "digest", "expires_at"],
+        select(
+            bindparam("token", type_=Text), bindparam("digest", type_=Text), bindparam("expires_at", type_=UtcDateTime)
+        ).where(~_COLLECTED_NOW.exists()),
+    )
+)
+_RELEASE = delete(ReservationRow).where(ReservationRow.token == bindparam("token"))
 
 
-async def reserve(writing: WriteTransaction, digest: str) -> Reservation:
+def reserve(writing: WriteTransaction, digest: str) -> Reservation:
     """Protects the bytes from collectors until they are published or released, for at most an hour."""
     reservation = Reservation(secrets.token_hex(16), digest, writing.at + _RESERVED)
-    collecting = select(CollectionRow.digest).where(
-        CollectionRow.digest == digest, CollectionRow.expires_at > writing.at
-    )
-    row = select(
-        literal(reservation.token, Text), literal(digest, Text), literal(reservation.expires_at, UtcDateTime)
-    ).where(~collecting.exists())
-    made = insert(ReservationRow).inline().from_select(["token", "digest", "expires_at"], row)
-    if (await writing.connection.execute(made)).rowcount != 1:
+    if writing.connection.execute(_RESERVE, {**asdict(reservation), "at": writing.at}).rowcount != 1:
         raise BlobBusy(f"the blob {digest} is being deleted; it can be stored again in a moment")
     return reservation
 
 
-async def consume(connection: AsyncConnection, reservation: Reservation) -> None:
+def consume(connection: Connection, reservation: Reservation) -> None:
     """Ends the reservation, because it becomes a version; raises BlobBusy if it was lost."""
-    taken = await connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
+    taken = connection.execute(_RELEASE, {"token": reservation.token})
     if taken.rowcount != 1:
         raise BlobBusy(f"the upload of {reservation.digest} took too long and its bytes may be gone; upload it again")
 
 
-async def release(writing: WriteTransaction, reservation: Reservation) -> None:
+def release(writing: WriteTransaction, reservation: Reservation) -> None:
     """Ends the reservation, if it still exists."""
-    await writing.connection.execute(delete(ReservationRow).where(ReservationRow.token == reservation.token))
+    writing.connection.execute(_RELEASE, {"token": reservation.token})
 
 
-async def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[str]:
+def begin_collection(writing: WriteTransaction, digests: Iterable[str]) -> set[str]:
     """Those of `digests` that nothing needs; they are marked as being collected."""
     connection = writing.connection
-    await connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
-    await connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
+    connection.execute(delete(ReservationRow).where(ReservationRow.expires_at <= writing.at))
+    connection.execute(delete(CollectionRow).where(CollectionRow.expires_at <= writing.at))
     free = set(digests)
     for column in (VersionRow.digest, ReservationRow.digest, CollectionRow.digest):
-        free -= await _among(connection, column, free)
+        free -= _among(connection, column, free)
     expires_at = writing.at + _COLLECTING
     for chunk in _chunks(free):
-        await connection.execute(
-            insert(CollectionRow), [{"digest": digest, "expires_at": expires_at} for digest in chunk]
-        )
+        connection.execute(insert(CollectionRow), [{"digest": digest, "expires_at": expires_at} for digest in chunk])
     return free
 
 
-async def end_collection(writing: WriteTransaction, digests: Iterable[str]) -> None:
+def end_collection(writing: WriteTransaction, digests: Iterable[str]) -> None:
     """The bytes are deleted, or the collector gave up: they can be stored again."""
     for chunk in _chunks(digests):
-        await writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
+        writing.connection.execute(delete(CollectionRow).where(CollectionRow.digest.in_(chunk)))
 
 
-async def _among(connection: AsyncConnection, column: InstrumentedAttribute[str], digests: Collection[str]) -> set[str]:
+def _among(connection: Connection, column: InstrumentedAttribute[str], digests: Collection[str]) -> set[str]:
     found: set[str] = set()
     for chunk in _chunks(digests):
-        found.update((await connection.execute(select(column).where(column.in_(chunk)))).scalars())
+        found.update(connection.execute(select(column).where(column.in_(chunk))).scalars())
     return found
 
 

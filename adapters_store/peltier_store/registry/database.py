@@ -1,8 +1,10 @@
 """Connections to the registry's database, and migrations of its schema."""
 
+import asyncio
 import re
 import sqlite3
 import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from peltier_adapters.durable import make_directory
-from sqlalchemy import URL, Connection, event, inspect, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
@@ -67,29 +69,52 @@ def describe(url: URL) -> str:
     return repr(url.set(username=None, password=None, query={}).render_as_string())
 
 
-def create_engine(url: URL, *, durable: bool = True) -> AsyncEngine:
+def is_sqlite(url: URL) -> bool:
+    """Whether the database is a file of SQLite."""
+    return url.drivername == _SQLITE
+
+
+def create_sqlite_engine(url: URL, *, durable: bool = True) -> Engine:
     """An engine whose commits are durable; without `durable`, a power loss may undo the last ones.
 
-    A writer must lock SQLite from its first statement: `engine.execution_options(begin="BEGIN IMMEDIATE")`. PostgreSQL
-    ignores the option; there the lock of a row serialises writers.
+    A writer must lock SQLite from its first statement: `engine.execution_options(begin="BEGIN IMMEDIATE")`.
     """
-    if url.drivername == _POSTGRESQL:
-        try:
-            return create_async_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(durable))
-        except ModuleNotFoundError as error:
-            raise RegistryError("a registry in PostgreSQL needs asyncpg: pip install 'peltier[postgres]'") from error
-    engine = create_async_engine(url, connect_args={"timeout": _BUSY_SECONDS})
-    event.listen(engine.sync_engine, "connect", _configure_durable if durable else _configure_relaxed)
-    event.listen(engine.sync_engine, "begin", _begin)
+    # Python's own driver. The asynchronous one would hand every statement to a thread.
+    engine = create_engine(url.set(drivername="sqlite"), connect_args={"timeout": _BUSY_SECONDS})
+    event.listen(engine, "connect", _configure_durable if durable else _configure_relaxed)
+    event.listen(engine, "begin", _begin)
     return engine
 
 
-def create_migrating_engine(url: URL) -> AsyncEngine:
-    """An engine for migrations; on SQLite they replace tables that other tables refer to."""
-    engine = create_engine(url)
-    if url.drivername == _SQLITE:
-        event.listen(engine.sync_engine, "connect", _allow_broken_references)
-    return engine.execution_options(begin="BEGIN IMMEDIATE")
+def create_postgresql_engine(url: URL, *, durable: bool = True) -> AsyncEngine:
+    """The same for PostgreSQL, where the lock of a row serialises writers."""
+    try:
+        return create_async_engine(url, pool_pre_ping=True, connect_args=_postgresql_arguments(durable))
+    except ModuleNotFoundError as error:
+        raise RegistryError("a registry in PostgreSQL needs asyncpg: pip install 'peltier[postgres]'") from error
+
+
+def migrate(url: URL, run: Callable[[Connection], None]) -> None:
+    """Calls `run` in one transaction for migrations; on SQLite they replace tables that other tables refer to."""
+    if not is_sqlite(url):
+        asyncio.run(_migrate_postgresql(url, run))
+        return
+    engine = create_sqlite_engine(url)
+    event.listen(engine, "connect", _allow_broken_references)
+    try:
+        with engine.execution_options(begin="BEGIN IMMEDIATE").begin() as connection:
+            run(connection)
+    finally:
+        engine.dispose()
+
+
+async def _migrate_postgresql(url: URL, run: Callable[[Connection], None]) -> None:
+    engine = create_postgresql_engine(url)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(run)
+    finally:
+        await engine.dispose()
 
 
 def upgrade(url: URL) -> None:
@@ -103,8 +128,6 @@ def upgrade(url: URL) -> None:
         if path is not None:
             make_directory(path.parent)
             require_whole(path)
-            # Fails here if the file cannot be opened; in Alembic's event loop, aiosqlite's thread would stay alive.
-            sqlite3.connect(path).close()
         with _alembic:
             command.upgrade(config, "head")
         if path is not None:

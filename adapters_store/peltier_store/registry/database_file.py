@@ -1,6 +1,7 @@
 """Checks that the file of a SQLite registry is still the file that connections have open."""
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,7 @@ class DatabaseFile:
         self.path = path
         self._known: tuple[Identity | None, str] | None = None
         self._size_bytes = 0
+        self._lock = threading.Lock()
 
     def follow(self, engine: Engine) -> None:
         """Checks every connection of the engine when it is opened and before it is used."""
@@ -88,10 +90,12 @@ class DatabaseFile:
     def _require(self, connection: Any, entry: Any, _proxy: object) -> None:
         if not self.is_open_in(entry.info):
             raise DisconnectionError("the database's file was replaced")
-        size_bytes = _size_of(self.path)
-        if size_bytes < self._size_bytes:
-            self._require_undamaged(connection)
-        self._size_bytes = size_bytes
+        # Threads take connections at the same time, and must not see a size that another one has seen grow.
+        with self._lock:
+            size_bytes = _size_of(self.path)
+            if size_bytes < self._size_bytes:
+                self._require_undamaged(connection)
+            self._size_bytes = size_bytes
 
     def _require_undamaged(self, connection: Any) -> None:
         """A file becomes smaller where somebody vacuums it, or cuts it short."""

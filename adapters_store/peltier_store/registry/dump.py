@@ -1,14 +1,13 @@
 """The whole registry as rows of plain JSON, read from one database and written to another of either kind."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby, islice
 from typing import Any
 
 from alembic.script import ScriptDirectory
-from sqlalchemy import Column, Table, delete, func, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
 from peltier_store.registry.database import MIGRATIONS
 from peltier_store.registry.errors import BlobBusy, InvalidRecord, RegistryConflict
@@ -30,42 +29,42 @@ class Line:
     row: Mapping[str, Any]
 
 
-async def read_lines(connection: AsyncConnection) -> AsyncIterator[Line]:
+def read_lines(connection: Connection) -> Iterator[Line]:
     """Every row that another database needs, in an order in which it can insert them."""
     for table in _TABLES.values():
-        async with connection.stream(select(table).order_by(*table.primary_key)) as rows:
-            async for row in rows:
-                yield Line(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
+        ordered = select(table).order_by(*table.primary_key).execution_options(yield_per=_CHUNK)
+        for row in connection.execute(ordered):
+            yield Line(table.name, {key: _to_json(value) for key, value in row._mapping.items()})
 
 
-async def require_empty(connection: AsyncConnection) -> None:
+def require_empty(connection: Connection) -> None:
     """Raises RegistryConflict if the registry holds more than the tenant that every registry begins with."""
     for table in _TABLES.values():
-        count = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
+        count = connection.execute(select(func.count()).select_from(table)).scalar_one()
         if count > (1 if table.name == TenantRow.__tablename__ else 0):
             raise RegistryConflict(f"the registry is not empty: its table {table.name!r} holds {count} rows")
 
 
-async def require_no_collectors(writing: WriteTransaction) -> None:
+def require_no_collectors(writing: WriteTransaction) -> None:
     """Raises BlobBusy while a collector is deleting blobs."""
     deleting = select(CollectionRow.digest).where(CollectionRow.expires_at > writing.at).limit(1)
-    if (await writing.connection.execute(deleting)).first() is not None:
+    if writing.connection.execute(deleting).first() is not None:
         raise BlobBusy("blobs of this registry are being deleted; try again later, at most an hour from now")
 
 
-async def write_lines(writing: WriteTransaction, lines: Iterable[Line]) -> None:
+def write_lines(writing: WriteTransaction, lines: Iterable[Line]) -> None:
     """Fills an empty registry with the rows of another; replicas see all of them as changed."""
-    await writing.connection.execute(delete(TenantRow))
+    writing.connection.execute(delete(TenantRow))
     for name, group in groupby(lines, key=lambda line: line.table):
         table = _TABLES.get(name)
         if table is None:
             raise InvalidRecord(f"a registry has no table {name!r}")
         rows = (_from_json(table, line.row, writing.revision) for line in group)
         while chunk := list(islice(rows, _CHUNK)):
-            await writing.connection.execute(insert(table), chunk)
+            writing.connection.execute(insert(table), chunk)
     if writing.connection.dialect.name == "postgresql":
         for table, column in _generated_keys():
-            await _advance_sequence(writing.connection, table, column)
+            _advance_sequence(writing.connection, table, column)
 
 
 def _to_json(value: Any) -> Any:
@@ -98,11 +97,11 @@ def _generated_keys() -> Iterator[tuple[Table, Column[Any]]]:
             yield table, table.autoincrement_column
 
 
-async def _advance_sequence(connection: AsyncConnection, table: Table, column: Column[Any]) -> None:
+def _advance_sequence(connection: Connection, table: Table, column: Column[Any]) -> None:
     # PostgreSQL's sequences ignore keys that were inserted explicitly, and would generate them again.
     sequence = func.pg_get_serial_sequence(table.name, column.name)
     highest = func.max(column)
-    await connection.execute(select(func.setval(sequence, func.coalesce(highest, 1), highest.is_not(None))))
+    connection.execute(select(func.setval(sequence, func.coalesce(highest, 1), highest.is_not(None))))
 
 
 def schema_revision() -> str:

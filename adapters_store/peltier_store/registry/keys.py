@@ -13,12 +13,12 @@ from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.transactions import WriteTransaction
 
 
-async def create_key(writing: WriteTransaction, key: Key) -> Key:
+def create_key(writing: WriteTransaction, key: Key) -> Key:
     """Records a key that the server has generated."""
     check_text("note", key.note)
     check_scopes(key.scopes)
-    await require_quotas(writing.connection, key.tenant)
-    taken = await writing.connection.execute(select(KeyRow.prefix).where(KeyRow.prefix == key.prefix))
+    require_quotas(writing.connection, key.tenant)
+    taken = writing.connection.execute(select(KeyRow.prefix).where(KeyRow.prefix == key.prefix))
     if taken.first() is not None:
         raise RegistryConflict(f"a key with the prefix {key.prefix!r} exists already")
     row = insert(KeyRow).values(
@@ -32,25 +32,23 @@ async def create_key(writing: WriteTransaction, key: Key) -> Key:
         expires_at=key.expires_at,
         revision=writing.revision,
     )
-    await writing.connection.execute(row)
+    writing.connection.execute(row)
     expires = None if key.expires_at is None else key.expires_at.isoformat()
-    await writing.audit(
-        key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires
-    )
+    writing.audit(key.tenant, "create_key", key.prefix, scopes=sorted(key.scopes), note=key.note, expires_at=expires)
     return key
 
 
-async def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
+def revoke_key(writing: WriteTransaction, prefix: str) -> Key:
     """Revokes a key permanently; a revoked key stays unchanged."""
-    found = (await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one_or_none()
+    found = writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one_or_none()
     if found is None:
         raise KeyUnknown(f"no key has the prefix {prefix!r}")
     if found.revoked_at is not None:
         return key_of(found)
     changed = update(KeyRow).where(KeyRow.prefix == prefix)
-    await writing.connection.execute(changed.values(revoked_at=writing.at, revision=writing.revision))
-    await writing.audit(found.tenant, "revoke_key", prefix)
-    return key_of((await writing.connection.execute(select_keys().where(KeyRow.prefix == prefix))).one())
+    writing.connection.execute(changed.values(revoked_at=writing.at, revision=writing.revision))
+    writing.audit(found.tenant, "revoke_key", prefix)
+    return key_of(writing.connection.execute(select_keys().where(KeyRow.prefix == prefix)).one())
 
 
 def check_scopes(scopes: Iterable[str]) -> None:

@@ -12,31 +12,31 @@ from peltier_store.registry.tables import AdapterRow, VersionRow
 from peltier_store.registry.transactions import WriteTransaction
 
 
-async def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> Version:
+def deprecate(writing: WriteTransaction, tenant: str, name: str, number: int, reason: str | None) -> Version:
     """Marks a live version as deprecated; a `reason` of None removes the mark."""
     check_text("reason", reason or "")
-    adapter_id = await require_adapter(writing.connection, tenant, name)
-    await require_live(writing.connection, adapter_id, name, number)
-    version = await find_version(writing.connection, tenant, name, number)
+    adapter_id = require_adapter(writing.connection, tenant, name)
+    require_live(writing.connection, adapter_id, name, number)
+    version = find_version(writing.connection, tenant, name, number)
     assert version is not None
     deprecated_at = None if reason is None else writing.at
-    await mark(writing, version, deprecated_at=deprecated_at, deprecation=reason)
-    await writing.audit(tenant, "deprecate", f"{name}@{number}", reason=reason)
+    mark(writing, version, deprecated_at=deprecated_at, deprecation=reason)
+    writing.audit(tenant, "deprecate", f"{name}@{number}", reason=reason)
     return replace(version, deprecated_at=deprecated_at, deprecation=reason)
 
 
-async def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
+def set_public(writing: WriteTransaction, tenant: str, name: str, public: bool) -> None:
     """Allows or forbids other tenants to use a live adapter."""
-    adapter_id = await require_adapter(writing.connection, tenant, name)
+    adapter_id = require_adapter(writing.connection, tenant, name)
     changed = update(AdapterRow).where(AdapterRow.id == adapter_id)
-    await writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
-    await writing.audit(tenant, "set_public", name, public=public)
+    writing.connection.execute(changed.values(is_public=public, revision=writing.revision))
+    writing.audit(tenant, "set_public", name, public=public)
 
 
-async def mark(writing: WriteTransaction, version: Version, **marks: datetime | str | int | None) -> None:
+def mark(writing: WriteTransaction, version: Version, **marks: datetime | str | int | None) -> None:
     """Sets columns of a version's row."""
     owner = select(AdapterRow.id).where(AdapterRow.tenant == version.tenant, AdapterRow.name == version.name)
-    adapter_id = (await writing.connection.execute(owner)).scalar_one()
+    adapter_id = writing.connection.execute(owner).scalar_one()
     chosen = update(VersionRow).where(VersionRow.adapter_id == adapter_id, VersionRow.number == version.number)
-    await writing.connection.execute(chosen.values(**marks))
-    await writing.stamp_adapter(adapter_id)
+    writing.connection.execute(chosen.values(**marks))
+    writing.stamp_adapter(adapter_id)

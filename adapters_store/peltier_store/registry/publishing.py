@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from sqlalchemy import insert, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, bindparam, insert, update
 
 from peltier_store.registry.aliases import set_alias
 from peltier_store.registry.claims import consume
@@ -14,60 +13,62 @@ from peltier_store.registry.tables import AdapterRow, VersionRow
 from peltier_store.registry.tenants import require_quotas
 from peltier_store.registry.transactions import WriteTransaction
 
+_INSERT_VERSION = insert(VersionRow).inline()
+_OF_ADAPTER = AdapterRow.id, AdapterRow.last_number
+_COUNT_VERSION = (
+    update(AdapterRow)
+    .where(AdapterRow.tenant == bindparam("its_tenant"), AdapterRow.name == bindparam("its_name"))
+    .values(last_number=AdapterRow.last_number + 1, revision=bindparam("its_revision"))
+    .returning(*_OF_ADAPTER)
+)
+_INSERT_ADAPTER = insert(AdapterRow).returning(*_OF_ADAPTER)
 
-async def publish(
+
+def publish(
     writing: WriteTransaction, draft: Version, reservation: Reservation, alias: str | None
 ) -> tuple[Version, bool]:
     """Numbers the draft and makes it live, unless a live version has its bytes; then points the alias to it."""
-    existing = await require_room(writing.connection, draft)
-    await consume(writing.connection, reservation)
-    version = existing or await _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
+    existing = require_room(writing.connection, draft)
+    consume(writing.connection, reservation)
+    version = existing or _insert(writing, replace(draft, created_at=writing.at, created_by=writing.actor))
     if alias is not None:
-        await set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
+        set_alias(writing, version.tenant, version.name, alias, {version.number: 1.0})
     return version, existing is None
 
 
-async def require_room(connection: AsyncConnection, draft: Version) -> Version | None:
+def require_room(connection: Connection, draft: Version) -> Version | None:
     """Raises QuotaReached if the draft exceeds a quota; returns the live version that already has its bytes."""
-    quotas = await require_quotas(connection, draft.tenant)
-    existing = await find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
+    quotas = require_quotas(connection, draft.tenant)
+    existing = find_live_bytes(connection, draft.tenant, draft.name, draft.digest)
     if existing is None:
-        await require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
-        await require_room_for_bytes(connection, quotas, draft)
+        require_room_for_adapter(connection, quotas, draft.tenant, draft.name)
+        require_room_for_bytes(connection, quotas, draft)
     return existing
 
 
-async def _insert(writing: WriteTransaction, draft: Version) -> Version:
-    adapter_id, number = await _next_number(writing, draft)
-    row = (
-        insert(VersionRow)
-        .inline()
-        .values(
-            adapter_id=adapter_id,
-            number=number,
-            digest=draft.digest,
-            size_bytes=draft.size_bytes,
-            preset=draft.preset,
-            manifest=draft.manifest,
-            created_at=draft.created_at,
-            created_by=draft.created_by,
-            revision=writing.revision,
-        )
-    )
-    await writing.connection.execute(row)
-    await writing.audit(draft.tenant, "publish", f"{draft.name}@{number}", digest=draft.digest)
+def _insert(writing: WriteTransaction, draft: Version) -> Version:
+    adapter_id, number = _next_number(writing, draft)
+    row = {
+        "adapter_id": adapter_id,
+        "number": number,
+        "digest": draft.digest,
+        "size_bytes": draft.size_bytes,
+        "preset": draft.preset,
+        "manifest": draft.manifest,
+        "created_at": draft.created_at,
+        "created_by": draft.created_by,
+        "revision": writing.revision,
+    }
+    writing.connection.execute(_INSERT_VERSION, row)
+    writing.audit(draft.tenant, "publish", f"{draft.name}@{number}", digest=draft.digest)
     return replace(draft, number=number)
 
 
-async def _next_number(writing: WriteTransaction, draft: Version) -> tuple[int, int]:
+def _next_number(writing: WriteTransaction, draft: Version) -> tuple[int, int]:
     # Writers are serialised, so no other one inserts the row in between.
-    result = AdapterRow.id, AdapterRow.last_number
-    counted = update(AdapterRow).where(AdapterRow.tenant == draft.tenant, AdapterRow.name == draft.name)
-    counted = counted.values(last_number=AdapterRow.last_number + 1, revision=writing.revision)
-    row = (await writing.connection.execute(counted.returning(*result))).one_or_none()
+    its = {"its_tenant": draft.tenant, "its_name": draft.name, "its_revision": writing.revision}
+    row = writing.connection.execute(_COUNT_VERSION, its).one_or_none()
     if row is None:
-        first = insert(AdapterRow).values(
-            tenant=draft.tenant, name=draft.name, last_number=1, is_public=False, revision=writing.revision
-        )
-        row = (await writing.connection.execute(first.returning(*result))).one()
+        first = {"tenant": draft.tenant, "name": draft.name, "last_number": 1, "is_public": False}
+        row = writing.connection.execute(_INSERT_ADAPTER, {**first, "revision": writing.revision}).one()
     return row.id, row.last_number

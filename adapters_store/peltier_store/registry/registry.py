@@ -1,12 +1,11 @@
 """The registry: all operations on tenants, keys, adapters, versions and aliases."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import URL, Connection
 
 from peltier_store.registry import aliases, claims, deletion, keys, marks, tenants
 from peltier_store.registry.audit import read_audit
@@ -65,7 +64,7 @@ class Registry:
 
     async def _require_newest_schema(self) -> None:
         try:
-            await self._transactions.read(lambda connection: connection.run_sync(refuse_older_schema))
+            await self._transactions.read(refuse_older_schema)
         except RegistryError:
             await self.close()
             raise
@@ -211,9 +210,9 @@ class Registry:
         generate another key.
         """
 
-        async def work(writing: WriteTransaction) -> Key:
+        def work(writing: WriteTransaction) -> Key:
             draft = Key(prefix, tenant, digest, frozenset(scopes), note, writing.at, actor, expires_at, None)
-            return await keys.create_key(writing, draft)
+            return keys.create_key(writing, draft)
 
         return await self._transactions.write(actor, work)
 
@@ -254,10 +253,13 @@ class Registry:
         await self._write(_NO_ACTOR, claims.end_collection, digests)
 
     async def dump(self, take: Callable[[Line], object]) -> None:
-        """Calls `take` with every row of one state: tenants, keys, adapters, versions, aliases and the audit log."""
+        """Calls `take` with every row of one state: tenants, keys, adapters, versions, aliases and the audit log.
 
-        async def work(connection: AsyncConnection) -> None:
-            async for line in read_lines(connection):
+        On SQLite another thread calls it.
+        """
+
+        def work(connection: Connection) -> None:
+            for line in read_lines(connection):
                 take(line)
 
         await self._transactions.read(work)
@@ -266,32 +268,31 @@ class Registry:
         """Raises RegistryConflict if this registry holds more than the tenant that every registry begins with."""
         await self._transactions.read(require_empty)
 
-    async def restore(self, lines: Iterable[Line], ready: Callable[[], Awaitable[None]]) -> None:
+    async def restore(self, lines: Iterable[Line], ready: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Inserts the rows of a dump in one transaction. `ready` runs in it, when no blob can be deleted any more.
 
         Raises RegistryConflict unless this registry is empty, BlobBusy while its blobs are being deleted, InvalidRecord
         for an invalid row, or what `ready` raises.
         """
+        wait = self._transactions.waiting(ready)
 
-        async def work(writing: WriteTransaction) -> None:
-            await require_empty(writing.connection)
-            await require_no_collectors(writing)
+        def work(writing: WriteTransaction) -> None:
+            require_empty(writing.connection)
+            require_no_collectors(writing)
             # `ready` may list a large bucket.
-            await writing.allow_idling()
-            await ready()
-            await write_lines(writing, lines)
+            writing.allow_idling()
+            wait()
+            write_lines(writing, lines)
 
         await self._transactions.write(_NO_ACTOR, work)
 
-    async def _read(
-        self, work: Callable[Concatenate[AsyncConnection, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def _read(self, work: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._transactions.read(lambda connection: work(connection, *args, **kwargs))
 
     async def _write(
         self,
         actor: str,
-        work: Callable[Concatenate[WriteTransaction, P], Awaitable[T]],
+        work: Callable[Concatenate[WriteTransaction, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:

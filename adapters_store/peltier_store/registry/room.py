@@ -4,8 +4,7 @@ Deleted versions count until they are purged. Each version counts all of its byt
 because each has its own manifest in the registry, which may be most of the bytes.
 """
 
-from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, func, select
 
 from peltier_store.registry.errors import QuotaReached
 from peltier_store.registry.lookup import LIVE
@@ -13,25 +12,25 @@ from peltier_store.registry.records import Quotas, Version
 from peltier_store.registry.tables import AdapterRow, VersionRow
 
 
-async def require_room_for_adapter(connection: AsyncConnection, quotas: Quotas, tenant: str, name: str) -> None:
+def require_room_for_adapter(connection: Connection, quotas: Quotas, tenant: str, name: str) -> None:
     """Raises QuotaReached if `name` would exceed the maximum number of live adapters."""
     if quotas.max_adapters is None:
         return
     live = select(VersionRow.number).where(VersionRow.adapter_id == AdapterRow.id, LIVE).exists()
     owned = select(AdapterRow.name).where(AdapterRow.tenant == tenant, live)
-    names = set((await connection.execute(owned)).scalars())
+    names = set(connection.execute(owned).scalars())
     if name not in names and len(names) >= quotas.max_adapters:
         raise QuotaReached(
             f"tenant {tenant!r} has {len(names)} adapters and may have {quotas.max_adapters}; delete one first"
         )
 
 
-async def require_room_for_bytes(connection: AsyncConnection, quotas: Quotas, draft: Version) -> None:
+def require_room_for_bytes(connection: Connection, quotas: Quotas, draft: Version) -> None:
     """Raises QuotaReached if the bytes of `draft` would exceed the tenant's quota."""
     if quotas.max_stored_bytes is None:
         return
     owned = select(func.coalesce(func.sum(VersionRow.size_bytes), 0)).join(AdapterRow)
-    num_bytes = int((await connection.execute(owned.where(AdapterRow.tenant == draft.tenant))).scalar_one())
+    num_bytes = int(connection.execute(owned.where(AdapterRow.tenant == draft.tenant)).scalar_one())
     if num_bytes + draft.size_bytes > quotas.max_stored_bytes:
         raise QuotaReached(
             f"tenant {draft.tenant!r} has stored {num_bytes} bytes and may store {quotas.max_stored_bytes}, so "

@@ -2,56 +2,53 @@
 
 from collections import defaultdict
 
-from sqlalchemy import case, select
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import BigInteger, Connection, bindparam, case, select
 
 from peltier_store.registry.aliases import alias_of, select_aliases
 from peltier_store.registry.keys import key_of, select_keys
 from peltier_store.registry.lookup import LIVE, select_versions, version_of
-from peltier_store.registry.records import AdapterRecord, Alias, Key, Snapshot, Tenant, Version
+from peltier_store.registry.records import AdapterRecord, Alias, Snapshot, Version
 from peltier_store.registry.tables import AdapterRow, AliasRow, KeyRow, TenantRow, VersionRow
 from peltier_store.registry.tenants import select_tenants, tenant_of
 from peltier_store.registry.transactions import read_revision
 
+_SINCE = bindparam("since", type_=BigInteger)
+_CHANGED = AdapterRow.revision > _SINCE
+# A replica keeps the manifests it has read, and does not need those of deleted versions, which may be thousands.
+_UNREAD = case((LIVE & (VersionRow.revision > _SINCE), VersionRow.manifest), else_="")
+_VERSIONS = select_versions(_UNREAD).where(_CHANGED).order_by(VersionRow.adapter_id, VersionRow.number)
+_ALIASES = (
+    select_aliases().join(AdapterRow, AdapterRow.id == AliasRow.adapter_id).where(_CHANGED).order_by(AliasRow.alias)
+)
+_ADAPTERS = select(AdapterRow.__table__).where(_CHANGED).order_by(AdapterRow.tenant, AdapterRow.name)
+_TENANTS = select_tenants().where(TenantRow.revision > _SINCE)
+_KEYS = select_keys().where(KeyRow.revision > _SINCE)
 
-async def read_snapshot(connection: AsyncConnection, since: int) -> Snapshot:
+
+def read_snapshot(connection: Connection, since: int) -> Snapshot:
     """The current revision, and every adapter, tenant and key that changed after `since`."""
-    revision = await read_revision(connection)
+    revision = read_revision(connection)
     if revision == since:
         return Snapshot(revision, (), ())
+    changed = {"since": since}
     return Snapshot(
         revision,
-        await _adapters(connection, since),
-        await _tenants(connection, since),
-        await _keys(connection, since),
+        _adapters(connection, changed),
+        tuple(tenant_of(row) for row in connection.execute(_TENANTS, changed)),
+        tuple(key_of(row) for row in connection.execute(_KEYS, changed)),
     )
 
 
-async def _tenants(connection: AsyncConnection, since: int) -> tuple[Tenant, ...]:
-    changed = select_tenants().where(TenantRow.revision > since)
-    return tuple(tenant_of(row) for row in await connection.execute(changed))
-
-
-async def _keys(connection: AsyncConnection, since: int) -> tuple[Key, ...]:
-    return tuple(key_of(row) for row in await connection.execute(select_keys().where(KeyRow.revision > since)))
-
-
-async def _adapters(connection: AsyncConnection, since: int) -> tuple[AdapterRecord, ...]:
-    changed = AdapterRow.revision > since
+def _adapters(connection: Connection, changed: dict[str, int]) -> tuple[AdapterRecord, ...]:
     versions: dict[tuple[str, str], list[Version]] = defaultdict(list)
-    # A replica keeps the manifests it has read, and does not need those of deleted versions, which may be thousands.
-    unread = case((LIVE & (VersionRow.revision > since), VersionRow.manifest), else_="")
-    ordered = select_versions(unread).where(changed).order_by(VersionRow.adapter_id, VersionRow.number)
-    for row in await connection.execute(ordered):
+    for row in connection.execute(_VERSIONS, changed):
         versions[row.tenant, row.name].append(version_of(row))
     aliases: dict[int, list[Alias]] = defaultdict(list)
-    named = select_aliases().join(AdapterRow, AdapterRow.id == AliasRow.adapter_id).where(changed)
-    for row in await connection.execute(named.order_by(AliasRow.alias)):
+    for row in connection.execute(_ALIASES, changed):
         aliases[row.adapter_id].append(alias_of(row))
-    columns = select(AdapterRow.__table__).where(changed).order_by(AdapterRow.tenant, AdapterRow.name)
     return tuple(
         AdapterRecord(
             row.tenant, row.name, row.is_public, tuple(versions[row.tenant, row.name]), tuple(aliases[row.id])
         )
-        for row in await connection.execute(columns)
+        for row in connection.execute(_ADAPTERS, changed)
     )

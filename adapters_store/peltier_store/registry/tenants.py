@@ -3,8 +3,7 @@
 import math
 from dataclasses import asdict, fields
 
-from sqlalchemy import Row, Select, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Row, Select, bindparam, insert, select, update
 
 from peltier_store.registry.errors import InvalidRecord, RegistryConflict, TenantUnknown
 from peltier_store.registry.records import MAX_WEIGHT, MIN_WEIGHT, Quotas, Tenant
@@ -17,36 +16,36 @@ _QUOTAS = tuple(field.name for field in fields(Quotas))
 _MAX_COUNT = 2**63 - 1
 
 
-async def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenant:
+def create_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> Tenant:
     """Creates a tenant."""
     check_name("tenant", name)
     _check_quotas(quotas)
-    if await find_quotas(writing.connection, name) is not None:
+    if find_quotas(writing.connection, name) is not None:
         raise RegistryConflict(f"tenant {name!r} exists already")
     row = insert(TenantRow).values(name=name, created_at=writing.at, revision=writing.revision, **asdict(quotas))
-    await writing.connection.execute(row)
-    await writing.audit(name, "create_tenant", name, **asdict(quotas))
+    writing.connection.execute(row)
+    writing.audit(name, "create_tenant", name, **asdict(quotas))
     return Tenant(name, writing.at, quotas)
 
 
-async def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
+def update_tenant(writing: WriteTransaction, name: str, quotas: Quotas) -> None:
     """Replaces a tenant's quotas."""
     _check_quotas(quotas)
-    await require_quotas(writing.connection, name)
-    await writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**asdict(quotas)))
-    await writing.stamp_tenant(name)
-    await writing.audit(name, "update_tenant", name, **asdict(quotas))
+    require_quotas(writing.connection, name)
+    writing.connection.execute(update(TenantRow).where(TenantRow.name == name).values(**asdict(quotas)))
+    writing.stamp_tenant(name)
+    writing.audit(name, "update_tenant", name, **asdict(quotas))
 
 
-async def find_quotas(connection: AsyncConnection, name: str) -> Quotas | None:
+def find_quotas(connection: Connection, name: str) -> Quotas | None:
     """The quotas of the tenant, if there is one."""
-    row = (await connection.execute(select_tenants().where(TenantRow.name == name))).one_or_none()
+    row = connection.execute(_ONE, {"name": name}).one_or_none()
     return None if row is None else _quotas(row)
 
 
-async def require_quotas(connection: AsyncConnection, name: str) -> Quotas:
+def require_quotas(connection: Connection, name: str) -> Quotas:
     """The quotas of the tenant; raises TenantUnknown."""
-    quotas = await find_quotas(connection, name)
+    quotas = find_quotas(connection, name)
     if quotas is None:
         raise TenantUnknown(f"tenant {name!r} does not exist")
     return quotas
@@ -56,6 +55,9 @@ def select_tenants() -> Select[*tuple[object, ...]]:
     """Selects every tenant, by name, for `tenant_of`."""
     columns = [getattr(TenantRow, name) for name in ("name", "created_at", *_QUOTAS)]
     return select(*columns).order_by(TenantRow.name)
+
+
+_ONE = select_tenants().where(TenantRow.name == bindparam("name"))
 
 
 def tenant_of(row: Row[*tuple[object, ...]]) -> Tenant:

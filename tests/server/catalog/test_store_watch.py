@@ -189,8 +189,8 @@ async def test_a_registry_that_goes_during_a_write_does_not_acknowledge_it(tmp_p
     """The commit went into a file that has no name any more."""
     registry = await Registry.open(f"sqlite+aiosqlite:///{tmp_path}/registry.db")
 
-    async def work(_: WriteTransaction) -> None:
-        await asyncio.to_thread((tmp_path / "registry.db").unlink)
+    def work(_: WriteTransaction) -> None:
+        (tmp_path / "registry.db").unlink()
 
     with pytest.raises(RegistryGone, match="was removed or replaced during a write"):
         await registry._transactions.write("test", work)

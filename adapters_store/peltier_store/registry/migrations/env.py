@@ -1,18 +1,12 @@
-"""What Alembic runs: the async template, in one transaction that no other process can interleave with."""
+"""What Alembic runs: migrations in one transaction that no other process can interleave with."""
 
-import asyncio
 from typing import Literal
 
 from alembic import context
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, make_url
 
-from peltier_store.registry.database import (
-    create_migrating_engine,
-    lock_schema,
-    refuse_broken_references,
-    refuse_unknown_schema,
-)
+from peltier_store.registry.database import lock_schema, migrate, refuse_broken_references, refuse_unknown_schema
 from peltier_store.registry.tables import Base, UtcDateTime
 
 
@@ -32,15 +26,5 @@ def render_type(kind: str, item: object, _context: object) -> str | Literal[Fals
     return "sa.DateTime()" if kind == "type" and isinstance(item, UtcDateTime) else False
 
 
-async def run_async_migrations() -> None:
-    config = context.config
-    url = config.attributes.get("url") or make_url(config.get_main_option("sqlalchemy.url", ""))
-    engine = create_migrating_engine(url)
-    try:
-        async with engine.begin() as connection:
-            await connection.run_sync(run_migrations)
-    finally:
-        await engine.dispose()
-
-
-asyncio.run(run_async_migrations())
+url = context.config.attributes.get("url") or make_url(context.config.get_main_option("sqlalchemy.url", ""))
+migrate(url, run_migrations)

@@ -8,8 +8,9 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from peltier_store.registry import Quotas, Registry, RegistryError, Snapshot, Version
-from peltier_store.registry.database import MIGRATIONS, create_engine, database_url
-from sqlalchemy import text
+from peltier_store.registry.database import MIGRATIONS, database_url
+from peltier_store.registry.engines import Access, create_engines
+from sqlalchemy import Connection, text
 
 from tests.adapters_store.store.registry.conftest import publish
 from tests.postgres_server import PostgresServer
@@ -92,11 +93,13 @@ async def read(url: str) -> None:
 
 
 async def execute(url: str, statements: tuple[str, ...]) -> None:
-    engine = create_engine(database_url(url))
-    async with engine.begin() as connection:
+    def work(connection: Connection) -> None:
         for statement in statements:
-            await connection.execute(text(statement))
-    await engine.dispose()
+            connection.execute(text(statement))
+
+    engines = create_engines(database_url(url))
+    await engines.run(Access.WRITE, work)
+    await engines.close()
 
 
 async def upgrade_and_read(url: str) -> Snapshot:

@@ -15,9 +15,9 @@ async def test_sqlite_syncs_commits_to_a_write_ahead_log(sqlite_url: str) -> Non
     """A write waits for the disk, so that a power loss takes back no acknowledgement; a reservation need not."""
     registry = await Registry.open(sqlite_url)
 
-    async def look(writing: WriteTransaction) -> list[object]:
+    def look(writing: WriteTransaction) -> list[object]:
         pragmas = ("journal_mode", "synchronous", "foreign_keys")
-        return [(await writing.connection.exec_driver_sql(f"PRAGMA {name}")).scalar() for name in pragmas]
+        return [writing.connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas]
 
     assert await registry._transactions.write("ann", look) == ["wal", 3, 1]  # 3 is EXTRA: FULL and more
     assert await registry._transactions.write("ann", look, durable=False) == ["wal", 1, 1]  # 1 is NORMAL
@@ -28,8 +28,8 @@ async def test_postgresql_acknowledges_what_is_on_its_disk(postgres_url: str) ->
     """A server whose default is faster and less safe is asked for the safe way."""
     registry = await Registry.open(postgres_url)
 
-    async def look(writing: WriteTransaction) -> object:
-        return (await writing.connection.exec_driver_sql("SHOW synchronous_commit")).scalar()
+    def look(writing: WriteTransaction) -> object:
+        return writing.connection.exec_driver_sql("SHOW synchronous_commit").scalar()
 
     assert await registry._transactions.write("ann", look) == "on"
     assert await registry._transactions.write("ann", look, durable=False) == "off"
@@ -40,8 +40,8 @@ async def test_an_error_in_a_transaction_leaves_everything_as_it_was(registry: R
     """The revision too."""
     before = await registry.revision()
 
-    async def fail(writing: WriteTransaction) -> None:
-        await writing.audit("acme", "nothing", "at all")
+    def fail(writing: WriteTransaction) -> None:
+        writing.audit("acme", "nothing", "at all")
         raise KeyError("of ours")
 
     with pytest.raises(KeyError):
@@ -75,9 +75,9 @@ async def test_a_connection_that_breaks_in_a_transaction_takes_only_that_one(
     """Nothing of the broken transaction stays, and the next caller gets a connection that works."""
     registry = await Registry.open(postgres_url)
 
-    async def break_off(writing: WriteTransaction) -> None:
-        await writing.audit("acme", "nothing", "at all")
-        await writing.connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+    def break_off(writing: WriteTransaction) -> None:
+        writing.audit("acme", "nothing", "at all")
+        writing.connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
 
     with pytest.raises(RegistryError, match=r"^the registry 'postgresql.*' failed: [^\n]+$"):
         await registry._transactions.write("ann", break_off)
@@ -91,11 +91,12 @@ async def test_no_writer_waits_for_ever_behind_others(registry: Registry, monkey
     monkeypatch.setattr(transactions, "_TURN_SECONDS", 0.1)
     began, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def hang(writing: WriteTransaction) -> None:
+    async def wait() -> None:
         began.set()
         await goes_on.wait()
 
-    slow = asyncio.create_task(registry._transactions.write("ann", hang))
+    hang = registry._transactions.waiting(wait)
+    slow = asyncio.create_task(registry._transactions.write("ann", lambda _: hang()))
     await began.wait()
     results = await asyncio.gather(*(publish(registry, b"one") for _ in range(5)), return_exceptions=True)
     assert {type(result) for result in results} == {RegistryError}
@@ -123,11 +124,13 @@ async def test_a_writer_that_hangs_lets_the_others_go_on(postgres_url: str, monk
     monkeypatch.undo()
     other = await Registry.open(postgres_url)
 
-    async def hang(writing: WriteTransaction) -> None:
-        await writing.audit("acme", "nothing", "at all")
-        await asyncio.sleep(1.5)
+    hang = hanging._transactions.waiting(lambda: asyncio.sleep(1.5))
 
-    stuck = asyncio.create_task(hanging._transactions.write("ann", hang))
+    def write(writing: WriteTransaction) -> None:
+        writing.audit("acme", "nothing", "at all")
+        hang()
+
+    stuck = asyncio.create_task(hanging._transactions.write("ann", write))
     await asyncio.sleep(0.1)
     assert (await publish(other, b"one"))[1]
     with pytest.raises(RegistryError):
