@@ -10,6 +10,7 @@ from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
 from peltier_backbone.errors import BackboneError
+from peltier_backbone.known_words import KnownWords, reads_words_apart
 from peltier_backbone.packing import Encoded
 from peltier_backbone.prefix_tokens import is_local, num_open_chars, num_settled
 
@@ -33,7 +34,7 @@ class _Text:
 
 
 class Tokenizer:
-    """A checkpoint's tokenizer. Many threads may use it, because nothing in it changes after it is loaded."""
+    """A checkpoint's tokenizer. Many threads may use it."""
 
     def __init__(self, fast: FastTokenizer) -> None:
         fast.no_padding()
@@ -41,6 +42,7 @@ class Tokenizer:
         self._fast = fast
         self._is_local = is_local(fast)
         self._num_open_chars = num_open_chars(fast)
+        self._known_words = KnownWords(fast) if reads_words_apart(fast) else None
 
     @property
     def num_entries(self) -> int:
@@ -60,6 +62,8 @@ class Tokenizer:
         The tokenizer reads at most `max_chars` characters of each text. The row has the number of dropped tokens, and
         `unread` if that is not all: of a much too long text only the beginning is read, which gives the same row.
         """
+        if pair is None and (known := self._encode_known(text, max_tokens, max_chars)) is not None:
+            return known
         room = None
         if max_tokens is not None:
             room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
@@ -91,6 +95,15 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
         return str(self._fast.decode(list(ids), skip_special_tokens=True))
+
+    def _encode_known(self, text: str, max_tokens: int | None, max_chars: int | None) -> Encoded | None:
+        """A short text of known words that need not be truncated."""
+        if self._known_words is None or len(text) > (_SHORT_CHARS if max_chars is None else min(_SHORT_CHARS, max_chars)):
+            return None
+        ids = self._known_words.encode(text)
+        if ids is None or (max_tokens is not None and len(ids) > max_tokens):
+            return None
+        return Encoded(ids, (0,) * len(ids))
 
     def _read(self, text: str, room: int | None, max_chars: int | None) -> _Text:
         """All tokens of a text; or, if only `room` tokens fit, at least more than `room` of its first tokens."""
