@@ -98,7 +98,9 @@ class Tokenizer:
 
     def _encode_known(self, text: str, max_tokens: int | None, max_chars: int | None) -> Encoded | None:
         """A short text of known words that need not be truncated."""
-        if self._known_words is None or len(text) > (_SHORT_CHARS if max_chars is None else min(_SHORT_CHARS, max_chars)):
+        if self._known_words is None or len(text) > (
+            _SHORT_CHARS if max_chars is None else min(_SHORT_CHARS, max_chars)
+        ):
             return None
         ids = self._known_words.encode(text)
         if ids is None or (max_tokens is not None and len(ids) > max_tokens):

@@ -12,8 +12,8 @@ from peltier_server.auth.credentials import Credentials
 from peltier_server.auth.keyring import Keyring
 from peltier_server.auth.secret import load_secret
 from peltier_server.fairness.preparation import Preparation
+from peltier_server.http.application import Application, AppState
 from peltier_server.http.auth_middleware import AuthMiddleware
-from peltier_server.http.error_handlers import install_handlers
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.outgoing import OutgoingMiddleware
 from peltier_server.http.request_middleware import RequestMiddleware
@@ -54,6 +54,8 @@ def create_app(settings: Settings) -> FastAPI:
     authenticator = create_authenticator(settings, keyring)
     enforcer = QuotaEnforcer(Rates(settings.rate_store), keyring.quotas)
     preparation = Preparation(settings, enforcer)
+    upload_turns = UploadTurns(settings.max_artifact_bytes, settings.stall_seconds)
+    state = AppState(lifecycle, metrics, keyring, enforcer, upload_turns, preparation, (OPENAI_ERRORS,))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -69,7 +71,8 @@ def create_app(settings: Settings) -> FastAPI:
         preparation.close()
         await enforcer.rates.close()
 
-    app = FastAPI(
+    app = Application(
+        state,
         title="Peltier",
         version=release_of("peltier"),
         description=_DESCRIPTION,
@@ -80,11 +83,6 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    app.state.lifecycle, app.state.metrics = lifecycle, metrics
-    app.state.keyring, app.state.enforcer = keyring, enforcer
-    app.state.upload_turns = UploadTurns(settings.max_artifact_bytes, settings.stall_seconds)
-    app.state.preparation = preparation
-    install_handlers(app, (OPENAI_ERRORS,))
     # The last one added is the outermost.
     app.add_middleware(OutgoingMiddleware, bound=preparation.answer_bytes)
     app.add_middleware(AuthMiddleware, authenticator=authenticator)

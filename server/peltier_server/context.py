@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from peltier_server.auth.caller import Caller
@@ -29,6 +29,8 @@ class RequestContext:
 
     # The caller's `x-request-id`, or an id from the server. A traffic split gives the same id the same version.
     request_id: str
+    # The headers of the request by their names in lower case. Of a header that is there twice, the first counts.
+    headers: Mapping[str, str] = field(default_factory=dict)
     # Whether the request arrived before the server began to drain.
     admitted: bool = True
     # None until the caller is authenticated, and for routes that need no key.
@@ -58,6 +60,11 @@ class RequestContext:
 
 # The context for log records during a request.
 current_context = ContextVar[RequestContext | None]("current_context", default=None)
+
+
+def headers_of(scope: Mapping[str, Any]) -> dict[str, str]:
+    """The headers of the request with this ASGI scope, by their names in lower case; of equal ones the first."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
 
 
 def context_of(scope: Mapping[str, Any]) -> RequestContext:

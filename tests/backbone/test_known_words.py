@@ -13,7 +13,7 @@ from tokenizers import normalizers, pre_tokenizers
 FAST = FastTokenizer.from_file(str(find_checkpoint("minilm") / "tokenizer.json"))
 FAST.no_truncation()
 FAST.no_padding()
-PIECES = st.sampled_from(["a", "film", "Naive", "un", "[MASK]", "[SEP]", "don't", "...", "x" * 40, "é", "東", "\t", "\n"])
+PIECES = st.sampled_from(["a", "film", "Naive", "un", "[MASK]", "[SEP]", "don't", "...", "x" * 40, "é", "東", "\t"])
 TEXTS = st.lists(PIECES | st.text(max_size=6) | st.text(st.characters(max_codepoint=127), max_size=6)).flatmap(
     lambda pieces: st.sampled_from([" ", "", "  "]).map(lambda space: space.join(pieces))
 )

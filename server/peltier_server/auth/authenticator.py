@@ -6,7 +6,6 @@ from typing import Protocol
 
 from peltier_client.errors import Forbidden, NotReady, Unauthorized
 from peltier_store.registry import Snapshot
-from starlette.datastructures import Headers
 
 from peltier_server import retry_hints
 from peltier_server.auth.caller import LOCAL, MONITOR, OPERATOR, Caller
@@ -65,7 +64,7 @@ class Authenticator:
                 "first, bind to 127.0.0.1, or let anyone in with --insecure"
             )
 
-    async def caller(self, headers: Headers) -> Caller:
+    async def caller(self, headers: Mapping[str, str]) -> Caller:
         """The caller. Raises `Unauthorized` for an unknown one, and `NotReady` if the registry has not been read
         yet.
         """
@@ -97,7 +96,7 @@ class Authenticator:
         raise Forbidden(f"the token's tenant {caller.tenant!r} is not one of this server's")
 
 
-def _read_authorization(headers: Headers) -> tuple[str, str]:
+def _read_authorization(headers: Mapping[str, str]) -> tuple[str, str]:
     """The scheme in lower case and the bearer's key or token, empty if the header is missing or has another scheme."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     return scheme.lower(), given.strip() if scheme.lower() == "bearer" else ""

@@ -3,14 +3,14 @@ proxy.
 """
 
 import ipaddress
+from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
 from peltier_client.errors import Forbidden
-from starlette.datastructures import Headers
 
 
-def check_origin(headers: Headers) -> None:
+def check_origin(headers: Mapping[str, str]) -> None:
     """Raises `Forbidden` for a request from a page of another site. Browsers send the site in `origin`, and let any
     page post a form without a preflight request.
     """
@@ -19,7 +19,7 @@ def check_origin(headers: Headers) -> None:
         raise Forbidden("a page of another site may not call a server without keys; make a key first")
 
 
-def check_host(headers: Headers) -> None:
+def check_host(headers: Mapping[str, str]) -> None:
     """Raises `Forbidden` if the host name of the request is not this machine's own.
 
     Anyone can let a name resolve to 127.0.0.1, and a page of that name can then call the server. A proxy that listens

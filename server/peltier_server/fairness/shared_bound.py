@@ -4,9 +4,8 @@ A tenant may hold at most three times the amount that is then free. A tenant tha
 the limit. If n tenants are at their bound, 1 / (3 n + 1) of the limit stays free for new tenants.
 """
 
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from peltier_client.errors import QueueFull, TooLarge
 
@@ -33,7 +32,7 @@ class SharedBound:
         """`what` names the unit in messages, in the plural, such as bytes of request bodies."""
         self._limit = limit
         self._what = what
-        self._of_tenant = Counter[str]()
+        self._of_tenant: dict[str, int] = {}
         self.total = 0
 
     @property
@@ -41,15 +40,12 @@ class SharedBound:
         """The maximum of a tenant while the others have nothing."""
         return max_alone(self._limit)
 
-    @contextmanager
-    def hold(self, tenant: str, amount: int) -> Iterator["Held"]:
-        """Counts `amount` during the block. Raises `QueueFull`, or `TooLarge` if a retry cannot succeed."""
+    def hold(self, tenant: str, amount: int) -> "Held":
+        """Counts `amount` until the block that enters it ends. Raises `QueueFull`, or `TooLarge` if a retry cannot
+        succeed."""
         held = Held(self, tenant)
         held.grow(amount)
-        try:
-            yield held
-        finally:
-            held.end()
+        return held
 
     def add(self, tenant: str, amount: int) -> None:
         """Adds `amount`, which may be negative. If a bound is exceeded, raises `QueueFull` and adds nothing."""
@@ -57,10 +53,10 @@ class SharedBound:
             self._check(tenant, amount)
         self.total += amount
         # Tenants with nothing are removed, because over time there may be many tenants.
-        if held := self._of_tenant[tenant] + amount:
+        if held := self._of_tenant.get(tenant, 0) + amount:
             self._of_tenant[tenant] = held
         else:
-            del self._of_tenant[tenant]
+            self._of_tenant.pop(tenant, None)
 
     def check_size(self, amount: int) -> None:
         """Raises `TooLarge` if no request may ever have this amount."""
@@ -77,9 +73,10 @@ class SharedBound:
                 f"{self.total} {self._what} are in progress of at most {self._limit}; {amount} more do not fit",
                 retry_after=retry_hints.SOON,
             )
-        if not is_fair(self._of_tenant[tenant] + amount, rest):
+        held = self._of_tenant.get(tenant, 0)
+        if not is_fair(held + amount, rest):
             raise QueueFull(
-                f"{self._of_tenant[tenant]} {self._what} of tenant {tenant!r} are in progress; {amount} more would "
+                f"{held} {self._what} of tenant {tenant!r} are in progress; {amount} more would "
                 f"leave {rest} of {self._limit} to others, and one tenant may have at most {TIMES_THE_REST} times "
                 "what it leaves",
                 retry_after=retry_hints.SOON,
@@ -87,12 +84,22 @@ class SharedBound:
 
 
 class Held:
-    """The amount that one request has in progress."""
+    """The amount that one request has in progress. At the end of a block that enters it the amount is 0."""
+
+    __slots__ = ("_amount", "_bound", "_tenant")
 
     def __init__(self, bound: SharedBound, tenant: str) -> None:
         self._bound = bound
         self._tenant = tenant
         self._amount = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end()
 
     def grow(self, amount: int) -> None:
         """Raises the amount of the request to `amount`, unless it is larger."""

@@ -1,7 +1,6 @@
 """Authenticates each request before the router sees it. Only the front page and the probes need no caller."""
 
 from peltier_client.errors import PeltierError
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.authenticator import Authenticator
@@ -26,7 +25,8 @@ class AuthMiddleware:
         """Passes the request on, or answers it with the error of the authenticator."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             try:
-                context_of(scope).known_caller = await self._authenticator.caller(Headers(scope=scope))
+                context = context_of(scope)
+                context.known_caller = await self._authenticator.caller(context.headers)
             except PeltierError as error:
                 await error_response(error, scope)(scope, receive, send)
                 return

@@ -190,5 +190,5 @@ def _refusal(error: ValidationError) -> PeltierError:
 
 
 def _content_length(request: Request) -> int:
-    claimed = request.headers.get("content-length", "")
+    claimed = context_of(request.scope).headers.get("content-length", "")
     return int(claimed) if claimed.isdecimal() and len(claimed) < 20 else 0

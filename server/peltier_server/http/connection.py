@@ -9,7 +9,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from peltier_server.http.request_head import RequestHead
-from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND
+from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND, WHOLE
 
 # The most requests that may wait on a connection for the answer to an earlier one.
 _MAX_PIPELINED = 16
@@ -56,6 +56,7 @@ class Connection(HttpToolsProtocol):
         if num_surplus > 0:
             self.app_state = {**self.app_state, "surplus": True}
         self._head.begin()
+        self._head.keep_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head.end()
@@ -79,6 +80,7 @@ class Connection(HttpToolsProtocol):
         elif self._is_idle and not self._head.is_open:
             # The bytes held no request, but they have stopped uvicorn's timer for idle connections.
             self._head.begin()
+        self._head.keep_time()
 
     def send_400_response(self, msg: str) -> None:
         # The caller would take a 400 for the answer to an earlier request, or for a part of that answer.
@@ -116,6 +118,11 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._head.report(0)
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        # The app of this request runs once all bytes are parsed that have arrived with its head.
+        self.scope["state"][WHOLE] = True
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle

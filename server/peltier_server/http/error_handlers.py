@@ -1,10 +1,9 @@
 """Turns the exceptions that routes raise into answers."""
 
 import logging
-from collections.abc import Sequence
 from http import HTTPStatus
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from peltier_adapters.errors import AdapterError
@@ -18,7 +17,6 @@ from peltier_server.errors import (
     STORE_FULL,
     STORE_GONE,
     ClientGone,
-    ErrorShape,
     RefusedBody,
     error_response,
     to_wire,
@@ -29,15 +27,6 @@ logger = logging.getLogger(__name__)
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # The exceptions that a route may raise; any other exception is a fault of the server.
 ANSWERED = (PeltierError, AdapterError, BackboneError, RequestValidationError, HTTPException, ClientGone)
-
-
-def install_handlers(app: FastAPI, shapes: Sequence[ErrorShape] = ()) -> None:
-    """Registers `answer_error` for each of `ANSWERED`. An address that belongs to one of `shapes` answers errors in
-    that shape.
-    """
-    app.state.error_shapes = shapes
-    for kind in ANSWERED:
-        app.add_exception_handler(kind, answer_error)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:

@@ -1,8 +1,6 @@
 """The state of the process, and the number of open requests that it still has to answer."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from peltier_client.errors import Draining, NotReady
 
@@ -92,16 +90,15 @@ class Lifecycle:
             raise NotReady("the server is still loading its backbone", retry_after=retry_hints.SOON)
         return self._service
 
-    @contextmanager
-    def arrive(self) -> Iterator[bool]:
-        """Surrounds one request, from its head to the end of its answer. Yields whether the request arrived before
-        the drain; the drain waits for such a request.
+    def begin_request(self) -> bool:
+        """Counts a request whose head has arrived. Returns whether that was before the drain. The drain waits for such
+        a request, until `end_request`.
         """
         if self.draining:
-            yield False
-            return
+            return False
         self._num_arrived += 1
-        try:
-            yield True
-        finally:
-            self._num_arrived -= 1
+        return True
+
+    def end_request(self, *, admitted: bool) -> None:
+        """Notes the end of the answer to a request, for which `begin_request` has returned `admitted`."""
+        self._num_arrived -= admitted

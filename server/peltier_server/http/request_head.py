@@ -9,7 +9,8 @@ MAX_HEAD_BYTES = 64 * 1024
 
 
 class RequestHead:
-    """Calls `give_up` when a head takes longer than `seconds`. Its timer stops while the server does not read.
+    """Calls `give_up` when a head takes longer than `seconds`. Its timer stops while the server does not read. The
+    connection calls `keep_time` whenever it has parsed what has arrived, so a head in one piece needs no timer.
 
     The parser reports each complete part. The bytes of the chunks since its last report count as an unfinished header.
     So no byte of an earlier request on the connection counts, and no byte counts twice.
@@ -36,7 +37,6 @@ class RequestHead:
         """Notes that a head is expected, or begins. A timer that already runs continues."""
         self._num_reported = self._num_unreported = 0
         self._is_open = True
-        self._start_clock()
 
     def receive(self, num_bytes: int) -> None:
         """Counts `num_bytes` that the connection gives to the parser. The parser calls `report` for the parts that
@@ -63,9 +63,10 @@ class RequestHead:
     def resume(self) -> None:
         """Starts the timer again when the server reads on. An incomplete head gets the full `seconds` again."""
         self._is_paused = False
-        self._start_clock()
+        self.keep_time()
 
-    def _start_clock(self) -> None:
+    def keep_time(self) -> None:
+        """Starts the timer if it has to run and does not."""
         if self._clock is None and self._is_open and not self._is_paused:
             self._clock = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
 

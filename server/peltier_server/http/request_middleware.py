@@ -5,15 +5,17 @@ import logging
 import random
 import re
 import time
+from collections.abc import Mapping
 
 from peltier_client.errors import Draining, PeltierError, QueueFull, ServerError
-from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peltier_server import retry_hints
-from peltier_server.context import RequestContext, attach_context, current_context
+from peltier_server.context import RequestContext, attach_context, current_context, headers_of
 from peltier_server.errors import ClientGone, error_response
 from peltier_server.http.auth_middleware import OPEN_PATHS
+from peltier_server.http.error_handlers import ANSWERED, answer_error
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.logs.access_log import log_access
 from peltier_server.metrics.labels import matched_route
@@ -49,19 +51,20 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        with self._lifecycle.arrive() as admitted:
-            context = RequestContext(_request_id(scope), admitted)
-            is_surplus = scope.setdefault("state", {}).get("surplus", False)
-            attach_context(scope, context)
-            answer = _Answer(context, self._lifecycle, send, is_last=is_surplus)
-            started = time.monotonic()
-            # Log records name this request until its answer has ended.
-            token = current_context.set(context)
-            try:
-                await self._answer(answer, scope, receive, is_surplus=is_surplus)
-            finally:
-                self._measure(scope, answer, time.monotonic() - started)
-                current_context.reset(token)
+        started, admitted = time.monotonic(), self._lifecycle.begin_request()
+        headers = headers_of(scope)
+        context = RequestContext(_request_id(headers), headers, admitted)
+        is_surplus = scope.setdefault("state", {}).get("surplus", False)
+        attach_context(scope, context)
+        answer = _Answer(context, self._lifecycle, send, is_last=is_surplus)
+        # Log records name this request until its answer has ended.
+        token = current_context.set(context)
+        try:
+            await self._answer(answer, scope, receive, is_surplus=is_surplus)
+        finally:
+            self._measure(scope, answer, time.monotonic() - started)
+            current_context.reset(token)
+            self._lifecycle.end_request(admitted=admitted)
 
     async def _answer(self, answer: "_Answer", scope: Scope, receive: Receive, *, is_surplus: bool) -> None:
         request_id = answer.context.request_id
@@ -74,6 +77,10 @@ class RequestMiddleware:
             if answer.started:
                 logger.warning("the server stopped in the middle of the answer to request %s", request_id)
             error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
+        except ANSWERED as raised:
+            # Only the router raises these here, for an unknown address or method. Routes answer their own.
+            await (await answer_error(Request(scope), raised))(scope, receive, answer.send)
+            return
         except Exception:
             logger.exception("request %s failed", request_id)
             error = ServerError(f"the server failed; its log has the reason under x-request-id {request_id}")
@@ -99,11 +106,11 @@ class RequestMiddleware:
             log_access(scope, answer.status, answer.num_bytes, seconds)
 
 
-def _request_id(scope: Scope) -> str:
-    given = Headers(scope=scope).get("x-request-id", "")
+def _request_id(headers: Mapping[str, str]) -> str:
+    given = headers.get("x-request-id")
     # A request id is not secret. A read from the kernel's random generator would hand the interpreter to another
     # thread.
-    return given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(_ID_BITS):032x}"
+    return given if given and _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(_ID_BITS):032x}"
 
 
 class _Answer:

@@ -7,11 +7,13 @@ from typing import Any, cast
 
 from fastapi import APIRouter, FastAPI, Request, Response, Security, params
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from peltier_client.errors import Forbidden, QuotaExceeded
 from peltier_client.protocol import Scope
 from pydantic import BaseModel
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
@@ -21,9 +23,8 @@ from peltier_server.errors import error_response
 from peltier_server.http.auth_middleware import OPEN_PATHS
 from peltier_server.http.bodies import Handler, bounded, unique
 from peltier_server.http.error_handlers import ANSWERED, answer_error
+from peltier_server.http.json_bytes import JSON
 from peltier_server.quotas.enforcer import QuotaEnforcer
-
-JSON = "application/json"
 
 # Routes of these scopes operate and monitor the server. The quotas of a tenant never apply to them.
 _UNCOUNTED: frozenset[Scope] = frozenset({"admin", "metrics"})
@@ -38,7 +39,7 @@ def require_scope(scope: Scope) -> Any:
 
 def open_router(**options: Any) -> APIRouter:
     """A router with these options of the framework, whose OpenAPI operations have the names of their functions."""
-    return APIRouter(generate_unique_id_function=_operation_id, **options)
+    return APIRouter(generate_unique_id_function=_operation_id, **{"route_class": FrameworkRoute, **options})
 
 
 def scoped_router(scope: Scope, tag: str, prefix: str = "", route_class: type[APIRoute] | None = None) -> APIRouter:
@@ -47,7 +48,18 @@ def scoped_router(scope: Scope, tag: str, prefix: str = "", route_class: type[AP
     return open_router(prefix=prefix, tags=[tag], route_class=route_class, dependencies=[require_scope(scope)])
 
 
-class ScopedRoute(APIRoute):
+class FrameworkRoute(APIRoute):
+    """A route whose endpoint the framework calls, within the middleware that it needs: one closes the files of a form,
+    the other answers the exceptions that an endpoint may raise.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        handlers = dict.fromkeys(ANSWERED, answer_error)
+        self.app = ExceptionMiddleware(AsyncExitStackMiddleware(self.app), handlers)
+
+
+class ScopedRoute(FrameworkRoute):
     """A route that answers only callers with all scopes that it names. A route that names no scope refuses every
     caller.
 
@@ -129,10 +141,10 @@ class ScopedRoute(APIRoute):
         some 400 µs for the whole answer without the model. Any other content type than plain `application/json` is
         left to the framework, which accepts those that mean JSON and refuses the others.
         """
-        request = Request(scope, receive, send)
-        if self._plain is None or request.headers.get("content-type") != JSON:
+        if self._plain is None or context_of(scope).headers.get("content-type") != JSON:
             await super().handle(scope, receive, send)
             return
+        request = Request(scope, receive, send)
         try:
             response = await self._plain(request)
         except ANSWERED as error:

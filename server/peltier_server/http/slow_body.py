@@ -13,6 +13,8 @@ from peltier_server.errors import RefusedBody
 # Any network that carries artifacts of megabytes is faster. A body of a few kilobytes never reaches this limit.
 MIN_BYTES_PER_SECOND = 16 * 1024
 _MAX_LINGER_SECONDS = 2.0
+# The key in the `state` of an ASGI scope that the connection sets once the body of the request is complete.
+WHOLE = "body_is_whole"
 
 
 class SlowBodyMiddleware:
@@ -27,8 +29,8 @@ class SlowBodyMiddleware:
         self._stall_seconds = stall_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on. A request without a body is not changed."""
-        if scope["type"] != "http" or not _has_body(Headers(scope=scope)):
+        """Passes the request on. A request without a body, or whose body arrived with its head, is not changed."""
+        if scope["type"] != "http" or scope.get("state", {}).get(WHOLE) or not _has_body(Headers(scope=scope)):
             await self._app(scope, receive, send)
             return
         body = _Body(receive, send, self._stall_seconds)

@@ -1,7 +1,6 @@
 """Enforces the quotas of tenants: requests and tokens a second, and concurrent requests."""
 
 import math
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -24,7 +23,7 @@ class QuotaEnforcer:
 
     def __init__(self, rates: Rates, quotas_of: Callable[[str], Quotas]) -> None:
         self.rates = rates
-        self.in_flight = Counter[str]()
+        self.in_flight: dict[str, int] = {}
         self._quotas_of = quotas_of
 
     def weight(self, tenant: str) -> float:
@@ -95,18 +94,20 @@ class QuotaSlot:
 
     async def __aenter__(self) -> Self:
         in_flight = self._enforcer.in_flight
-        if in_flight[self._tenant] >= self._max_in_flight:
+        num_others = in_flight.get(self._tenant, 0)
+        if num_others >= self._max_in_flight:
             raise QuotaExceeded(
-                f"{in_flight[self._tenant]} requests of tenant {self._tenant!r} are being answered; "
+                f"{num_others} requests of tenant {self._tenant!r} are being answered; "
                 f"it may have {self._max_in_flight} at a time",
                 retry_after=retry_hints.SOON,
             )
-        in_flight[self._tenant] += 1
-        try:
-            await self._take()
-        except BaseException:
-            self._leave()
-            raise
+        in_flight[self._tenant] = num_others + 1
+        if self._requests is not None:
+            try:
+                await self._take(self._requests)
+            except BaseException:
+                self._leave()
+                raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,10 +128,8 @@ class QuotaSlot:
 
         return with_ratelimit_headers
 
-    async def _take(self) -> None:
-        rate, rates = self._requests, self._enforcer.rates
-        if rate is None:
-            return
+    async def _take(self, rate: Rate) -> None:
+        rates = self._enforcer.rates
         self._taken = await rates.take(rate, self._tenant)
         if self._taken is None:
             left = await rates.left(rate, self._tenant)

@@ -1,6 +1,6 @@
 """Predictions."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from fastapi import Request, Response
@@ -30,7 +30,8 @@ from peltier_client.protocol import (
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect, get_context, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.scoped_route import JSON, scoped_router
+from peltier_server.http.json_bytes import JSONBytes
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
 from peltier_server.inference.prediction import Prediction, StreamStart
@@ -64,7 +65,7 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     if not body.stream:
         prediction = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, body.parameters))
         answer = await prediction_json(request.app.state.preparation, target.context.tenant, prediction)
-        return Response(answer, headers=_provenance(prediction), media_type=JSON)
+        return JSONBytes(answer, _raw(_provenance(prediction)))
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
     stream = service.predictor.stream(target, inputs[0], body.parameters)
@@ -82,7 +83,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response
     results = await cancel_on_disconnect(request, mixed.results())
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
     answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes)
-    return Response(answer, headers=_truncation(truncated), media_type=JSON)
+    return JSONBytes(answer, _raw(_truncation(truncated)))
 
 
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:
@@ -94,6 +95,10 @@ async def _events(stream: TextStream) -> AsyncIterator[bytes]:
 
 def _error_event(error: PeltierError) -> bytes:
     return event(error.body(), "error")
+
+
+def _raw(headers: Mapping[str, str]) -> Iterator[tuple[bytes, bytes]]:
+    return ((name.encode(), value.encode()) for name, value in headers.items())
 
 
 def _provenance(prediction: Prediction) -> dict[str, str]:

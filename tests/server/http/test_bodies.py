@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 from peltier_backbone.load import Backbone
+from peltier_server.context import RequestContext, attach_context
 from peltier_server.http import bodies
 from starlette.requests import Request
 from starlette.types import Message
@@ -114,7 +115,9 @@ async def test_a_request_is_freed_when_it_ends() -> None:
     async def receive() -> Message:
         return messages.pop()
 
-    limited = bodies.LimitedRequest(Request({"type": "http", "headers": []}, receive), 10)
+    scope: dict[str, Any] = {"type": "http", "headers": [], "state": {}}
+    attach_context(scope, RequestContext("1"))
+    limited = bodies.LimitedRequest(Request(scope, receive), 10)
     assert await limited.body() == b"{}"
     freed = weakref.ref(limited)
     del limited

@@ -28,7 +28,8 @@ from peltier_server.catalog.published import Published
 from peltier_server.errors import describe_errors
 from peltier_server.http.dependencies import Accepted, Context, accept, begin, cancel_on_disconnect, resolve
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
-from peltier_server.http.scoped_route import JSON, scoped_router
+from peltier_server.http.json_bytes import JSONBytes
+from peltier_server.http.scoped_route import scoped_router
 from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
@@ -113,7 +114,7 @@ async def _events(
 
 def _as_it_is(body: BaseModel) -> Response:
     """Serialises a valid body here, because FastAPI would validate every field again."""
-    return Response(body.model_dump_json(), media_type=JSON)
+    return JSONBytes(body.model_dump_json().encode())
 
 
 def _page(service: Service, tenant: str, after: str) -> list[Published]:
