@@ -15,6 +15,8 @@ from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
 from peltier_backbone.kernel_cache import bound_kernel_caches
 from peltier_backbone.linear import LinearKernel, choose_linear, slowdown
+from peltier_backbone.native.library import load_library
+from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.packing import Encoded, Packed, pack
 from peltier_backbone.quantized_linear import QuantizedLinear
 from peltier_backbone.t5 import T5
@@ -94,7 +96,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     config = load_config(directory)
     tensors = _canonical(config, directory)
     identity = fingerprint(config, tensors)
-    kernel: LinearKernel = QuantizedLinear if eight_bits else choose_linear(target, compute)
+    kernel = _choose_quantized() if eight_bits else choose_linear(target, compute)
     _warn_of_slow_products(target, compute)
     ready = {key: tensor.to(target, compute) for key, tensor in tensors.items()}
     return Backbone(
@@ -111,6 +113,10 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
             "attention": "matmul" if config.generates else kernel_name(target, compute, config.head_size),
         },
     )
+
+
+def _choose_quantized() -> type[QuantizedLinear]:
+    return QuantizedLinear if load_library() is None else NativeQuantizedLinear
 
 
 def _warn_of_slow_products(device: torch.device, dtype: torch.dtype) -> None:

@@ -57,7 +57,7 @@ def quantize_rows(x: Tensor) -> QuantizedRows:
     and includes 0, which is represented exactly. The scale of a row with an infinite number or none is not finite."""
     least, largest = x.amin(1, keepdim=True).clamp(max=0), x.amax(1, keepdim=True).clamp(min=0)
     span = largest - least
-    inverse = torch.where(span > _LEAST_SPAN, _MAX_ACTIVATION / span, 0)
+    inverse = torch.where(span > _LEAST_SPAN, torch.full_like(span, _MAX_ACTIVATION) / span, 0)
     zeros = (least * inverse).round().neg()
     values = ((x * inverse).round() + zeros).nan_to_num(0).clamp(0, _MAX_ACTIVATION)
     return QuantizedRows(values.to(torch.uint8), span / _MAX_ACTIVATION, zeros.nan_to_num(0).to(torch.int32))

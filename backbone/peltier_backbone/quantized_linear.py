@@ -1,7 +1,8 @@
 """Frozen linear maps in 8 bits: exact integer sums of a token's values and a channel's, then float32."""
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +12,9 @@ from peltier_backbone.quantization import QuantizedRows, quantize_rows, quantize
 
 # A sum of so many products of 8 bits is exact in float32, in any order.
 _EXACT_INNER = 512
+
+Activation = Literal["none", "relu", "gelu"]
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}
 
 
 class QuantizedLinear:
@@ -34,19 +38,23 @@ class QuantizedLinear:
     def __call__(self, x: Tensor) -> Tensor:
         if torch.is_grad_enabled() and x.requires_grad:
             return _StraightThrough.apply(x, self)  # type: ignore[no-untyped-call, no-any-return]
-        return self.multiply(x)
+        return self.multiply(x, "none")
 
     def gelu(self, x: Tensor) -> Tensor:
-        return F.gelu(self(x))
+        if torch.is_grad_enabled() and x.requires_grad:
+            return F.gelu(self(x))
+        return self.multiply(x, "gelu")
 
     def relu(self, x: Tensor) -> Tensor:
-        return F.relu(self(x))
+        if torch.is_grad_enabled() and x.requires_grad:
+            return F.relu(self(x))
+        return self.multiply(x, "relu")
 
-    def multiply(self, x: Tensor) -> Tensor:
-        """x W^T + b, without a gradient."""
+    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
+        """act(x W^T + b), without a gradient."""
         rows = quantize_rows(x)
         y = (self._sum(rows) - rows.zeros * self._sums).float() * (rows.scales * self._weight.scales)
-        return y if self._bias is None else y + self._bias
+        return _ACTIVATIONS[activation](y if self._bias is None else y + self._bias)
 
     def backward(self, gradient: Tensor) -> Tensor:
         """Gradient of the input, [tokens, out] -> [tokens, in]."""
@@ -78,7 +86,7 @@ class _StraightThrough(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, linear: QuantizedLinear) -> Tensor:
         ctx.linear = linear
-        return linear.multiply(x)
+        return linear.multiply(x, "none")
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:

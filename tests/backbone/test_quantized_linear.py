@@ -2,12 +2,23 @@
 
 import pytest
 import torch
+from peltier_backbone.native.library import load_library
+from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.quantization import quantize_rows, quantize_weight
 from peltier_backbone.quantized_linear import QuantizedLinear
 from torch import Tensor
 from torch.nn import functional as F
 
+Kernel = type[QuantizedLinear]
 SIZES = [(1, 1), (3, 5), (48, 48), (33, 130), (7, 1030)]  # out, in
+
+
+@pytest.fixture(params=[QuantizedLinear, NativeQuantizedLinear], ids=["torch", "native"])
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    """Both ways to compute one definition."""
+    if request.param is NativeQuantizedLinear and load_library() is None:
+        pytest.skip("the project was installed without a C compiler")
+    return request.param
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:
@@ -23,11 +34,11 @@ def _expected(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_it_is_the_product_of_the_quantized_numbers(size: tuple[int, int], biased: bool):
+def test_it_is_the_product_of_the_quantized_numbers(kernel: Kernel, size: tuple[int, int], biased: bool):
     """To the rounding of four operations in float32, with and without a bias and the fused activations, for any number
     of tokens and for none."""
     weight, bias = _draw(*size), _draw(size[0], seed=1) if biased else None
-    linear = QuantizedLinear(weight, bias)
+    linear = kernel(weight, bias)
     for tokens in (0, 1, 17):
         x = _draw(tokens, size[1], seed=2) + 0.5
         expected = _expected(x, weight, bias)
@@ -37,26 +48,26 @@ def test_it_is_the_product_of_the_quantized_numbers(size: tuple[int, int], biase
         torch.testing.assert_close(linear.relu(x), F.relu(linear(x)))
 
 
-def test_a_result_does_not_depend_on_the_other_rows():
+def test_a_result_does_not_depend_on_the_other_rows(kernel: Kernel):
     """To the last bit: sums are exact, so their order is free."""
-    linear, x = QuantizedLinear(_draw(33, 700), _draw(33)), _draw(23, 700)
+    linear, x = kernel(_draw(33, 700), _draw(33)), _draw(23, 700)
     together = linear(x)
     for first, last in ((0, 1), (5, 7), (8, 23)):
         assert torch.equal(linear(x[first:last]), together[first:last])
 
 
-def test_the_largest_sums_are_exact():
+def test_the_largest_sums_are_exact(kernel: Kernel):
     """The extremes of both ranges, all of one sign, over more inputs than float32 holds at once."""
     inner = 40_000
-    linear = QuantizedLinear(torch.ones(1, inner) * 127)
+    linear = kernel(torch.ones(1, inner) * 127)
     assert linear(torch.full((1, inner), 255.0)).item() == pytest.approx(inner * 127 * 255, rel=1e-6)
 
 
 @pytest.mark.parametrize("activation", ["__call__", "gelu", "relu"])
-def test_gradients_pass_straight_through(activation: str):
+def test_gradients_pass_straight_through(kernel: Kernel, activation: str):
     """Forward is the quantised map, backward that of the dequantised weight, as if activations were not rounded."""
     weight, bias = _draw(33, 20), _draw(33)
-    linear = QuantizedLinear(weight, bias)
+    linear = kernel(weight, bias)
     x = _draw(6, 20).requires_grad_()
     y = getattr(linear, activation)(x)
     (y * torch.linspace(-1, 1, 33)).sum().backward()
@@ -71,19 +82,19 @@ def test_gradients_pass_straight_through(activation: str):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_bad_row_is_not_hidden(bad: float):
+def test_a_bad_row_is_not_hidden(kernel: Kernel, bad: float):
     """What is not finite gives results that are not finite, in its own row alone."""
     x = _draw(3, 20)
     x[1, 4] = bad
-    found = QuantizedLinear(_draw(5, 20))(x)
+    found = kernel(_draw(5, 20))(x)
     assert not found[1].isfinite().any()
     assert found[0].isfinite().all()
     assert found[2].isfinite().all()
 
 
-def test_the_weights_are_the_dequantized_ones():
+def test_the_weights_are_the_dequantized_ones(kernel: Kernel):
     """Hashing them hashes what is computed with."""
     weight, bias = _draw(7, 5), _draw(7)
-    dense, kept = QuantizedLinear(weight, bias).weights()
+    dense, kept = kernel(weight, bias).weights()
     assert torch.equal(dense, quantize_weight(weight).dequantize())
     assert kept is bias

@@ -11,7 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from peltier_backbone.native.program import PlacedPrefixes, Table
+from peltier_backbone.native.packed_int8 import PackedInt8
+from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
 
 _FOLDER = Path(__file__).parent
@@ -56,6 +57,10 @@ class Library:
             *(c_void_p,) * 3, *(c_int64,) * 3, c_int, c_void_p, c_void_p, c_int, c_int64, c_int64, c_float, c_int,
             *_TABLE, c_int64,
         )  # fmt: skip
+        self._multiply_int8 = library.peltier_multiply_int8
+        self._multiply_int8.argtypes = (c_void_p, c_int64, c_void_p, c_int64, *(c_void_p,) * 4, *(c_int64,) * 3, c_int)
+        library.peltier_panel_int8.restype = c_int64
+        self._panel_int8: int = library.peltier_panel_int8()
         self._attend = library.peltier_attend
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
@@ -72,6 +77,25 @@ class Library:
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for what adapters do with {len(x)} tokens")
+
+    def pack_int8(self, values: Tensor, scales: Tensor) -> PackedInt8:
+        """The weight `values` [outer, inner] times `scales` [outer], as `multiply_int8` takes it."""
+        return PackedInt8.pack(values, scales, self._panel_int8)
+
+    def multiply_int8(
+        self, x: Tensor, weight: PackedInt8, bias: Tensor | None, activation: Activation = "none"
+    ) -> Tensor:  # fmt: skip
+        """act(x W^T + bias) of x [rows, inner] in float32, each row quantised with its own range: [rows, outer]. Sums
+        are exact. The bias is as long as the weight's scales."""
+        y = x.new_empty(len(x), weight.outer)
+        failed = self._multiply_int8(
+            y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), weight.values.data_ptr(), weight.sums.data_ptr(),
+            weight.scales.data_ptr(), None if bias is None else bias.data_ptr(), *x.shape, weight.outer,
+            ACTIVATIONS[activation],
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for a product of {len(x)} rows")
+        return y
 
     def norm(
         self, x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, kind: NormKind,

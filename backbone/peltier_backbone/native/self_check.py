@@ -34,8 +34,9 @@ class _Kind:
 
 @torch.inference_mode()
 def check(library: "Library") -> None:
-    """Check folded and gated steps, biases, norms and attention at odd sizes. Of the three rows the first two have an
-    adapter. Raises a `RuntimeError` that names what is wrong."""
+    """Check products of 8 bits, folded and gated steps, biases, norms and attention at odd sizes. Of the three rows the
+    first two have an adapter. Raises a `RuntimeError` that names what is wrong."""
+    _check_int8(library)
     _check_steps(library)
     _check_bias_and_norm(library)
     _check_attention(library)
@@ -52,6 +53,17 @@ def _compare(library: "Library", what: str, found: Tensor, expected: Tensor) -> 
 
 def _table(program: NativeProgram) -> Table:
     return Table(_LENGTHS, [TableGroup(2, program), TableGroup(1)])
+
+
+def _check_int8(library: "Library") -> None:
+    """All products are of integers, so each row's values are exact if its range is 0 to 255."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(0, 256, (13, _WIDTH), generator=generator).float()
+    x[:, 0], x[:, 1] = 0, 255
+    values = torch.randint(-127, 128, (70, _WIDTH), dtype=torch.int8, generator=generator)
+    found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)), None)
+    if not torch.equal(found, x @ values.float().t()):
+        raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
 
 
 def _check_steps(library: "Library") -> None:

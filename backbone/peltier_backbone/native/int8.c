@@ -1,0 +1,257 @@
+/* Products in 8 bits with a frozen weight, which is packed once: in panels of QUANTIZED_PANEL columns, a panel as groups of
+ * four elements of the inner dimension, a group as four neighbouring weights of each column. Zeros stand for columns and
+ * elements that the weight does not have.
+ *
+ * A row gets values from 0 to 255, a scale and a zero point: an element is about (value - zero) * scale. Sums of products
+ * of values and weights are exact in 32 bits; what follows them is float32. */
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#include <math.h>
+
+#include "threads.h"
+#include "tiles.h"
+
+#define QUANTIZED_PANEL 64
+/* Rows whose values stay in the cache while all panels pass. */
+#define QUANTIZED_BLOCK 96
+#define MAX_TILE_ROWS 6
+#define MAX_VALUE 255
+/* A row of a smaller range counts as zeros: one over its scale may not be finite. */
+#define LEAST_SPAN 1e-30f
+
+/* Rows of values, which begin `stride` bytes apart, in `groups` groups of four. */
+typedef struct {
+    uint8_t *values;
+    float *scales;
+    int32_t *zeros;
+    int64_t stride, groups;
+} quantized_rows;
+
+/* y = act(x w + bias). `sums` are those of each column's weights; all vectors have whole panels. */
+typedef struct {
+    matrix y, x;
+    const int8_t *w;
+    const int32_t *sums;
+    const float *scales, *bias;
+    int64_t inner, outer;
+    int activation;
+} quantized_product;
+
+#if defined(__AVX512F__)
+typedef int32_t vnni_vector __attribute__((vector_size(64)));
+#define VNNI __attribute__((target("avx512vnni")))
+VNNI INLINE vnni_vector vnni_dot(vnni_vector sums, vnni_vector values, vnni_vector weights) {
+    return (vnni_vector)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)values, (__m512i)weights);
+}
+#define WAY(name) vnni_##name
+#define TARGET VNNI
+#define SUMS 16
+#define TILE_ROWS 6
+#define TILE_VECTORS 4
+#include "int8_tiles.h"
+#elif defined(__AVX2__)
+typedef int32_t vnni_vector __attribute__((vector_size(32)));
+#define VNNI __attribute__((target("avxvnni")))
+VNNI INLINE vnni_vector vnni_dot(vnni_vector sums, vnni_vector values, vnni_vector weights) {
+    return (vnni_vector)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)values, (__m256i)weights);
+}
+#define WAY(name) vnni_##name
+#define TARGET VNNI
+#define SUMS 8
+#define TILE_ROWS 6
+#define TILE_VECTORS 2
+#include "int8_tiles.h"
+#endif
+
+#if defined(__AVX512F__)
+#define PAIRED_SUMS 16
+#define MADD(a, b) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#elif defined(__AVX2__)
+#define PAIRED_SUMS 8
+#define MADD(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#else
+#define PAIRED_SUMS 4
+#if defined(__x86_64__)
+#define MADD(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b))
+#else
+#define MADD(a, b) (((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
+#endif
+#endif
+
+typedef int32_t paired_vector __attribute__((vector_size(4 * PAIRED_SUMS)));
+INLINE paired_vector paired_dot(paired_vector sums, paired_vector values, paired_vector weights) {
+    return sums + (paired_vector)MADD(values, weights);
+}
+#define WAY(name) paired_##name
+#define TARGET
+#define SUMS PAIRED_SUMS
+#define TILE_ROWS 4
+#define TILE_VECTORS (PAIRED_SUMS == 16 ? 4 : 2)
+#define PAIRED
+#include "int8_tiles.h"
+
+/* Whether values are single bytes here, for instructions that multiply four of them at once. */
+static int has_vnni(void) {
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512vnni");
+#elif defined(__AVX2__)
+    return __builtin_cpu_supports("avxvnni");
+#else
+    return 0;
+#endif
+}
+
+static int some_rows(int bytes, const quantized_rows *x, int64_t row, int64_t left, const int8_t *w, int32_t *found) {
+#if defined(__AVX2__)
+    if (bytes) return vnni_some(x, row, left, w, found);
+#endif
+    return (void)bytes, paired_some(x, row, left, w, found);
+}
+
+INLINE lanes smaller(lanes a, lanes b) {
+#if defined(__AVX512F__)
+    return (lanes)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__x86_64__) /* GCC 12 compares vectors that are wider than the processor's element by element */
+    __m128 first[LANES / 4], second[LANES / 4];
+    memcpy(first, &a, sizeof a), memcpy(second, &b, sizeof b);
+    for (int i = 0; i < LANES / 4; i++) first[i] = _mm_min_ps(first[i], second[i]);
+    memcpy(&a, first, sizeof a);
+    return a;
+#else
+    return select_lanes(a < b, a, b);
+#endif
+}
+
+/* Sixteen values, v to the nearest integers with ties to even, plus `zero`: as bytes, or else in pairs. */
+INLINE void store_values(uint8_t *to, int bytes, lanes v, int32_t zero) {
+#if defined(__AVX512F__)
+    const __m512i found = _mm512_add_epi32(_mm512_cvtps_epi32((__m512)v), _mm512_set1_epi32(zero));
+    const __m512i order = _mm512_setr_epi32(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    if (bytes) _mm_storeu_si128((__m128i *)to, _mm512_cvtusepi32_epi8(found));
+    else {
+        const __m512i kept = _mm512_min_epi32(found, _mm512_set1_epi32(MAX_VALUE));
+        _mm256_storeu_si256((__m256i *)to, _mm512_cvtepi32_epi16(_mm512_permutexvar_epi32(order, kept)));
+    }
+#elif defined(__x86_64__)
+    __m128 pieces[LANES / 4];
+    memcpy(pieces, &v, sizeof v);
+    __m128i found[LANES / 4];
+    for (int i = 0; i < LANES / 4; i++) found[i] = _mm_add_epi32(_mm_cvtps_epi32(pieces[i]), _mm_set1_epi32(zero));
+    if (!bytes)
+        for (int i = 0; i < LANES / 4; i++) found[i] = _mm_shuffle_epi32(found[i], _MM_SHUFFLE(3, 1, 2, 0));
+    const __m128i low = _mm_packs_epi32(found[0], found[1]), high = _mm_packs_epi32(found[2], found[3]);
+    if (bytes) _mm_storeu_si128((__m128i *)to, _mm_packus_epi16(low, high));
+    else {
+        _mm_storeu_si128((__m128i *)to, _mm_min_epi16(low, _mm_set1_epi16(MAX_VALUE)));
+        _mm_storeu_si128((__m128i *)to + 1, _mm_min_epi16(high, _mm_set1_epi16(MAX_VALUE)));
+    }
+#else
+    const int order[] = {0, 2, 1, 3};
+    for (int i = 0; i < LANES; i++) {
+        const long found = __builtin_lrintf(v[i]) + zero;
+        const uint16_t kept = found > MAX_VALUE ? MAX_VALUE : (uint16_t)found;
+        if (bytes) to[i] = (uint8_t)kept;
+        else memcpy(to + 2 * (i / 4 * 4 + order[i % 4]), &kept, sizeof kept);
+    }
+#endif
+}
+
+/* The range of `inner` floats, in which 0 lies; not a number if one of them is not finite. */
+INLINE float range_of(const float *x, int64_t inner, float *least) {
+    lanes low = {0}, high = {0}, unordered = {0};
+    for (int64_t k = 0; k < inner; k += LANES) {
+        const lanes v = load(x + k, 0, inner - k);
+        low = smaller(v, low);
+        high = smaller(-v, high);
+        unordered += v * 0.0f;
+    }
+    *least = -largest_of(-low);
+    return largest_of(-high) - *least + sum_of(unordered);
+}
+
+INLINE void quantize_row(matrix x, int64_t row, int64_t inner, int bytes, const quantized_rows *to, int64_t number) {
+    const float *from = at(x, row, 0);
+    float least;
+    const float span = range_of(from, inner, &least), inverse = span > LEAST_SPAN ? MAX_VALUE / span : 0.0f;
+    const int32_t zero = span > LEAST_SPAN ? -(int32_t)__builtin_lrintf(least * inverse) : 0;
+    to->scales[number] = span / MAX_VALUE;
+    to->zeros[number] = zero;
+    uint8_t *values = to->values + number * to->stride;
+    for (int64_t k = 0; k < inner; k += LANES)
+        store_values(values + (bytes ? k : 2 * k), bytes, load(from + k, 0, inner - k) * inverse, zero);
+}
+
+/* What follows the sums of `rows` rows and of the panel that begins at `column`. */
+NOINLINE void finish_sums(
+    const quantized_product *p, const quantized_rows *x, int64_t first, int64_t number, int64_t column, int rows,
+    const int32_t *found) {
+    const int64_t columns = p->outer - column < QUANTIZED_PANEL ? p->outer - column : QUANTIZED_PANEL;
+    for (int r = 0; r < rows; r++, found += QUANTIZED_PANEL) {
+        const int32_t zero = x->zeros[number + r];
+        const float scale = x->scales[number + r];
+        float *y = (float *)at(p->y, first + number + r, column);
+        for (int64_t c = 0; c < columns; c += LANES) {
+            ints sums, own;
+            memcpy(&sums, found + c, sizeof sums);
+            memcpy(&own, p->sums + column + c, sizeof own);
+            lanes v = __builtin_convertvector(sums - zero * own, lanes) * (scale * load(p->scales + column + c, 0, LANES));
+            if (p->bias) v += load(p->bias + column + c, 0, LANES);
+            if (p->activation) v = activate(v, p->activation);
+            store(y + c, 0, columns - c, v);
+        }
+    }
+}
+
+static int64_t values_of(int64_t inner) {
+    return (inner + LANES - 1) / LANES * LANES;
+}
+
+/* Of all pairs of a block of rows and a panel those that are `own`. Returns 0, or 1 without memory. */
+static int multiply_quantized(const quantized_product *p, int64_t rows, int64_t panels, share own) {
+    const int bytes = has_vnni();
+    const int64_t stride = values_of(p->inner) * (bytes ? 1 : 2), block = rows < QUANTIZED_BLOCK ? rows : QUANTIZED_BLOCK;
+    float *memory = new_floats(block * (stride / 4 + 2));
+    if (!memory) return 1;
+    const quantized_rows x = {
+        (uint8_t *)memory, memory + block * stride / 4, (int32_t *)memory + block * (stride / 4 + 1), stride,
+        (p->inner + 3) / 4};
+    int32_t found[MAX_TILE_ROWS * QUANTIZED_PANEL];
+    int64_t ready = -1;
+    for (int64_t pair = own.first; pair < own.last; pair++) {
+        const int64_t first = pair / panels * QUANTIZED_BLOCK, panel = pair % panels;
+        const int64_t count = rows - first < QUANTIZED_BLOCK ? rows - first : QUANTIZED_BLOCK;
+        if (ready != first)
+            for (int64_t row = 0; row < count; row++) quantize_row(p->x, first + row, p->inner, bytes, &x, row);
+        ready = first;
+        const int8_t *w = p->w + panel * QUANTIZED_PANEL * 4 * x.groups;
+        for (int64_t row = 0; row < count;) {
+            const int done = some_rows(bytes, &x, row, count - row, w, found);
+            finish_sums(p, &x, first, row, panel * QUANTIZED_PANEL, done, found);
+            row += done;
+        }
+    }
+    free(memory);
+    return 0;
+}
+
+/* The columns of a panel. */
+EXPORT int64_t peltier_panel_int8(void) {
+    return QUANTIZED_PANEL;
+}
+
+/* y = act(x w + bias) in float32 for `rows` rows, w [inner, outer] packed. Returns 0, or 1 without memory. */
+EXPORT int peltier_multiply_int8(
+    float *y, int64_t y_stride, const float *x, int64_t x_stride, const int8_t *w, const int32_t *sums,
+    const float *scales, const float *bias, int64_t rows, int64_t inner, int64_t outer, int activation) {
+    const quantized_product p = {
+        .y = {y, y_stride, 0}, .x = {x, x_stride, 0}, .w = w, .sums = sums, .scales = scales, .bias = bias,
+        .inner = inner, .outer = outer, .activation = activation};
+    const int64_t panels = (outer + QUANTIZED_PANEL - 1) / QUANTIZED_PANEL;
+    const int64_t pairs = (rows + QUANTIZED_BLOCK - 1) / QUANTIZED_BLOCK * panels;
+    int failed = 0;
+#pragma omp parallel if (rows * inner * outer >= WORTH_THREADS) reduction(| : failed)
+    failed |= multiply_quantized(&p, rows, panels, own_share(pairs));
+    return failed;
+}

@@ -1,0 +1,92 @@
+"""The native product in 8 bits against the reference in torch, each library that this processor can run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_backbone.native import library
+from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.program import Activation
+from peltier_backbone.quantization import quantize_weight
+from peltier_backbone.quantized_linear import QuantizedLinear
+from torch import Tensor
+from torch.nn import functional as F
+
+# Rows, inner and outer: less than a group, a tile, a vector, a panel and a block, and more.
+SIZES = [(1, 1, 1), (3, 5, 3), (7, 48, 64), (9, 130, 100), (100, 64, 65), (13, 1030, 17)]
+
+
+_FOLDER = Path(library.__file__).parent
+_RUNS_HERE = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
+
+pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
+
+
+@pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
+def native(request: pytest.FixtureRequest) -> Library:
+    return Library(_FOLDER / f"{request.param}.so")
+
+
+def _draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def _multiply(
+    native: Library, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation = "none"
+) -> Tensor:
+    own = quantize_weight(weight)
+    packed = native.pack_int8(own.values, own.scales)
+    padded = None if bias is None else F.pad(bias, (0, len(packed.scales) - len(bias)))
+    return native.multiply_int8(x, packed, padded, activation)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_it_is_the_reference(native: Library, size: tuple[int, int, int], biased: bool) -> None:
+    """Sums are equal, and so is what follows without a bias; a bias may be added in one instruction with the product
+    before it, so that one rounding of the result's size is missing."""
+    rows, inner, outer = size
+    x, weight = _draw(rows, inner) + 0.5, _draw(outer, inner, seed=1)
+    bias = _draw(outer, seed=2) if biased else None
+    reference = QuantizedLinear(weight, bias)
+    expected = reference(x)
+    found = _multiply(native, x, weight, bias)
+    if bias is None:
+        assert torch.equal(found, expected)
+    torch.testing.assert_close(found, expected, atol=2**-23 * float(expected.abs().max()), rtol=0)
+    for activation in ("gelu", "relu"):
+        found = _multiply(native, x, weight, bias, activation)
+        torch.testing.assert_close(found, getattr(reference, activation)(x), atol=1e-5, rtol=1e-5)
+
+
+def test_a_row_is_the_same_in_any_tile(native: Library) -> None:
+    """Alone, and with any number of rows before and after it."""
+    x, weight, bias = _draw(110, 70), _draw(80, 70, seed=1), _draw(80, seed=2)
+    together = _multiply(native, x, weight, bias, "gelu")
+    for first, last in ((0, 1), (5, 7), (3, 16), (90, 101), (104, 110)):
+        assert torch.equal(_multiply(native, x[first:last], weight, bias, "gelu"), together[first:last])
+
+
+def test_threads_change_no_bit(native: Library) -> None:
+    """Of a size that is worth several threads, which they do not divide evenly."""
+    x, weight, before = _draw(307, 300), _draw(200, 300, seed=1), torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = _multiply(native, x, weight, None)
+        for count in (2, 5):
+            torch.set_num_threads(count)
+            assert torch.equal(_multiply(native, x, weight, None), alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_columns_of_a_wider_tensor_are_read(native: Library) -> None:
+    """Rows may lie apart."""
+    x, weight = _draw(5, 40), _draw(7, 20, seed=1)
+    assert torch.equal(_multiply(native, x[:, 3:23], weight, None), _multiply(native, x[:, 3:23].clone(), weight, None))
+
+
+def test_rows_are_read_from_the_packed_weight(native: Library) -> None:
+    """As the dequantised weight has them, also in the last panel and the last group."""
+    own, ids = quantize_weight(_draw(70, 30)), torch.tensor([[0, 69], [3, 64]])
+    assert torch.equal(native.pack_int8(own.values, own.scales).rows(ids), own.rows(ids))
