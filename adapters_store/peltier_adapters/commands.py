@@ -130,7 +130,8 @@ def _print_manifest(path: Path, manifest: Manifest, facts: dict[str, Any]) -> No
     table.add_row("labels", Text(f"{len(task.labels)}: {shown}"))
     table.add_row("parameters", f"{facts['parameters']:,} ({facts['percent']:.3f} % of the backbone)")
     table.add_row("head", f"{facts['head_parameters']:,} parameters")
-    table.add_row("file", f"{facts['bytes']:,} bytes, {len(manifest.golden)} golden examples")
+    examples = f"{len(manifest.golden)} golden examples, proved in {', '.join(manifest.proved)}"
+    table.add_row("file", f"{facts['bytes']:,} bytes, {examples}")
     for name, value in manifest.training.metrics.items():
         table.add_row(name, f"{value:.4f}")
     _print(table)

@@ -93,7 +93,9 @@ class Settings(BaseSettings):
         repr=False,
     )
     device: Literal["auto", "cpu", "cuda"] = _setting("auto", "Device of the backbone: auto, cpu or cuda.")
-    dtype: Literal["float32", "bfloat16"] = _setting("float32", "Precision of the backbone: float32 or bfloat16.")
+    dtype: Literal["float32", "bfloat16", "int8"] = _setting(
+        "float32", "Precision of the backbone: float32, bfloat16, or on a CPU int8."
+    )
     cuda_graphs: bool = _setting(False, "Replay small batches of encoders from CUDA graphs.")
     threads: int = _setting(0, "CPU threads that compute; 0 is one for each core the process may use.", ge=0)
     undelete_seconds: float = _setting(

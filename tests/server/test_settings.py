@@ -108,7 +108,7 @@ def test_the_variables_of_the_client_are_not_settings(monkeypatch: pytest.Monkey
             {"max_metric_versions": 501},
             "setting 'max_metric_versions' is 501: Input should be less than or equal to 500",
         ),
-        ({"dtype": "int8"}, "setting 'dtype' is 'int8': Input should be 'float32' or 'bfloat16'"),
+        ({"dtype": "int4"}, "setting 'dtype' is 'int4': Input should be 'float32', 'bfloat16' or 'int8'"),
         ({"log_format": "xml"}, "setting 'log_format' is 'xml': Input should be 'text' or 'json'"),
         (
             {"log_level": "loud"},

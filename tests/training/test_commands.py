@@ -218,7 +218,11 @@ ERRORS = {
     "output": (["--output=nowhere/x.safetensors"], "output nowhere/x.safetensors cannot be written: its folder"),
     "backbone": (["--backbone=nowhere/at/all"], "nowhere/at/all"),
     "device": (["--device=abacus"], "device 'abacus' is unknown; it is 'auto', 'cpu' or 'cuda'"),
-    "dtype": (["--dtype=int8"], "dtype 'int8' is unknown; it is one of float32, bfloat16"),
+    "dtype": (["--dtype=int4"], "dtype 'int4' is unknown; it is one of float32, bfloat16, int8"),
+    "int8 of a baseline": (
+        ["--preset=full", "--dtype=int8"],
+        "preset 'full' changes the backbone's weights, and weights in int8 are frozen",
+    ),
     "resume": (["--resume"], "there is no checkpoint to resume from in"),
     "no data": (["--train=nowhere.jsonl"], "nowhere.jsonl does not exist"),
     "data": (

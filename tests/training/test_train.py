@@ -213,6 +213,18 @@ def test_bfloat16_training_is_proved_in_float32(make_run: MakeRun, bert: Backbon
     assert check_golden(half, load_artifact(run.output, half)) == []
 
 
+def test_int8_training_is_measured_in_int8(make_run: MakeRun, bert: Backbone, bert_int8: Backbone):
+    """The metrics are those of the forward that will serve; the golden examples are in float32 and hold in int8 too."""
+    run = make_run("regression", "lora", dtype="int8", epochs=1)
+    manifest = train(run).manifest
+    assert (manifest.training.hyperparameters["dtype"], manifest.proved) == ("int8", ("float32", "int8"))
+    examples = read_examples(run.data.validation, ["text"], "label")
+    exact, served = (evaluate(model, load_artifact(run.output, model), examples) for model in (bert, bert_int8))
+    assert manifest.training.metrics == pytest.approx(served)
+    assert served["mse"] != pytest.approx(exact["mse"], rel=1e-6)
+    proved(run, bert)
+
+
 def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: Path):
     """Two text columns make a pair task, here on the other family."""
     words = ("good", "bad")

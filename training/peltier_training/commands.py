@@ -114,7 +114,7 @@ def evaluate(  # noqa: PLR0913 - one parameter a flag or group of flags
     ],
     rows: Annotated[Values, FieldOptions(Data, ("skip_bad_rows",))],
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or on a CPU int8.")] = "float32",
     threads: Threads = None,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:

@@ -32,6 +32,8 @@ _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
 Input = str | tuple[str, str] | tuple[str, str, str]
+Precision = Literal["float32", "bfloat16", "int8"]
+_FLOAT32: tuple[Precision, ...] = ("float32",)
 
 
 class BackboneRef(Spec):
@@ -66,7 +68,11 @@ class Golden(Spec):
 
 
 class Manifest(Spec):
-    """One adapter version, without its weights."""
+    """One adapter version, without its weights.
+
+    `proved` names the precisions of the backbone in which its maker reproduced the golden examples. If it is only
+    float32, the artifact does not mention it, so releases that know no other precision read the artifact too.
+    """
 
     format_version: Literal[1] = 1
     name: Name
@@ -76,6 +82,7 @@ class Manifest(Spec):
     task: TaskSpec
     training: TrainingRecord = TrainingRecord()
     golden: tuple[Golden, ...] = Field(min_length=1, max_length=64)
+    proved: tuple[Precision, ...] = Field(default=_FLOAT32, min_length=1, max_length=3, exclude_if=_FLOAT32.__eq__)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,12 +1,14 @@
 """Golden examples: a server runs them for each upload, and compares its outputs with the trainer's.
 
-In float32 the outputs differ only by the order of rounding. In bfloat16 the difference depends on how much the adapter
-amplifies rounding errors. So it is measured: twins of the adapter (`twins.py`) run the same examples, and the recorded
-scores may be a few times as far away as those of the twins. docs/notes/reliability.md shows what this accepts.
+The recorded outputs are those of a float32 backbone. In float32 a server's differ only by the order of rounding. In
+bfloat16 and int8 the difference depends on how much the adapter amplifies rounding errors. So it is measured: twins of
+the adapter (`twins.py`) run the same examples, and the recorded scores may be a few times as far away as those of the
+twins. docs/notes/reliability.md shows what this accepts.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from peltier_backbone.load import Backbone
@@ -21,18 +23,32 @@ from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError, InputError
 from peltier_adapters.generation import text_answers as answers
 from peltier_adapters.golden.inputs import encode_input
-from peltier_adapters.golden.twins import UNIT, create_twin, num_twins
+from peltier_adapters.golden.twins import create_twin, num_twins
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.tasks import TaskSpec
 
 # Far above the rounding errors of float32 after a dozen layers.
 _MAX_FLOAT32_DIFFERENCE = 1e-4
-# The recorded scores also differ by the rounding of the backbone's weights, which all twins share.
-_SCATTER_FACTOR = 5.0
-# A larger difference loses five of the eight bits, so a wrong adapter could be as near as the right one.
+# With a larger difference a wrong adapter could be as near as the right one: five of the eight bits are lost.
 _MAX_DIFFERENCE = 2.0**-3
 # Rounding alone makes this difference, because the golden row and the bare row run in different groups of the batch.
 _ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class _Tolerance:
+    """What a precision allows: always `least`, and `scatter_factor` times the scatter of the twins. The factor is above
+    1 because the recorded scores also differ by the rounding of the backbone's weights, which all twins share."""
+
+    least: float
+    scatter_factor: float
+
+
+_TOLERANCES: Mapping[str, _Tolerance] = {
+    "bfloat16": _Tolerance(2.0**-8, 5.0),  # one rounding
+    # Nine in ten sound adapters are nearer than the least, so few need twins.
+    "int8": _Tolerance(2.0**-6, 8.0),
+}
 
 
 def golden_rows(backbone: Backbone, manifest: Manifest, resident: Resident) -> list[Row]:
@@ -96,15 +112,16 @@ def _not_finite(found: Sequence[Tensor]) -> list[str]:
 def _tolerance(
     backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], twins: Sequence[Sequence[RowOutput]]
 ) -> float:
-    if backbone.dtype == torch.float32:
+    allowed = _TOLERANCES.get(backbone.precision)
+    if allowed is None:
         return _MAX_FLOAT32_DIFFERENCE
     moved = [
         _distance(manifest.task, twin.logits, logits)
         for outputs in twins
         for twin, logits in zip(outputs[:-1], found, strict=True)
     ]
-    # In this order, `max` returns UNIT if the scatter is NaN.
-    return min(max(UNIT, _SCATTER_FACTOR * _rms(moved)), _MAX_DIFFERENCE)
+    # In this order, `max` returns the least if the scatter is NaN.
+    return min(max(allowed.least, allowed.scatter_factor * _rms(moved)), _MAX_DIFFERENCE)
 
 
 def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], tolerance: float) -> list[str]:
@@ -112,10 +129,13 @@ def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor]
     recorded = [torch.tensor(example.output) for example in golden]
     off = [_distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
     # The scatter is that of all examples together, so it is compared with the difference of all together.
-    joint = off if backbone.dtype == torch.float32 else [_rms(off)]
+    is_exact = backbone.precision not in _TOLERANCES
+    joint = off if is_exact else [_rms(off)]
     if not all(distance <= tolerance for distance in joint):  # a recorded value beyond float32 gives NaN
+        where = "" if is_exact else f" in {backbone.precision}"
         return [
-            f"golden example {number}: scores differ by {distance:.2g} from the recorded ones; {tolerance:g} is allowed"
+            f"golden example {number}: scores differ by {distance:.2g} from the recorded ones; "
+            f"{tolerance:g} is allowed{where}"
             for number, distance in enumerate(off)
             if not distance <= tolerance
         ]

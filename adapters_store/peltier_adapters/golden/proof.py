@@ -1,5 +1,6 @@
 """Makes an artifact from parts, tensors and a task, and records its golden examples."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.spec.tasks import TaskSpec
+
+logger = logging.getLogger(__name__)
 
 _PLACEHOLDER_TEXT = "?"  # in a golden example, until the adapter has generated its text
 
@@ -67,16 +70,30 @@ def create_reference(backbone: Backbone) -> BackboneRef:
     )
 
 
-def prove(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
-    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would.
+def prove(
+    backbone: Backbone,
+    adapter: Candidate,
+    inputs: Sequence[Input],
+    record: TrainingRecord,
+    trained_on: Backbone | None = None,
+) -> bytes:
+    """The artifact's bytes, with golden examples for `inputs`. They are read and checked again, as a server would; also
+    on `trained_on`, the same backbone in another precision, which the manifest then names among those it is proved in.
 
-    Raises `AdapterError` if this check fails, or if the outputs are not finite."""
+    Raises `AdapterError` if the check on `backbone` fails, or if the outputs are not finite. If only that on
+    `trained_on` fails, it logs a warning."""
     resident = Banks(backbone).add(adapter.unproved(backbone, inputs))
     data = adapter.to_bytes(backbone, _golden(backbone, adapter.task, resident, inputs), record)
-    reasons = check_golden(backbone, read_artifact(data, backbone))
-    if reasons:
+    artifact = read_artifact(data, backbone)
+    if reasons := check_golden(backbone, artifact):
         raise AdapterError(f"adapter {adapter.name!r} does not reproduce its golden examples: {reasons[0]}")
-    return data
+    if trained_on is None:
+        return data
+    if reasons := check_golden(trained_on, artifact):
+        logger.warning("servers in %s will refuse adapter %r: %s", trained_on.precision, adapter.name, reasons[0])
+        return data
+    proved = (*artifact.manifest.proved, trained_on.precision)
+    return to_bytes(artifact.manifest.model_copy(update={"proved": proved}), artifact.tensors)
 
 
 def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequence[Input]) -> list[Golden]:

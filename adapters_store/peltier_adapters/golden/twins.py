@@ -11,15 +11,15 @@ from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact
 
-# One rounding to the 8 bits of bfloat16.
-UNIT = 2.0**-8
+# One rounding to the 8 bits of bfloat16. In int8 it is enough to move activations across the edges of their steps.
+_UNIT = 2.0**-8
 # With the three or four examples of an artifact, these estimate the scatter with an error of a fifth.
 _NUM_TWINS = 4
 
 
 def num_twins(backbone: Backbone) -> int:
     """The number of twins to run; none in float32, where rounding errors are negligible."""
-    return 0 if backbone.dtype == torch.float32 else _NUM_TWINS
+    return 0 if backbone.precision == "float32" else _NUM_TWINS
 
 
 def create_twin(artifact: Artifact, number: int) -> Artifact:
@@ -31,4 +31,4 @@ def create_twin(artifact: Artifact, number: int) -> Artifact:
 
 def _moved(tensor: Tensor, generator: torch.Generator) -> Tensor:
     signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
-    return tensor * (1 + UNIT * signs)
+    return tensor * (1 + _UNIT * signs)

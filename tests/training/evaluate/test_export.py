@@ -3,6 +3,8 @@
 import pytest
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.manifest import TrainingRecord
+from peltier_adapters.golden import proof
+from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
@@ -54,6 +56,28 @@ def test_an_adapter_without_effect_is_not_exported(bert: Backbone):
         TrainingError, match="adapter 'toy' does not reproduce its golden examples: the adapter has no effect"
     ):
         export(bert, create_trained(bert, "lora"), ["good", "bad"], TrainingRecord())
+
+
+def test_an_adapter_is_proved_where_it_was_trained_too(bert: Backbone, bert_int8: Backbone):
+    """The manifest names both precisions. Without a second one it says nothing, as older releases wrote it."""
+    trained, inputs = create_trained(bert, "houlsby"), ["good", "bad film"]
+    plain, both = (export(bert, trained, inputs, TrainingRecord(), other) for other in (None, bert_int8))
+    assert b"proved" not in plain
+    assert read_artifact(plain, bert).manifest.proved == ("float32",)
+    assert read_artifact(both, bert).manifest.proved == ("float32", "int8")
+    assert check_golden(bert_int8, read_artifact(both, bert_int8)) == []
+
+
+def test_an_adapter_that_does_not_hold_where_it_was_trained_says_so(
+    bert: Backbone, bert_int8: Backbone, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """It is written all the same, for servers in float32; the log says what int8 servers will say."""
+    trained, judge = create_trained(bert, "houlsby"), proof.check_golden
+    reason = "golden example 0: scores differ by 0.5 from the recorded ones; 0.125 is allowed in int8"
+    monkeypatch.setattr(proof, "check_golden", lambda at, one: judge(at, one) if at is bert else [reason])
+    data = export(bert, trained, ["good", "bad film"], TrainingRecord(), bert_int8)
+    assert read_artifact(data, bert).manifest.proved == ("float32",)
+    assert caplog.messages == [f"servers in int8 will refuse adapter 'toy': {reason}"]
 
 
 def test_measuring_needs_no_golden_outputs(bert: Backbone):

@@ -58,7 +58,10 @@ ERRORS = {
     "input": (["--steps=1", "--input-length=7"], "input_length is 7; it must be a number of at least 8"),
     "long input": (["--steps=1", "--input-length=2048"], "input_length is 2048; it must be at most 512"),
     "device": (["--steps=1", "--device=abacus"], "device 'abacus' is unknown; it is 'auto', 'cpu' or 'cuda'"),
-    "dtype": (["--steps=1", "--dtype=int8"], "dtype 'int8' is unknown; it is one of float32, bfloat16"),
+    "dtype": (
+        ["--steps=1", "--dtype=int8"],
+        "dtype is 'int8'; pretraining changes every weight, in float32 or bfloat16",
+    ),
     "folder": (["--steps=1", "--output=nowhere/x"], "output nowhere/x cannot be written: its parent folder does not"),
     "full output": (["--steps=1", "--output=docs"], "output docs exists and is not an empty folder"),
     "resume": (["--steps=1", "--resume"], "there is no run to resume in"),

@@ -19,6 +19,7 @@ from peltier_training.data.bad_rows import refuse
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Rows
 from peltier_training.data.labelled_data import HINT, LabelledData, read_file, read_labelled
+from peltier_training.errors import TrainingError
 
 _COLUMNS = ("text_columns", "label_column", "label_separator")
 
@@ -50,6 +51,8 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     if not isinstance(method, Baseline):
         check_settings(settings, config)
         method.compose(settings, config, outputs=outputs)
+    elif run.dtype == "int8":
+        raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
     if config.generates:
         find_template(run.text.template, run.data.inputs)
 

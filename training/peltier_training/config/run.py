@@ -107,7 +107,13 @@ class Run:
     text: TextOptions = field(default_factory=TextOptions)
     overrides: Mapping[str, str] = field(default_factory=dict)
     device: Annotated[str, Option(help="auto, cpu or cuda.")] = "auto"
-    dtype: Annotated[str, Option(help="Precision of the frozen backbone in training: float32 or bfloat16.")] = "float32"
+    dtype: Annotated[
+        str,
+        Option(
+            help="Precision of the frozen backbone in training: float32, bfloat16, or on a CPU int8. The metrics are "
+            "those in int8 after training in int8, else those in float32."
+        ),
+    ] = "float32"
     threads: int | None = None
     resume: Annotated[
         bool, Option("--resume", help="Continue from the newest checkpoint; without it, earlier ones are removed.")

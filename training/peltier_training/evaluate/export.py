@@ -26,10 +26,17 @@ def measure(
     return examine(backbone, adapter.unproved(backbone, [examples[0].input]), examples, record_gates=record_gates)
 
 
-def export(backbone: Backbone, adapter: Candidate, inputs: Sequence[Input], record: TrainingRecord) -> bytes:
-    """The artifact's bytes, with golden examples among `inputs`, read back and checked as a server does."""
+def export(
+    backbone: Backbone,
+    adapter: Candidate,
+    inputs: Sequence[Input],
+    record: TrainingRecord,
+    trained_on: Backbone | None = None,
+) -> bytes:
+    """The artifact's bytes, with golden examples among `inputs`, read back and checked as a server does; also on
+    `trained_on`, a backbone in another precision."""
     try:
-        return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record)
+        return prove(backbone, adapter, golden_inputs(backbone, adapter.task, inputs), record, trained_on)
     except AdapterError as error:
         raise TrainingError(str(error)) from None
 

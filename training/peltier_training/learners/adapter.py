@@ -34,7 +34,8 @@ from peltier_training.report.report import Subject
 class AdapterLearner:
     """A trainable adapter on a frozen backbone of the run's dtype.
 
-    Evaluation and golden examples use its served form on a float32 backbone.
+    Golden examples use its served form on a float32 backbone, and so does the evaluation. An adapter that is trained in
+    int8 is evaluated in int8, where it is meant to be served, and its golden examples are checked there too.
     """
 
     def __init__(self, run: Run, data: LabelledData) -> None:
@@ -55,10 +56,12 @@ class AdapterLearner:
         return fit(self._run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
-        return measure(self._exact, self._trained, examples, record_gates=record_gates)
+        return measure(self._served, self._trained, examples, record_gates=record_gates)
 
     def deliver(self, record: TrainingRecord, validation: Sequence[Example]) -> tuple[Subject, Manifest]:
-        data = export(self._exact, self._trained, [example.input for example in validation], record)
+        inputs = [example.input for example in validation]
+        other = None if self._served is self._exact else self._served
+        data = export(self._exact, self._trained, inputs, record, other)
         write_file(self._run.output, data)
         manifest = read_manifest(self._run.output)
         return Subject.of_artifact(self._run.output, data, manifest), manifest
@@ -69,7 +72,7 @@ class AdapterLearner:
     def merging(self, validation: Sequence[Example], merged: Evaluation) -> Merging | None:
         if not self._run.merge_report:
             return None
-        return Merging.create(self._exact, self._trained, self.model, validation, merged)
+        return Merging.create(self._served, self._trained, self.model, validation, merged)
 
     def candidate(self) -> Candidate:
         """The current adapter in its served form."""
@@ -84,6 +87,10 @@ class AdapterLearner:
     def _exact(self) -> Backbone:
         run = self._run
         return self.backbone if run.dtype == "float32" else load_backbone(run.backbone, device=run.device)
+
+    @property
+    def _served(self) -> Backbone:
+        return self.backbone if self._run.dtype == "int8" else self._exact
 
     def _judge(self, validation: Sequence[Example]) -> dict[str, float]:
         try:

@@ -102,7 +102,7 @@ class Pretraining:
             raise TrainingError(f"output {self.output} cannot be written: its parent folder does not exist")
         resolve_device(self.device)
         if self.dtype not in ("float32", "bfloat16"):
-            raise TrainingError(f"dtype {self.dtype!r} is unknown; it is one of float32, bfloat16")
+            raise TrainingError(f"dtype is {self.dtype!r}; pretraining changes every weight, in float32 or bfloat16")
 
     def text_identity(self) -> dict[str, Any]:
         """The inputs of the tokenizer and the tokens."""

@@ -90,7 +90,7 @@ class Description(Spec):
 
     backbone: str = "minilm"
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16", "int8"] = "float32"
     seeds: Axis[Annotated[int, Field(ge=0)]] = (0,)
     dev_rows: Annotated[int, Field(ge=1)] | None = None
     common: Layer = Layer()
