@@ -60,6 +60,7 @@ UNMET = frozenset(
         "peltier_store.garbage._MAX_DELETIONS",
         "peltier_store.garbage._MAX_STOPPING_SECONDS",
         "peltier_backbone.attention._MAX_PADDED_TOKENS",
+        "peltier_backbone.quantization.MAX_INNER",
         "peltier_backbone.ragged_attention._MAX_WASTED_LOGITS",
         "peltier_backbone.varlen._MAX_HEAD_SIZE",
         "peltier_client.protocol.names.MAX_VERSION",
