@@ -20,7 +20,8 @@ def device_bytes(parts: Parts, config: BackboneConfig) -> int:
 def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> Weights:
     """The tensors of `served_parts(parts)`, built from the `tensors` of `parts`."""
     weights = Weights(layout_of(served_parts(parts), config))
-    views = dict(weights)
+    # Each look into `Weights` makes a view, and the parts look several times.
+    views, tensors = dict(weights), dict(tensors)
     for part in parts:
         own = under(f"{part.kind}.", tensors)
         built = bottleneck.build(part, own) if isinstance(part, BottleneckSpec) else own

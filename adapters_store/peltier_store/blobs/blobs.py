@@ -38,6 +38,8 @@ _PAGE = 1000
 PIECE_BYTES = 256 * 1024
 # A separate pool for files, so that a disk that hangs does not block other work.
 _NUM_THREADS = 8
+# Hashing fewer bytes takes less time than waking another thread to parse them meanwhile.
+_BYTES_OF_TWO_THREADS = 512 * 1024
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ class Blobs:
     async def load(self, digest: str, parse: Callable[[bytes], T]) -> T:
         """Calls `parse` in a thread with the bytes that `get` returns, and returns its result.
 
-        The same thread reads a file, because handing the bytes over would take longer than reading them. `parse` starts
-        before the digest is checked, so it must tolerate damaged bytes; its result is then discarded. Raises what `get`
-        or `parse` raises.
+        The same thread reads a file, because handing the bytes over would take longer than reading them. `parse` may
+        start before the digest is checked, so it must tolerate damaged bytes; its result is then discarded. Raises what
+        `get` or `parse` raises.
         """
         key, downloaded = blob_key(digest), None
         if self._root is None:
@@ -128,6 +130,9 @@ class Blobs:
             if data is None:
                 self.owner.require_directory()
                 raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
+            if len(data) < _BYTES_OF_TWO_THREADS:
+                _require(digest, data)
+                return parse(data)
             # Parsing in the other thread, because hashing releases the GIL and parsing hardly does.
             parsed = self._parsers.submit(parse, data)
             _require(digest, data)

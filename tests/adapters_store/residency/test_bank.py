@@ -85,15 +85,31 @@ def test_a_resident_that_is_dropped_leaves_no_trace(bert: Backbone, make_artifac
     assert torch.equal(forward(bert, [row])[0].logits, before)
 
 
-def test_a_bank_goes_with_its_last_adapter(bert: Backbone, make_artifact: MakeArtifact):
-    """Signatures without adapters take no memory."""
+def test_a_bank_stays_for_the_next_adapter_of_its_kind(bert: Backbone, make_artifact: MakeArtifact):
+    """A load after the last adapter has gone lowers no part again."""
+    banks = Banks(bert)
+    first, second = _artifacts(bert, make_artifact, 2)
+    one = banks.add(first)
+    body, head = one.body, one.head
+    del one
+    other = banks.add(second)
+    assert other.body is body
+    assert other.head is head
+
+
+def test_only_the_banks_used_last_stay_without_adapters(
+    bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+):
+    """Any number of signatures takes the memory of a few."""
+    monkeypatch.setattr("peltier_adapters.residency.bank.MAX_RECENT", 2)
     banks = Banks(bert)
     one, other = (banks.add(artifact) for artifact in _artifacts(bert, make_artifact, 2))
     bodies, heads = weakref.ref(one.body), weakref.ref(one.head)
     del one
+    next_one = banks.add(read_artifact(make_artifact(bert, "lora", labels=("a", "b", "c")), bert))
     assert bodies() is other.body
     assert heads() is other.head
-    del other
+    del other, next_one
     assert bodies() is None
     assert heads() is None
 

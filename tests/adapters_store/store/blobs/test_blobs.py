@@ -234,10 +234,14 @@ async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs,
     assert await local.sweep(timedelta(hours=1)) == 0
 
 
-async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(blobs: Blobs, location: str) -> None:
-    """They are read before they are known to be right, and what the reader makes or thinks of them does not matter."""
+@pytest.mark.parametrize("num_bytes", [5, 600_000])
+async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(
+    blobs: Blobs, location: str, num_bytes: int
+) -> None:
+    """Many bytes are read before they are known to be right, and what the reader makes or thinks of them does not
+    matter."""
     await blobs.put(DATA)
-    await overwrite(location, DATA[:5])
+    await overwrite(location, bytes(num_bytes))
 
     def refuse(data: bytes) -> None:
         raise ValueError(data)
