@@ -27,6 +27,7 @@ from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.prices import Prices
 from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.proving_loader import ProvingLoader
 from peltier_server.residency.slots import Budget, Slots
 from peltier_server.runner.runner import Runner
 from peltier_server.runner.watchdog import Watchdog
@@ -70,7 +71,9 @@ class Service:
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
         budget = Budget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
-        self.slots = Slots(loader, budget, metrics, preparation.enforcer.weight)
+        # What another server accepted in float32 may not hold here.
+        cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
+        self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)
         self.quarantine = Quarantine(metrics)
         limits = Limits(
             max_inputs=settings.max_inputs,

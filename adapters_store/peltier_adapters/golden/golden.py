@@ -90,6 +90,14 @@ def judge_golden(
     return reasons
 
 
+def judge_stored(backbone: Backbone, manifest: Manifest, outputs: Sequence[RowOutput]) -> list[str]:
+    """Like `judge_golden`, for an artifact that a server has accepted, maybe in another precision. Its weights are the
+    recorded ones, so it is only asked how far this precision moves its answers; that needs no twins."""
+    found = [output.logits for output in outputs[:-1]]
+    allowed = _MAX_DIFFERENCE if backbone.precision in _TOLERANCES else _MAX_FLOAT32_DIFFERENCE
+    return _not_finite(found) or _differences(backbone, manifest, found, allowed)
+
+
 def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
     """Loads the artifact, runs its golden examples and judges them, for callers that own the device."""
     outputs = _run(backbone, artifact)
