@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention import Span
 from peltier_backbone.bert_config import BertConfig
@@ -117,7 +118,7 @@ def _attention(x: Tensor, index: int, layer: Layer, attention: Attention, adapta
 
 def _feed_forward(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -> Tensor:
     if "intermediate" in adaptation.projections:
-        inner = F.gelu(adaptation.project(index, "intermediate", x, layer.intermediate(x)))
+        inner = activate(adaptation.project(index, "intermediate", x, layer.intermediate(x)), "gelu")
     else:
         inner = layer.intermediate.gelu(x)
     y = adaptation.project(index, "output", inner, layer.output(inner))

@@ -1,24 +1,16 @@
 """T5's sub-layers. Each has its block, attention or norm numbers in the whole model, which `Adaptation` uses."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
-from torch.nn import functional as F
 
+from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.t5_config import Activation
 from peltier_backbone.view import SelfView, View
-
-_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "gelu": F.gelu,
-    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),
-    "silu": F.silu,
-}
 
 
 @dataclass(frozen=True)
@@ -95,8 +87,4 @@ class FeedForward:
         if self.activation == "relu" and not self.gated and "intermediate" not in adaptation.projections:
             return self.intermediate.relu(x)
         y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
-        activate = _ACTIVATIONS[self.activation]
-        if not self.gated:
-            return activate(y)
-        activated, factor = y.chunk(2, -1)
-        return activate(activated) * factor
+        return activate(y, "swish" if self.activation == "silu" else self.activation, gated=self.gated)

@@ -61,6 +61,9 @@ class Library:
         self._multiply_int8.argtypes = (c_void_p, c_int64, c_void_p, c_int64, *(c_void_p,) * 4, *(c_int64,) * 3, c_int)
         library.peltier_panel_int8.restype = c_int64
         self._panel_int8: int = library.peltier_panel_int8()
+        self._activate = library.peltier_activate
+        self._activate.restype = None
+        self._activate.argtypes = (*_TENSOR, c_int64, c_int64, c_int, c_int)
         self._attend = library.peltier_attend
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
@@ -96,6 +99,12 @@ class Library:
         if failed:
             raise MemoryError(f"no memory for a product of {len(x)} rows")
         return y
+
+    def activate(self, x: Tensor, activation: Activation, *, gated: bool = False) -> Tensor:
+        """x [rows, width] activated in place; if `gated`, the first half of its columns times the second half."""
+        width = x.shape[1] // (2 if gated else 1)
+        self._activate(*_rows(x), len(x), width, ACTIVATIONS[activation], gated)
+        return x[:, :width]
 
     def norm(
         self, x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor | None, kind: NormKind,
