@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -51,6 +52,33 @@ async def test_uploads_at_the_same_time_get_numbers_of_their_own(
     answers = await asyncio.gather(*(running.upload(data) for data in artifacts))
     assert sorted(answer.status_code for answer in answers) == [200, 201, 201, 201]
     assert {answer.json()["version"] for answer in answers} == {1, 2, 3}
+
+
+async def test_golden_examples_of_different_uploads_and_predictions_share_a_batch(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], hold_runner: Callable[[], Any]
+) -> None:
+    """Each upload alone would be a small batch, which computes its rows more slowly."""
+    await running.upload(make_artifact(bert, name="live"))
+    artifacts = [make_artifact(bert, name=f"a-{seed}", seed=seed) for seed in (1, 2, 3)]
+    service = running.service
+    async with hold_runner():
+        requests = [asyncio.ensure_future(running.upload(data)) for data in artifacts]
+        requests.append(asyncio.ensure_future(running.predict("live", "a good film")))
+        num_rows = 1 + sum(1 + len(read_artifact(data, bert).manifest.golden) for data in artifacts)
+        await until(lambda: len(service.batcher._rows) == num_rows)
+        before = batches_of(running)
+    answers = await asyncio.gather(*requests)
+    assert [answer.status_code for answer in answers] == [201, 201, 201, 200]
+    batches, adapters = (after - early for after, early in zip(batches_of(running), before, strict=True))
+    assert (batches, adapters) == (1, 4)
+    assert answers[-1].json()["batch"] == {"rows": num_rows, "adapters": 4}
+
+
+def batches_of(running: Running) -> tuple[float, float]:
+    """How many batches the server has computed, and the distinct adapters of all of them together."""
+    (histogram,) = running.service.metrics.batch_adapters.collect()
+    found = {sample.name.rpartition("_")[2]: sample.value for sample in histogram.samples}
+    return found["count"], found["sum"]
 
 
 async def test_an_adapter_that_does_not_prove_itself_is_refused(
