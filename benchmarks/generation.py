@@ -15,21 +15,16 @@ import gzip
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from common.adapters import make_artifact
-from peltier_adapters.batch.row import Row
-from peltier_adapters.generation.generation import create_draft, generate
-from peltier_adapters.generation.search import Decoding
-from peltier_adapters.residency.bank import Banks, Resident
-from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.packing import Encoded
+from common.passes import FOUR
+from common.texts import Texts, ours, theirs
+from peltier_adapters.residency.bank import Banks
+from peltier_backbone.load import load_backbone
 from transformers import T5ForConditionalGeneration
-
-FOUR = ("compacter", "unipelt-apl", "lora", "adamix")
-Texts = list[list[int]]
 
 
 def load_inputs(path: Path, count: int) -> list[str]:
@@ -37,34 +32,6 @@ def load_inputs(path: Path, count: int) -> list[str]:
     with gzip.open(path, "rt") as file:
         texts = dict.fromkeys(json.loads(line)["meaning_representation"] for line in file)
     return [*texts][:count]
-
-
-def ours(
-    backbone: Backbone, rows: Sequence[Encoded], residents: Sequence[Resident | None], num_rows: int, limit: int
-) -> Texts:
-    """Texts by continuous batching."""
-    adapted = [Row(row, residents[number % len(residents)]) for number, row in enumerate(rows)]
-    drafts = [create_draft(backbone, row, Decoding(limit)) for row in adapted]
-    generate(backbone, drafts, max_rows=num_rows)
-    return [draft.ids + [backbone.t5.config.eos_token_id] * (draft.finish == "stop") for draft in drafts]
-
-
-@torch.inference_mode()
-def theirs(model: T5ForConditionalGeneration, rows: Sequence[Encoded], num_rows: int, limit: int) -> Texts:
-    """Texts by static batches, padded."""
-    texts: Texts = []
-    for first in range(0, len(rows), num_rows):
-        batch = rows[first : first + num_rows]
-        width = max(map(len, batch))
-        ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in batch])
-        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in batch])
-        written = model.generate(ids, attention_mask=mask, max_new_tokens=limit, do_sample=False, num_beams=1)
-        texts += [_until_end(text[1:], model.config.eos_token_id) for text in written.tolist()]
-    return texts
-
-
-def _until_end(text: list[int], end: int) -> list[int]:
-    return text[: text.index(end) + 1] if end in text else text
 
 
 def measure(calls: dict[str, Callable[[], Texts]], rounds: int) -> tuple[dict[str, list[float]], dict[str, Texts]]:

@@ -1,11 +1,11 @@
 """Loads from the store and memory of adapters on the device, on MiniLM.
 
-    .venv/bin/python benchmarks/residency.py [--loaded 10 1000 10000] [--cycles 20] [--plot FILE.png]
+    .venv/bin/python benchmarks/residency.py [--loaded 10 1000 10000] [--presets lora] [--plot FILE.png]
 
 A load brings an adapter that is not in memory to the device: it reads and verifies the bytes, parses and checks them,
-copies the tensors and leases them. Loads are timed one at a time, for each preset in turn, with `--loaded` other
-Compacters on the device. The table has wall-clock time and CPU time of the whole process, which does not depend on
-other programs. Memory is the growth of the process, with the host tier off. All artifacts have different bytes.
+copies the tensors and leases them. Loads are timed one at a time, for each of `--presets` in turn, with `--loaded`
+other Compacters on the device. The table has wall-clock time and CPU time of the whole process, which does not depend
+on other programs. Memory is the growth of the process, with the host tier off. All artifacts have different bytes.
 
 In a cycle a thousand adapters of all presets are leased, sixteen at a time, on a device with room for a tenth of their
 bytes and a host tier for a fifth, so each load evicts others. The rest is deleted at the end. On a CPU the tiers share
@@ -20,25 +20,19 @@ import itertools
 import json
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from common.adapters import make_bytes
-from common.stock import variant
-from peltier_adapters.artifact.artifact import Artifact
+from common.shelf import Seconds, Shelf
 from peltier_adapters.artifact.manifest import read_header
-from peltier_adapters.digest import digest_of
-from peltier_adapters.residency.bank import Resident
 from peltier_backbone.heap import keep_freed_memory
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs
@@ -46,17 +40,8 @@ from peltier_store.blobs.blobs import Blobs
 PRESETS = ("compacter", "lora", "adamix", "unipelt-apl")
 SAMPLES = 200
 _ALL = 64 * 1024**3
-_CYCLE_LOADS, _AT_ONCE = 1000, 16
+_CYCLE_LOADS = 1000
 _DEVICE_SHARE, _HOST_SHARE = 10, 5
-
-
-class Seconds(NamedTuple):
-    """Wall-clock and CPU seconds."""
-
-    clock: float
-    cpu: float
-
-
 Samples = dict[int, dict[str, list[Seconds]]]
 
 
@@ -72,42 +57,6 @@ class Cycle(NamedTuple):
     full_bytes: int
     empty_bytes: int
     used_bytes: int
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """Adapters in a store, and the tiers that they are loaded to."""
-
-    directory: Path
-    originals: dict[str, bytes]
-    slots: Slots[AdapterKey, Artifact, Resident]
-    metrics: Metrics
-    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
-
-    def store(self, preset: str) -> AdapterKey:
-        """Stores a new artifact with different bytes."""
-        data = variant(self.originals[preset], next(self.numbers))
-        digest = digest_of(data)
-        # What `Blobs.put` would write, without waiting for the disk ten thousand times.
-        (self.directory / digest.replace(":", "/")).write_bytes(data)
-        return AdapterKey("default", digest)
-
-    async def load(self, owned: AdapterKey) -> Seconds:
-        """Seconds until it can be used."""
-        start, used = time.perf_counter(), time.process_time()
-        async with self.slots.lease(owned, "default"):
-            return Seconds(time.perf_counter() - start, time.process_time() - used)
-
-    async def load_all(self, owned: Sequence[AdapterKey]) -> None:
-        """Loads each adapter once, some of them at a time."""
-        for start in range(0, len(owned), _AT_ONCE):
-            await asyncio.gather(*map(self.load, owned[start : start + _AT_ONCE]))
-
-    def counted(self) -> tuple[int, ...]:
-        """The first five numbers of a `Cycle`."""
-        evictions, held = self.metrics.evictions.labels, self.metrics.adapter_bytes.labels
-        shown = (self.metrics.loads, evictions("device"), evictions("host"), held("device"), held("host"))
-        return tuple(int(next(iter(one.collect())).samples[0].value) for one in shown)
 
 
 class _Mallinfo(ctypes.Structure):
@@ -135,16 +84,16 @@ def free_heap() -> int:
     return int(mallinfo().sizes[8])
 
 
-async def time_loads(shelf: Shelf, counts: Sequence[int]) -> Samples:
-    """Times loads of each preset with each of `counts` adapters on the device."""
+async def time_loads(shelf: Shelf, counts: Sequence[int], presets: Sequence[str]) -> Samples:
+    """Times loads of each of `presets` with each of `counts` adapters on the device."""
     loaded, found = 0, Samples()
     for count in counts:
         for _ in range(count - loaded):
             await shelf.load(shelf.store("compacter"))
         loaded = count
-        samples: dict[str, list[Seconds]] = {preset: [] for preset in PRESETS}
+        samples: dict[str, list[Seconds]] = {preset: [] for preset in presets}
         for _ in range(SAMPLES):
-            for preset in PRESETS:
+            for preset in presets:
                 owned = shelf.store(preset)
                 samples[preset].append(await shelf.load(owned))
                 shelf.slots.retire(owned)
@@ -164,31 +113,38 @@ async def measure_memory(shelf: Shelf, preset: str, count: int) -> tuple[float, 
     return grown
 
 
+def counted(shelf: Shelf) -> tuple[int, ...]:
+    """The first five numbers of a `Cycle`."""
+    evictions, held = shelf.metrics.evictions.labels, shelf.metrics.adapter_bytes.labels
+    shown = (shelf.metrics.loads, evictions("device"), evictions("host"), held("device"), held("host"))
+    return tuple(int(next(iter(one.collect())).samples[0].value) for one in shown)
+
+
 async def measure_cycles(shelf: Shelf, cycles: int) -> list[Cycle]:
     """Runs every cycle with the same adapters."""
     owned = [shelf.store(preset) for preset in itertools.islice(itertools.cycle(PRESETS), _CYCLE_LOADS)]
     before, free, found = resident_set(), free_heap(), []
     for _ in range(cycles):
         await shelf.load_all(owned)
-        counted, full = shelf.counted(), resident_set() - before
+        counts, full = counted(shelf), resident_set() - before
         for one in owned:
             shelf.slots.retire(one)
         empty = resident_set() - before
-        found.append(Cycle(*counted, full, empty, empty - (free_heap() - free)))
+        found.append(Cycle(*counts, full, empty, empty - (free_heap() - free)))
     return found
 
 
 def show_loads(found: Samples) -> None:
-    """Medians of each preset in milliseconds, with the 90th percentile of the clock's."""
+    """A line for each preset: medians in milliseconds, with the 90th percentile of the clock's."""
     print(f"\nload from the store, ms: median (p90) of {SAMPLES}, and median CPU time")
-    print(f"{'loaded':>8}" + "".join(f"{preset:>24}" for preset in PRESETS))
-    for count, samples in found.items():
+    print(f"{'loaded':20}" + "".join(f"{count:>26}" for count in found))
+    for preset in next(iter(found.values())):
         cells = []
-        for preset in PRESETS:
+        for samples in found.values():
             clock, cpu = ([1000 * second for second in seconds] for seconds in zip(*samples[preset], strict=True))
             p90 = statistics.quantiles(clock, n=10)[8]
-            cells.append(f"{statistics.median(clock):10.2f} ({p90:5.2f}){statistics.median(cpu):6.2f}")
-        print(f"{count:8}" + "".join(cells))
+            cells.append(f"{statistics.median(clock):12.2f} ({p90:5.2f}){statistics.median(cpu):6.2f}")
+        print(f"{preset:20}" + "".join(cells))
 
 
 def show_memory(memory: dict[str, tuple[float, float]], tensors: dict[str, int]) -> None:
@@ -216,7 +172,7 @@ def plot(found: Samples, path: Path) -> None:
     """Median load time against the adapters on the device."""
     import matplotlib.pyplot as plt
 
-    for preset in PRESETS:
+    for preset in next(iter(found.values())):
         medians = [1000 * statistics.median(one.cpu for one in samples[preset]) for samples in found.values()]
         plt.plot(list(found), medians, marker="o", label=preset)
     plt.xscale("log")
@@ -228,7 +184,7 @@ def plot(found: Samples, path: Path) -> None:
 
 
 async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) -> None:
-    originals = {preset: make_bytes(backbone, preset, 0) for preset in PRESETS}
+    originals = {preset: make_bytes(backbone, preset, 0) for preset in {*PRESETS, *options.presets}}
     blobs = Blobs.open(directory)
     with ThreadPoolExecutor(4) as executor:
 
@@ -238,16 +194,16 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
             return Shelf(directory, originals, slots, metrics)
 
         warm = shelf()
-        for preset in PRESETS * 20:
+        for preset in [*PRESETS, *options.presets] * 10:
             await warm.load(warm.store(preset))
         del warm
-        tensors = {preset: tensor_bytes(data) for preset, data in originals.items()}
+        tensors = {preset: tensor_bytes(originals[preset]) for preset in PRESETS}
         memory = {preset: await measure_memory(shelf(), preset, options.many) for preset in PRESETS}
         show_memory(memory, tensors)
         total = sum(tensors.values()) * _CYCLE_LOADS // len(PRESETS)
         cycles = await measure_cycles(shelf(total // _DEVICE_SHARE, total // _HOST_SHARE), options.cycles)
         show_cycles(cycles)
-        seconds = await time_loads(shelf(), options.loaded)
+        seconds = await time_loads(shelf(), options.loaded, options.presets)
     show_loads(seconds)
     if options.plot:
         plot(seconds, options.plot)
@@ -259,6 +215,7 @@ async def run(backbone: Backbone, options: argparse.Namespace, directory: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--loaded", type=int, nargs="+", default=[10, 1000, 10_000])
+    parser.add_argument("--presets", nargs="+", default=PRESETS, help="whose loads are timed")
     parser.add_argument("--many", type=int, default=1000, help="adapters of each preset whose memory is measured")
     parser.add_argument("--cycles", type=int, default=20)
     parser.add_argument("--plot", type=Path, help="draw load times into this file (needs matplotlib)")

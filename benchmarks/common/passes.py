@@ -1,0 +1,67 @@
+"""Forward passes over the same batches: plain transformers, the bare backbone, and mixed adapters."""
+
+import random
+
+import torch
+from common.adapters import make_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from transformers import BertModel
+
+BATCH = 32
+FOUR = ("compacter", "unipelt-apl", "lora", "adamix")
+Batches = list[list[Encoded]]
+
+
+def transformers_pass(model: BertModel, batches: Batches) -> None:
+    """Plain transformers over padded batches."""
+    for rows in batches:
+        width = max(map(len, rows))
+        ids = torch.zeros(len(rows), width, dtype=torch.long)
+        mask = torch.zeros(len(rows), width, dtype=torch.long)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)] = torch.tensor(row.ids)
+            mask[number, : len(row)] = 1
+        with torch.inference_mode():
+            model(input_ids=ids, attention_mask=mask)
+
+
+def batches_of(rows: list[Encoded]) -> Batches:
+    return [rows[first : first + BATCH] for first in range(0, len(rows), BATCH)]
+
+
+def bare_pass(backbone: Backbone, batches: Batches) -> None:
+    with torch.inference_mode():
+        for batch in batches:
+            backbone.model(backbone.pack(batch))
+
+
+def mixed_pass(backbone: Backbone, batches: list[list[Row]]) -> None:
+    for batch in batches:
+        forward(backbone, batch)
+
+
+class Adapters:
+    """Adapters with random weights in the banks of `backbone`, made in `exact`, its float32 twin."""
+
+    def __init__(self, backbone: Backbone, exact: Backbone) -> None:
+        self._banks, self._exact = Banks(backbone), exact
+        self._made: dict[str, list[Resident]] = {}
+
+    def mix(self, batches: Batches, presets: tuple[str, ...]) -> list[list[Row]]:
+        """The same batches, each of distinct adapters of `presets`, as many of each, in random order."""
+        share = -(-BATCH // len(presets))
+        residents = [resident for preset in presets for resident in self._take(preset, share)]
+        draw = random.Random(0)
+        return [
+            [Row(row, resident) for row, resident in zip(batch, draw.sample(residents, len(batch)), strict=True)]
+            for batch in batches
+        ]
+
+    def _take(self, preset: str, count: int) -> list[Resident]:
+        made = self._made.setdefault(preset, [])
+        made += [self._banks.add(make_artifact(self._exact, preset, number)) for number in range(len(made), count)]
+        return made[:count]
