@@ -36,7 +36,7 @@ help:
 	@echo "make check-client   run the client's tests without torch on another Python (PYTHON=python3.13)"
 	@echo "make lock      write constraints.txt and floors.txt from pyproject.toml (newer versions: ARGS=--upgrade)"
 	@echo "make reference   write docs/reference from the code: settings, commands, routes, errors, metrics"
-	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads"
+	@echo "make bench     run the short benchmarks: throughput, HTTP, uploads; fail on a loss over 10 %"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -122,3 +122,4 @@ bench: $(INSTALLED)
 	$(BIN)/python benchmarks/overhead.py --callers 16 64
 	$(BIN)/python benchmarks/aggregate.py --rounds 3 --seconds 3
 	$(BIN)/python benchmarks/upload.py --count 20 --many 60
+	$(BIN)/python benchmarks/guard.py

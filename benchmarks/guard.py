@@ -1,0 +1,288 @@
+"""Has one of ten figures become worse? Compares ratios of this run with the committed ones of this kind of processor.
+
+    .venv/bin/python benchmarks/guard.py [--rounds 7] [--record]
+
+Every figure is a ratio to plain transformers, safetensors or FastAPI, which take turns with Peltier in the same run, so
+that the speed of the machine and other programs cancel out. Higher is better. A figure is the median of its rounds, in
+CPU time of the process on one thread. One that has lost more than 10 % is measured again, with three times as many
+rounds; if it is still lower, the run fails. `guard.json` has the committed figures by processor. On another processor
+the run prints its figures and succeeds; `--record` writes the figures of this processor there.
+"""
+
+import argparse
+import asyncio
+import itertools
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import torch
+from common.adapters import INPUTS, make_bytes
+from common.callers import ask_all, predict_bytes, run
+from common.committed import Figures, Ratios, losses, processor, read_figures, record_figures
+from common.passes import FOUR, Adapters, bare_pass, batches_of, mixed_pass, transformers_pass
+from common.sentences import load_sentences
+from common.serving import Server, serving, started
+from common.shelf import Shelf
+from common.stock import stock, variant
+from common.texts import ours, theirs
+from overhead import BARE, INSTANT
+from peltier_adapters.presets.presets import find_preset
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.heap import keep_freed_memory
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded
+from peltier_client import Client
+from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.loader import StoreLoader
+from peltier_server.residency.slots import Budget, Slots
+from peltier_store.blobs.blobs import Blobs
+from peltier_training.models.model import HeadedAdapter
+from safetensors.torch import load_file
+from torch.nn import functional as F
+from transformers import BertModel, T5ForConditionalGeneration
+from transformers.utils.logging import disable_progress_bar
+
+COMMITTED = Path(__file__).with_name("guard.json")
+T5 = Path(__file__).parents[1] / "examples/backbones/t5-mini"
+_RETRIES = 3  # as many rounds more for a figure that has lost
+_REQUESTS, _CALLERS, _TASKS = 800, 16, 8
+_UPLOADS, _LOADS, _READS = 12, 25, 4
+_TEXT_TOKENS, _TEXT_ROWS = 24, 16
+_ALL_BYTES = 64 * 1024**3
+
+# Measures one ratio of each of its figures.
+Round = Callable[[], dict[str, float]]
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """CPU seconds of this process that a call takes."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+class Models:
+    """What several figures need: MiniLM in each precision, and in transformers; sentences of SST-2's lengths."""
+
+    def __init__(self) -> None:
+        self.exact = load_backbone("minilm")
+        self.plain = BertModel.from_pretrained(find_checkpoint("minilm")).eval()
+        sentences = [self.exact.tokenizer.encode(text, max_tokens=128) for text in load_sentences(None, 64)]
+        self.batches = batches_of(sentences)
+        self.originals = {preset: make_bytes(self.exact, preset, 0) for preset in FOUR}
+
+
+@contextmanager
+def forward_passes(models: Models) -> Iterator[Round]:
+    """Batches of 32 sentences, without adapters in each precision, and with 32 adapters of four presets."""
+    plain = partial(transformers_pass, models.plain, models.batches)
+    backbones = {dtype: load_backbone("minilm", dtype=dtype) for dtype in ("float32", "bfloat16", "int8")}
+    mixed = partial(mixed_pass, models.exact, Adapters(models.exact, models.exact).mix(models.batches, FOUR))
+
+    def measure() -> dict[str, float]:
+        base = cpu_seconds(plain)
+        seconds = {dtype: cpu_seconds(partial(bare_pass, one, models.batches)) for dtype, one in backbones.items()}
+        found = {f"{dtype} forward / transformers": base / own for dtype, own in seconds.items()}
+        return {**found, "mixed / bare, float32": seconds["float32"] / cpu_seconds(mixed)}
+
+    yield measure
+
+
+@contextmanager
+def single_rows(models: Models) -> Iterator[Round]:
+    """One sentence alone, with an adapter."""
+    rows = [[row] for row in models.batches[0][:16]]
+    (adapted,) = Adapters(models.exact, models.exact).mix([models.batches[0][:16]], FOUR)
+
+    def measure() -> dict[str, float]:
+        base = cpu_seconds(partial(transformers_pass, models.plain, rows))
+        own = cpu_seconds(partial(mixed_pass, models.exact, [[row] for row in adapted]))
+        return {"single row / transformers": base / own}
+
+    yield measure
+
+
+@contextmanager
+def generated_texts(_: Models) -> Iterator[Round]:
+    """Greedy texts of a small T5."""
+    backbone = load_backbone(str(T5))
+    model = T5ForConditionalGeneration.from_pretrained(T5, dtype=torch.float32).eval()
+    rows = [backbone.tokenizer.encode(text, max_tokens=64) for text in load_sentences(None, 2 * _TEXT_ROWS)]
+
+    def measure() -> dict[str, float]:
+        base = cpu_seconds(lambda: theirs(model, rows, _TEXT_ROWS, _TEXT_TOKENS))
+        own = cpu_seconds(lambda: ours(backbone, rows, [None], _TEXT_ROWS, _TEXT_TOKENS))
+        return {"T5 texts / generate": base / own}
+
+    yield measure
+
+
+@contextmanager
+def training_steps(models: Models) -> Iterator[Round]:
+    """A step of a Compacter, against a plain model whose frozen weights pass gradients to its embeddings."""
+    batch = models.batches[0]
+    plain_loss = _plain_loss(models.plain, batch)
+    loss = _adapter_loss(models.exact, batch)
+
+    def measure() -> dict[str, float]:
+        base = cpu_seconds(lambda: plain_loss().backward())
+        return {"training step / transformers": base / cpu_seconds(lambda: loss().backward())}
+
+    yield measure
+
+
+def _plain_loss(plain: BertModel, batch: Sequence[Encoded]) -> Callable[[], torch.Tensor]:
+    model = plain.requires_grad_(requires_grad=False)
+    width = max(map(len, batch))
+    ids = torch.tensor([[*row.ids, *[0] * (width - len(row))] for row in batch])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in batch])
+    embedded = model.get_input_embeddings()(ids).requires_grad_()
+    return lambda: model(inputs_embeds=embedded, attention_mask=mask).last_hidden_state[:, 0].square().mean()
+
+
+def _adapter_loss(backbone: Backbone, batch: Sequence[Encoded]) -> Callable[[], torch.Tensor]:
+    preset = find_preset("compacter")
+    settings = preset.settings({}, backbone.config)
+    parts = preset.compose(settings, backbone.config, outputs=2)
+    model = HeadedAdapter(backbone, parts, settings, dropout=0.0, seed=0).train()
+    labels = torch.tensor([number % 2 for number in range(len(batch))])
+    return lambda: F.cross_entropy(model(backbone.pack(batch)), labels)
+
+
+@contextmanager
+def loads(models: Models) -> Iterator[Round]:
+    """From a file to the device, with a digest and every check, against a plain read of the tensors."""
+    with tempfile.TemporaryDirectory() as directory, ThreadPoolExecutor(4) as executor:
+        metrics, blobs = Metrics(), Blobs.open(directory)
+        loader = StoreLoader(models.exact, blobs, executor)
+        slots = Slots(loader, Budget(_ALL_BYTES, 0), metrics, lambda _: 1.0)
+        shelf = Shelf(Path(directory), models.originals, slots, metrics)
+        loop = asyncio.new_event_loop()
+
+        async def load_all() -> float:
+            seconds = 0.0
+            for preset in [*FOUR] * _LOADS:
+                key = shelf.store(preset)
+                seconds += (await shelf.load(key)).cpu
+                slots.retire(key)
+            return seconds
+
+        def measure() -> dict[str, float]:
+            paths = [Path(directory) / shelf.store(preset).digest.replace(":", "/") for preset in [*FOUR] * _LOADS]
+            base = cpu_seconds(lambda: [load_file(path) for path in paths * _READS]) / _READS
+            return {"load / safetensors": base / loop.run_until_complete(load_all())}
+
+        try:
+            yield measure
+        finally:
+            loop.close()
+
+
+@contextmanager
+def requests(models: Models) -> Iterator[Round]:
+    """CPU time of a request whose model answers at once, against FastAPI alone."""
+    with tempfile.TemporaryDirectory() as directory:
+        tasks = stock(Path(directory) / "store", {"compacter": models.originals["compacter"]}, _TASKS)
+        asked = [
+            predict_bytes(tasks[number % _TASKS], text) for number, text in enumerate(load_sentences(None, _REQUESTS))
+        ]
+        with serving(Path(directory) / "store", *_QUIET, command=INSTANT) as server, started(BARE) as bare:
+
+            def spent(one: Server) -> float:
+                before = one.cpu_seconds
+                run(ask_all(one.url, asked, _CALLERS))
+                return one.cpu_seconds - before
+
+            yield lambda: {"request / FastAPI alone": spent(bare) / spent(server)}
+
+
+@contextmanager
+def uploads(models: Models) -> Iterator[Round]:
+    """Server's CPU time of an upload, against transformers that only computes its golden examples, four in a batch."""
+    golden = [models.exact.tokenizer.encode(text, max_tokens=128) for text in INPUTS]
+    base = partial(transformers_pass, models.plain, [golden] * _UPLOADS)
+    numbers = itertools.count(1)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        serving(Path(directory) / "store", *_QUIET) as server,
+        Client(server.url, timeout=60) as client,
+        ThreadPoolExecutor(4) as callers,
+    ):
+
+        def upload(number: int) -> None:
+            client.upload(variant(models.originals["compacter"], number), name=f"guard-{number}")
+
+        def measure() -> dict[str, float]:
+            before = server.cpu_seconds
+            list(callers.map(upload, itertools.islice(numbers, _UPLOADS)))
+            return {"upload / golden examples in transformers": cpu_seconds(base) / (server.cpu_seconds - before)}
+
+        yield measure
+
+
+_QUIET = ("--log-level", "warning")
+SECTIONS = (forward_passes, single_rows, generated_texts, training_steps, loads, requests, uploads)
+
+
+def measure(models: Models, num_rounds: int, committed: Figures) -> Ratios:
+    """The ratios of every round, one section after the other; sections that have lost are measured longer."""
+    found: Ratios = {}
+    for section in SECTIONS:
+        with section(models) as measure_round:
+            measure_round()  # warms up
+            own: Ratios = {}
+            repeat(measure_round, num_rounds, own)
+            if losses(own, committed):
+                repeat(measure_round, _RETRIES * num_rounds, own)
+        show(own, committed)
+        found |= own
+    return found
+
+
+def repeat(measure_round: Round, num_rounds: int, found: Ratios) -> None:
+    """Adds so many rounds to the ratios found."""
+    for _ in range(num_rounds):
+        for name, ratio in measure_round().items():
+            found.setdefault(name, []).append(ratio)
+
+
+def show(found: Ratios, committed: Figures) -> None:
+    """A line for each figure: median, the middle half of its rounds, and the committed figure."""
+    for name, ratios in found.items():
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        known = committed.get(name)
+        verdict = "" if known is None else f"{known:10.3f}{100 * (middle / known - 1):+8.1f} %"
+        print(f"{name:44}{middle:8.3f}   {low:.3f} to {high:.3f}{verdict}", flush=True)
+
+
+def main() -> None:
+    """As the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--record", action="store_true", help="write the figures of this processor to guard.json")
+    given = parser.parse_args()
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    disable_progress_bar()
+    kind, name = processor()
+    committed = {} if given.record else read_figures(COMMITTED, kind)
+    print(f"{name} ({kind}); higher is better; median, middle half of {given.rounds} rounds, committed figure")
+    found = measure(Models(), given.rounds, committed)
+    if given.record:
+        record_figures(COMMITTED, kind, name, found)
+    elif not committed:
+        print(f"{COMMITTED.name} has no figures of {kind}: run again with --record and commit the file")
+    lost = losses(found, committed)
+    if lost:
+        sys.exit("lost more than 10 %: " + "; ".join(lost))
+
+
+if __name__ == "__main__":
+    main()
