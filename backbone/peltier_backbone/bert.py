@@ -12,6 +12,7 @@ from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention import Span
 from peltier_backbone.bert_config import BertConfig
+from peltier_backbone.feed_forward import feed_forward
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
@@ -117,10 +118,15 @@ def _attention(x: Tensor, index: int, layer: Layer, attention: Attention, adapta
 
 
 def _feed_forward(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -> Tensor:
+    y = adaptation.sublayer(index, "ffn", _expand_and_contract(x, index, layer, adaptation), x)
+    return adaptation.norm(2 * index + 2, y, layer.output_norm, x)
+
+
+def _expand_and_contract(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -> Tensor:
+    if adaptation.projections.isdisjoint(("intermediate", "output")):
+        return feed_forward(x, layer.intermediate, layer.output, "gelu")
     if "intermediate" in adaptation.projections:
         inner = activate(adaptation.project(index, "intermediate", x, layer.intermediate(x)), "gelu")
     else:
         inner = layer.intermediate.gelu(x)
-    y = adaptation.project(index, "output", inner, layer.output(inner))
-    y = adaptation.sublayer(index, "ffn", y, x)
-    return adaptation.norm(2 * index + 2, y, layer.output_norm, x)
+    return adaptation.project(index, "output", inner, layer.output(inner))

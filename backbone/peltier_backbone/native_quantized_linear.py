@@ -2,9 +2,9 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from peltier_backbone.native.library import load_library
+from peltier_backbone.native.program import Activation as NativeActivation
 from peltier_backbone.quantization import quantize_weight
 from peltier_backbone.quantized_linear import Activation, QuantizedLinear
 
@@ -18,16 +18,24 @@ class NativeQuantizedLinear(QuantizedLinear):
         library = load_library()
         assert library is not None, "`load_backbone` takes the kernel of torch where there is no library"
         own = quantize_weight(weight)
-        self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales)
-        # The kernel reads whole panels.
-        self._padded = None if bias is None else F.pad(bias, (0, len(self._packed.scales) - len(bias)))
+        self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
 
     def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        rows = x if x.stride(-1) == 1 else x.contiguous()
-        return self._library.multiply_int8(rows, self._packed, self._padded, activation)
+        return self._library.multiply_int8(_rows(x), self._packed, activation)
+
+    def feed_forward(
+        self, x: Tensor, contract: "NativeQuantizedLinear", activation: NativeActivation, *, gated: bool
+    ) -> Tensor:
+        """`contract` of act(this map of x), without a gradient; what lies between them stays in the cache. If `gated`,
+        the second half of the columns between them multiplies the activated first half."""
+        return self._library.feed_forward_int8(_rows(x), self._packed, contract._packed, activation, gated=gated)
 
     def rows(self, ids: Tensor) -> Tensor:
         return self._packed.rows(ids)
 
     def dequantize(self) -> Tensor:
         return self.rows(torch.arange(self._packed.outer))
+
+
+def _rows(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()

@@ -6,10 +6,12 @@ from torch import Tensor
 
 from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import Adaptation
+from peltier_backbone.feed_forward import expand_activated, feed_forward
 from peltier_backbone.linear import Linear
+from peltier_backbone.native.program import Activation
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
-from peltier_backbone.t5_config import Activation
+from peltier_backbone.t5_config import Activation as T5Activation
 from peltier_backbone.view import SelfView, View
 
 
@@ -73,18 +75,21 @@ class FeedForward:
     norm: RMSNorm
     intermediate: Linear
     output: Linear
-    activation: Activation
+    activation: T5Activation
     gated: bool
 
     def __call__(self, x: Tensor, adaptation: Adaptation) -> Tensor:
         """[tokens, hidden] -> [tokens, hidden]."""
-        inner = self._expand(adaptation.norm(self.norm_index, x, self.norm), adaptation)
-        y = adaptation.project(self.block, "output", inner, self.output(inner))
-        return x + adaptation.sublayer(self.block, "ffn", y, x)
+        normed = adaptation.norm(self.norm_index, x, self.norm)
+        return x + adaptation.sublayer(self.block, "ffn", self._expand_and_contract(normed, adaptation), x)
 
-    def _expand(self, x: Tensor, adaptation: Adaptation) -> Tensor:
-        """[tokens, hidden] -> [tokens, intermediate]."""
-        if self.activation == "relu" and not self.gated and "intermediate" not in adaptation.projections:
-            return self.intermediate.relu(x)
-        y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
-        return activate(y, "swish" if self.activation == "silu" else self.activation, gated=self.gated)
+    def _expand_and_contract(self, x: Tensor, adaptation: Adaptation) -> Tensor:
+        kind: Activation = "swish" if self.activation == "silu" else self.activation
+        if adaptation.projections.isdisjoint(("intermediate", "output")):
+            return feed_forward(x, self.intermediate, self.output, kind, gated=self.gated)
+        if "intermediate" in adaptation.projections:
+            y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
+            inner = activate(y, kind, gated=self.gated)
+        else:
+            inner = expand_activated(x, self.intermediate, kind, gated=self.gated)
+        return adaptation.project(self.block, "output", inner, self.output(inner))

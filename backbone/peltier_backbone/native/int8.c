@@ -10,12 +10,14 @@
 #endif
 #include <math.h>
 
+#include "activations.h"
 #include "threads.h"
-#include "tiles.h"
 
 #define QUANTIZED_PANEL 64
 /* Rows whose values stay in the cache while all panels pass. */
 #define QUANTIZED_BLOCK 96
+/* Rows of a feed-forward whose expansions, in float32, stay in the cache. */
+#define EXPANDED_BLOCK 48
 #define MAX_TILE_ROWS 6
 #define MAX_VALUE 255
 /* A row of a smaller range counts as zeros: one over its scale may not be finite. */
@@ -29,15 +31,14 @@ typedef struct {
     int64_t stride, groups;
 } quantized_rows;
 
-/* y = act(x w + bias). `sums` are those of each column's weights; all vectors have whole panels. */
+/* A weight [inner, outer] of `values` times the scale of each column; `sums` are those of each column's values. All vectors
+ * have whole panels; without a bias it is NULL. */
 typedef struct {
-    matrix y, x;
-    const int8_t *w;
+    const int8_t *values;
     const int32_t *sums;
     const float *scales, *bias;
     int64_t inner, outer;
-    int activation;
-} quantized_product;
+} int8_weight;
 
 #if defined(__AVX512F__)
 typedef int32_t vnni_vector __attribute__((vector_size(64)));
@@ -171,66 +172,97 @@ INLINE float range_of(const float *x, int64_t inner, float *least) {
     return largest_of(-high) - *least + sum_of(unordered);
 }
 
-INLINE void quantize_row(matrix x, int64_t row, int64_t inner, int bytes, const quantized_rows *to, int64_t number) {
-    const float *from = at(x, row, 0);
+INLINE void quantize_row(const float *x, int64_t inner, int bytes, const quantized_rows *to, int64_t row) {
     float least;
-    const float span = range_of(from, inner, &least), inverse = span > LEAST_SPAN ? MAX_VALUE / span : 0.0f;
+    const float span = range_of(x, inner, &least), inverse = span > LEAST_SPAN ? MAX_VALUE / span : 0.0f;
     const int32_t zero = span > LEAST_SPAN ? -(int32_t)__builtin_lrintf(least * inverse) : 0;
-    to->scales[number] = span / MAX_VALUE;
-    to->zeros[number] = zero;
-    uint8_t *values = to->values + number * to->stride;
+    to->scales[row] = span / MAX_VALUE;
+    to->zeros[row] = zero;
+    uint8_t *values = to->values + row * to->stride;
     for (int64_t k = 0; k < inner; k += LANES)
-        store_values(values + (bytes ? k : 2 * k), bytes, load(from + k, 0, inner - k) * inverse, zero);
+        store_values(values + (bytes ? k : 2 * k), bytes, load(x + k, 0, inner - k) * inverse, zero);
+}
+
+NOINLINE void quantize_block(matrix x, int64_t rows, int64_t inner, int bytes, const quantized_rows *to) {
+    for (int64_t row = 0; row < rows; row++) quantize_row(at(x, row, 0), inner, bytes, to, row);
 }
 
 /* What follows the sums of `rows` rows and of the panel that begins at `column`. */
 NOINLINE void finish_sums(
-    const quantized_product *p, const quantized_rows *x, int64_t first, int64_t number, int64_t column, int rows,
+    const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found) {
-    const int64_t columns = p->outer - column < QUANTIZED_PANEL ? p->outer - column : QUANTIZED_PANEL;
+    const int64_t columns = w->outer - column < QUANTIZED_PANEL ? w->outer - column : QUANTIZED_PANEL;
     for (int r = 0; r < rows; r++, found += QUANTIZED_PANEL) {
-        const int32_t zero = x->zeros[number + r];
-        const float scale = x->scales[number + r];
-        float *y = (float *)at(p->y, first + number + r, column);
+        const int32_t zero = x->zeros[row + r];
+        const float scale = x->scales[row + r];
+        float *to = (float *)at(y, row + r, column);
         for (int64_t c = 0; c < columns; c += LANES) {
             ints sums, own;
             memcpy(&sums, found + c, sizeof sums);
-            memcpy(&own, p->sums + column + c, sizeof own);
-            lanes v = __builtin_convertvector(sums - zero * own, lanes) * (scale * load(p->scales + column + c, 0, LANES));
-            if (p->bias) v += load(p->bias + column + c, 0, LANES);
-            if (p->activation) v = activate(v, p->activation);
-            store(y + c, 0, columns - c, v);
+            memcpy(&own, w->sums + column + c, sizeof own);
+            lanes v = __builtin_convertvector(sums - zero * own, lanes) * (scale * load(w->scales + column + c, 0, LANES));
+            if (w->bias) v += load(w->bias + column + c, 0, LANES);
+            if (activation) v = activate(v, activation);
+            store(to + c, 0, columns - c, v);
         }
     }
 }
 
-static int64_t values_of(int64_t inner) {
-    return (inner + LANES - 1) / LANES * LANES;
+static int64_t num_panels(const int8_weight *w) {
+    return (w->outer + QUANTIZED_PANEL - 1) / QUANTIZED_PANEL;
 }
 
-/* Of all pairs of a block of rows and a panel those that are `own`. Returns 0, or 1 without memory. */
-static int multiply_quantized(const quantized_product *p, int64_t rows, int64_t panels, share own) {
+/* The columns of these panels of y = act(x w + bias), of `rows` rows. */
+static void multiply_block(
+    const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t rows, share panels) {
     const int bytes = has_vnni();
-    const int64_t stride = values_of(p->inner) * (bytes ? 1 : 2), block = rows < QUANTIZED_BLOCK ? rows : QUANTIZED_BLOCK;
-    float *memory = new_floats(block * (stride / 4 + 2));
-    if (!memory) return 1;
-    const quantized_rows x = {
-        (uint8_t *)memory, memory + block * stride / 4, (int32_t *)memory + block * (stride / 4 + 1), stride,
-        (p->inner + 3) / 4};
     int32_t found[MAX_TILE_ROWS * QUANTIZED_PANEL];
-    int64_t ready = -1;
-    for (int64_t pair = own.first; pair < own.last; pair++) {
-        const int64_t first = pair / panels * QUANTIZED_BLOCK, panel = pair % panels;
-        const int64_t count = rows - first < QUANTIZED_BLOCK ? rows - first : QUANTIZED_BLOCK;
-        if (ready != first)
-            for (int64_t row = 0; row < count; row++) quantize_row(p->x, first + row, p->inner, bytes, &x, row);
-        ready = first;
-        const int8_t *w = p->w + panel * QUANTIZED_PANEL * 4 * x.groups;
-        for (int64_t row = 0; row < count;) {
-            const int done = some_rows(bytes, &x, row, count - row, w, found);
-            finish_sums(p, &x, first, row, panel * QUANTIZED_PANEL, done, found);
+    for (int64_t panel = panels.first; panel < panels.last; panel++)
+        for (int64_t row = 0; row < rows;) {
+            const int8_t *values = w->values + panel * QUANTIZED_PANEL * 4 * x->groups;
+            const int done = some_rows(bytes, x, row, rows - row, values, found);
+            finish_sums(w, y, activation, x, row, panel * QUANTIZED_PANEL, done, found);
             row += done;
         }
+}
+
+static matrix from_row(matrix m, int64_t row) {
+    return (matrix){at(m, row, 0), m.stride, m.half};
+}
+
+static int64_t floats_of(int64_t rows, int64_t inner) {
+    return rows * ((inner + LANES - 1) / LANES * LANES / (has_vnni() ? 4 : 2) + 2);
+}
+
+/* Of so many rows, in `floats_of(rows, inner)` floats. */
+static quantized_rows place_rows(float *memory, int64_t rows, int64_t inner) {
+    const int64_t floats = (inner + LANES - 1) / LANES * LANES / (has_vnni() ? 4 : 2);
+    float *scales = memory + rows * floats;
+    return (quantized_rows){(uint8_t *)memory, scales, (int32_t *)(scales + rows), 4 * floats, (inner + 3) / 4};
+}
+
+/* A call of `peltier_multiply_int8`. */
+typedef struct {
+    const int8_weight *w;
+    matrix y, x;
+    int64_t rows;
+    int activation;
+} int8_product;
+
+/* Of all pairs of a block of rows and a panel those that are `own`. Returns 0, or 1 without memory. */
+NOINLINE int multiply_share_int8(const int8_product *p, share own) {
+    const int64_t panels = num_panels(p->w), most = p->rows < QUANTIZED_BLOCK ? p->rows : QUANTIZED_BLOCK;
+    float *memory = new_floats(floats_of(most, p->w->inner));
+    if (!memory) return 1;
+    const quantized_rows x = place_rows(memory, most, p->w->inner);
+    while (own.first < own.last) {
+        const int64_t block = own.first / panels, first = block * QUANTIZED_BLOCK;
+        const int64_t rows = p->rows - first < QUANTIZED_BLOCK ? p->rows - first : QUANTIZED_BLOCK;
+        const share now = common(own, block * panels, (block + 1) * panels);
+        quantize_block(from_row(p->x, first), rows, p->w->inner, has_vnni(), &x);
+        const share columns = {now.first - block * panels, now.last - block * panels};
+        multiply_block(p->w, from_row(p->y, first), p->activation, &x, rows, columns);
+        own.first = now.last;
     }
     free(memory);
     return 0;
@@ -241,17 +273,64 @@ EXPORT int64_t peltier_panel_int8(void) {
     return QUANTIZED_PANEL;
 }
 
-/* y = act(x w + bias) in float32 for `rows` rows, w [inner, outer] packed. Returns 0, or 1 without memory. */
+/* y = act(x w + bias) in float32 for `rows` rows. Returns 0, or 1 without memory. */
 EXPORT int peltier_multiply_int8(
-    float *y, int64_t y_stride, const float *x, int64_t x_stride, const int8_t *w, const int32_t *sums,
-    const float *scales, const float *bias, int64_t rows, int64_t inner, int64_t outer, int activation) {
-    const quantized_product p = {
-        .y = {y, y_stride, 0}, .x = {x, x_stride, 0}, .w = w, .sums = sums, .scales = scales, .bias = bias,
-        .inner = inner, .outer = outer, .activation = activation};
-    const int64_t panels = (outer + QUANTIZED_PANEL - 1) / QUANTIZED_PANEL;
-    const int64_t pairs = (rows + QUANTIZED_BLOCK - 1) / QUANTIZED_BLOCK * panels;
+    float *y, int64_t y_stride, const float *x, int64_t x_stride, int64_t rows, const int8_weight *w, int activation) {
+    const int8_product p = {w, {y, y_stride, 0}, {x, x_stride, 0}, rows, activation};
+    const int64_t pairs = (rows + QUANTIZED_BLOCK - 1) / QUANTIZED_BLOCK * num_panels(w);
     int failed = 0;
-#pragma omp parallel if (rows * inner * outer >= WORTH_THREADS) reduction(| : failed)
-    failed |= multiply_quantized(&p, rows, panels, own_share(pairs));
+#pragma omp parallel if (rows * w->inner * w->outer >= WORTH_THREADS) reduction(| : failed)
+    failed |= multiply_share_int8(&p, own_share(pairs));
+    return failed;
+}
+
+/* A call of `peltier_feed_forward_int8`. */
+typedef struct {
+    const int8_weight *expand, *contract;
+    matrix y, x;
+    int64_t rows, block;
+    int activation, gated;
+} int8_feed_forward;
+
+static void feed_block(const int8_feed_forward *f, int64_t first, int64_t rows, float *memory) {
+    const int64_t hidden = f->expand->inner, wide = f->expand->outer, inner = f->contract->inner;
+    const matrix expanded = {memory, wide, 0}, y = from_row(f->y, first);
+    float *rest = memory + f->block * wide;
+    const quantized_rows x = place_rows(rest, f->block, hidden);
+    quantize_block(from_row(f->x, first), rows, hidden, has_vnni(), &x);
+    multiply_block(f->expand, expanded, f->gated ? 0 : f->activation, &x, rows, (share){0, num_panels(f->expand)});
+    const activations gate = {expanded, inner, f->activation, 1};
+    for (int64_t row = 0; f->gated && row < rows; row++) activate_row(&gate, row);
+    const quantized_rows z = place_rows(rest + floats_of(f->block, hidden), f->block, inner);
+    quantize_block(expanded, rows, inner, has_vnni(), &z);
+    multiply_block(f->contract, y, 0, &z, rows, (share){0, num_panels(f->contract)});
+}
+
+/* The blocks of rows that are `own`. Returns 0, or 1 without memory. */
+NOINLINE int feed_share(const int8_feed_forward *f, share own) {
+    const int64_t wide = f->block * f->expand->outer;
+    float *memory = new_floats(wide + floats_of(f->block, f->expand->inner) + floats_of(f->block, f->contract->inner));
+    if (!memory) return 1;
+    for (int64_t block = own.first; block < own.last; block++) {
+        const int64_t first = block * f->block;
+        feed_block(f, first, f->rows - first < f->block ? f->rows - first : f->block, memory);
+    }
+    free(memory);
+    return 0;
+}
+
+/* y = contract(act(expand(x))) in float32 for `rows` rows; if `gated`, the expansion's second half of columns multiplies
+ * the activated first. What is expanded never leaves the cache. Returns 0, or 1 without memory. */
+EXPORT int peltier_feed_forward_int8(
+    float *y, int64_t y_stride, const float *x, int64_t x_stride, int64_t rows, const int8_weight *expand,
+    const int8_weight *contract, int activation, int gated) {
+    const int worth_threads = rows * expand->inner * expand->outer >= WORTH_THREADS;
+    const int64_t threads = worth_threads ? most_threads() : 1, each = (rows + threads - 1) / threads;
+    const int64_t block = each < 1 ? 1 : each < EXPANDED_BLOCK ? each : EXPANDED_BLOCK;
+    const int8_feed_forward f = {
+        expand, contract, {y, y_stride, 0}, {x, x_stride, 0}, rows, block, activation, gated};
+    int failed = 0;
+#pragma omp parallel if (worth_threads) reduction(| : failed)
+    failed |= feed_share(&f, own_share((rows + block - 1) / block));
     return failed;
 }

@@ -58,7 +58,9 @@ class Library:
             *_TABLE, c_int64,
         )  # fmt: skip
         self._multiply_int8 = library.peltier_multiply_int8
-        self._multiply_int8.argtypes = (c_void_p, c_int64, c_void_p, c_int64, *(c_void_p,) * 4, *(c_int64,) * 3, c_int)
+        self._multiply_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_int)
+        self._feed_forward_int8 = library.peltier_feed_forward_int8
+        self._feed_forward_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_void_p, c_int, c_int)
         library.peltier_panel_int8.restype = c_int64
         self._panel_int8: int = library.peltier_panel_int8()
         self._activate = library.peltier_activate
@@ -81,23 +83,32 @@ class Library:
         if failed:
             raise MemoryError(f"no memory for what adapters do with {len(x)} tokens")
 
-    def pack_int8(self, values: Tensor, scales: Tensor) -> PackedInt8:
-        """The weight `values` [outer, inner] times `scales` [outer], as `multiply_int8` takes it."""
-        return PackedInt8.pack(values, scales, self._panel_int8)
+    def pack_int8(self, values: Tensor, scales: Tensor, bias: Tensor | None = None) -> PackedInt8:
+        """The map of the weight `values` [outer, inner] times `scales` [outer], as `multiply_int8` takes it."""
+        return PackedInt8.pack(values, scales, bias, self._panel_int8)
 
-    def multiply_int8(
-        self, x: Tensor, weight: PackedInt8, bias: Tensor | None, activation: Activation = "none"
-    ) -> Tensor:  # fmt: skip
+    def multiply_int8(self, x: Tensor, weight: PackedInt8, activation: Activation = "none") -> Tensor:
         """act(x W^T + bias) of x [rows, inner] in float32, each row quantised with its own range: [rows, outer]. Sums
-        are exact. The bias is as long as the weight's scales."""
+        are exact."""
         y = x.new_empty(len(x), weight.outer)
         failed = self._multiply_int8(
-            y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), weight.values.data_ptr(), weight.sums.data_ptr(),
-            weight.scales.data_ptr(), None if bias is None else bias.data_ptr(), *x.shape, weight.outer,
-            ACTIVATIONS[activation],
-        )  # fmt: skip
+            y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), weight.address, ACTIVATIONS[activation]
+        )
         if failed:
             raise MemoryError(f"no memory for a product of {len(x)} rows")
+        return y
+
+    def feed_forward_int8(
+        self, x: Tensor, expand: PackedInt8, contract: PackedInt8, activation: Activation, *, gated: bool = False
+    ) -> Tensor:  # fmt: skip
+        """`contract` of act(`expand` of x [rows, hidden]), as the single products and `activate` compute it."""
+        y = x.new_empty(len(x), contract.outer)
+        failed = self._feed_forward_int8(
+            y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), expand.address, contract.address,
+            ACTIVATIONS[activation], gated,
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for a feed-forward of {len(x)} rows")
         return y
 
     def activate(self, x: Tensor, activation: Activation, *, gated: bool = False) -> Tensor:

@@ -61,7 +61,7 @@ def _check_int8(library: "Library") -> None:
     x = torch.randint(0, 256, (13, _WIDTH), generator=generator).float()
     x[:, 0], x[:, 1] = 0, 255
     values = torch.randint(-127, 128, (70, _WIDTH), dtype=torch.int8, generator=generator)
-    found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)), None)
+    found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)))
     if not torch.equal(found, x @ values.float().t()):
         raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
 

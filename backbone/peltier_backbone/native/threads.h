@@ -18,6 +18,15 @@ typedef struct {
     int64_t first, last;
 } share;
 
+/* How many threads a parallel piece of work gets at most. */
+static inline int64_t most_threads(void) {
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
 /* Of `count` things those of this thread, neighbours. What becomes of one never depends on whose it is. */
 static inline share own_share(int64_t count) {
 #ifdef _OPENMP

@@ -6,11 +6,11 @@ import pytest
 import torch
 from peltier_backbone.native import library
 from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.packed_int8 import PackedInt8
 from peltier_backbone.native.program import Activation
 from peltier_backbone.quantization import quantize_weight
 from peltier_backbone.quantized_linear import QuantizedLinear
 from torch import Tensor
-from torch.nn import functional as F
 
 # Rows, inner and outer: less than a group, a tile, a vector, a panel and a block, and more.
 SIZES = [(1, 1, 1), (3, 5, 3), (7, 48, 64), (9, 130, 100), (100, 64, 65), (13, 1030, 17)]
@@ -34,10 +34,12 @@ def _draw(*shape: int, seed: int = 0) -> Tensor:
 def _multiply(
     native: Library, x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation = "none"
 ) -> Tensor:
+    return native.multiply_int8(x, _pack(native, weight, bias), activation)
+
+
+def _pack(native: Library, weight: Tensor, bias: Tensor | None) -> PackedInt8:
     own = quantize_weight(weight)
-    packed = native.pack_int8(own.values, own.scales)
-    padded = None if bias is None else F.pad(bias, (0, len(packed.scales) - len(bias)))
-    return native.multiply_int8(x, packed, padded, activation)
+    return native.pack_int8(own.values, own.scales, bias)
 
 
 @pytest.mark.parametrize("biased", [True, False])
@@ -59,6 +61,18 @@ def test_it_is_the_reference(native: Library, size: tuple[int, int, int], biased
         torch.testing.assert_close(found, getattr(reference, activation)(x), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_feed_forward_is_its_products(native: Library, gated: bool) -> None:
+    """To the last bit, in blocks of any number of rows."""
+    expand = _pack(native, _draw(2 * 35 if gated else 35, 20), _draw(70 if gated else 35))
+    contract = _pack(native, _draw(20, 35), None)
+    for rows in (0, 1, 47, 110):
+        x = _draw(rows, 20)
+        inner = native.activate(native.multiply_int8(x, expand), "gelu_new", gated=gated)
+        found = native.feed_forward_int8(x, expand, contract, "gelu_new", gated=gated)
+        assert torch.equal(found, native.multiply_int8(inner, contract))
+
+
 def test_a_row_is_the_same_in_any_tile(native: Library) -> None:
     """Alone, and with any number of rows before and after it."""
     x, weight, bias = _draw(110, 70), _draw(80, 70, seed=1), _draw(80, seed=2)
@@ -70,12 +84,18 @@ def test_a_row_is_the_same_in_any_tile(native: Library) -> None:
 def test_threads_change_no_bit(native: Library) -> None:
     """Of a size that is worth several threads, which they do not divide evenly."""
     x, weight, before = _draw(307, 300), _draw(200, 300, seed=1), torch.get_num_threads()
+    contract = _pack(native, _draw(300, 200), None)
+
+    def compute() -> Tensor:
+        fed = native.feed_forward_int8(x, _pack(native, weight, None), contract, "relu")
+        return torch.cat((_multiply(native, x, weight, None), fed), 1)
+
     try:
         torch.set_num_threads(1)
-        alone = _multiply(native, x, weight, None)
+        alone = compute()
         for count in (2, 5):
             torch.set_num_threads(count)
-            assert torch.equal(_multiply(native, x, weight, None), alone)
+            assert torch.equal(compute(), alone)
     finally:
         torch.set_num_threads(before)
 
