@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import groupby
 
 from peltier_backbone.load import Backbone
@@ -63,10 +62,20 @@ class Row:
         """The label strings that a T5 scores for this row."""
         return self.tree or (None if self.resident is None else self.resident.tree)
 
-    @cached_property
+    @property
+    def num_inputs(self) -> int:
+        """The number of tokens of `prompted`."""
+        return len(self.encoded.ids) + (0 if self.body is None else self.body.prompt_length)
+
+    @property
+    def num_targets(self) -> int:
+        """The number of tokens of the label strings that a T5 scores."""
+        return 0 if self.scored is None else len(self.scored.ids)
+
+    @property
     def num_tokens(self) -> int:
-        """The number of tokens that the row computes, including soft tokens and label tokens."""
-        return len(self.prompted) + (0 if self.scored is None else len(self.scored.ids))
+        """The number of tokens that the row computes."""
+        return self.num_inputs + self.num_targets
 
 
 @dataclass(frozen=True)

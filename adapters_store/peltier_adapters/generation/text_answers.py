@@ -1,5 +1,6 @@
 """Converts logits and generated texts to answers."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,8 @@ from peltier_adapters.generation.search import FinishReason
 from peltier_adapters.spec.tasks import TaskSpec
 
 MULTILABEL_THRESHOLD = 0.5
+# For so few labels a softmax in Python is faster than a call of torch, which also releases the GIL.
+_FEW_LABELS = 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: i
     best = values.index(max(values))
     if task.type == "regression":
         return Answer(scores={}, value=float(task.targets[best]) if task.targets else values[0])
-    probabilities: list[float] = scores(task, logits).tolist()
+    probabilities = _probabilities(task, logits, values)
     shown = values if raw_scores else probabilities
     kept = range(len(values)) if top_k is None else sorted(torch.topk(logits, min(top_k, len(values))).indices.tolist())
     table = {task.labels[index]: shown[index] for index in kept}
@@ -69,6 +72,17 @@ def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: i
         chosen = (label for label, one in zip(task.labels, probabilities, strict=True) if one >= MULTILABEL_THRESHOLD)
         return Answer(scores=table, labels=tuple(chosen))
     return Answer(scores=table, label=task.labels[best], score=shown[best])
+
+
+def _probabilities(task: TaskSpec, logits: Tensor, values: list[float]) -> list[float]:
+    """`scores` of the logits of one row, which are also given as `values`."""
+    if task.type == "classification" and len(values) <= _FEW_LABELS:
+        top = max(values)
+        weights = [math.exp(value - top) for value in values]
+        total = math.fsum(weights)
+        return [weight / total for weight in weights]
+    found: list[float] = scores(task, logits).tolist()
+    return found
 
 
 def text_answer(task: TaskSpec, backbone: Backbone, draft: Draft) -> TextAnswer:

@@ -7,7 +7,7 @@ a Compacter is folded in.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Self
 
@@ -78,7 +78,7 @@ class AdapterCost:
         """Elements on the device."""
         return sum(part.elements for part in self.parts)
 
-    @property
+    @cached_property
     def row(self) -> int:
         """Multiply-adds of a row's head."""
         return sum(part.row for part in self.parts)

@@ -14,7 +14,8 @@ class SizeIndex(Generic[K]):
     up to a size among many larger keys.
 
     It is a binary tree over the sizes. A leaf ranks the keys of its size, and a node has the first key below it. Sizes
-    above `max_size` share a leaf. Empty nodes are not stored.
+    above `max_size` share a leaf. Empty nodes are not stored. A key that comes alone is kept beside the tree until
+    another one comes, because most of the time one tenant waits.
     """
 
     def __init__(self, max_size: int) -> None:
@@ -22,17 +23,31 @@ class SizeIndex(Generic[K]):
         self._num_leaves = 1 << (max_size + 1).bit_length()
         self._leaves: dict[int, Ranking[Rank, K]] = {}
         self._nodes: dict[int, tuple[Rank, int, K]] = {}
+        self._alone: tuple[K, int, Rank] | None = None
 
     def put(self, key: K, size: int, rank: Rank) -> None:
         """Adds a key that is not in the index."""
+        if self._alone is None and not self._nodes:
+            self._alone = (key, size, rank)
+            return
+        if self._alone is not None:
+            other, other_size, other_rank = self._alone
+            self._alone = None
+            self._put(other, self._leaf(other_size), other_rank)
         self._put(key, self._leaf(size), rank)
 
     def remove(self, key: K, size: int) -> None:
         """Removes a key that was added with `size`."""
-        self._remove(key, self._leaf(size))
+        if self._alone is not None:
+            self._alone = None
+        else:
+            self._remove(key, self._leaf(size))
 
     def move(self, key: K, size: int, new_size: int, rank: Rank) -> None:
         """Removes and adds a key. This is faster than two calls, because they share most of the path to the root."""
+        if self._alone is not None:
+            self._alone = (key, new_size, rank)
+            return
         leaf, new_leaf = self._leaf(size), self._leaf(new_size)
         if leaf == new_leaf:
             self._leaves[leaf].remove(key)
@@ -44,11 +59,15 @@ class SizeIndex(Generic[K]):
     @property
     def first(self) -> K | None:
         """The first of all keys."""
+        if self._alone is not None:
+            return self._alone[0]
         best = self._nodes.get(1)
         return None if best is None else best[2]
 
     def first_within(self, size: int) -> K | None:
         """The first key of at most `size`, which is at most `max_size`."""
+        if self._alone is not None:
+            return self._alone[0] if self._alone[1] <= size else None
         node = self._leaf(size)
         best = self._nodes.get(node)
         while node > 1:

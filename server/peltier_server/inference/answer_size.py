@@ -3,7 +3,7 @@ multilabel task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
@@ -28,8 +28,7 @@ def bytes_of_names(predictions: Sequence[AnyPrediction]) -> int:
     return sum(len(to_json(one.labels)) for one in predictions if isinstance(one, MultilabelPrediction))
 
 
-@dataclass(frozen=True)
-class AnswerSize:
+class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
     The prediction for an input has at most `num_values` values (scores or tokens) and `prediction_bytes` bytes. With
@@ -82,7 +81,8 @@ class AnswerMeasure:
         if parameters.return_gates:
             around += _NUM_GATES * (_GATE_BYTES + self.num_layers * _NUMBER_BYTES)
         names_bytes = labels.of_longest(len(labels)) + len(labels) if task.type == "multilabel" else 0
-        every, one = (around + labels.of_longest(count) + count * (_NUMBER_BYTES + 1) for count in (shown, 1))
+        every = around + labels.of_longest(shown) + shown * (_NUMBER_BYTES + 1)
+        one = around + labels.of_longest(1) + _NUMBER_BYTES + 1
         return AnswerSize(num_inputs, shown, "scores", every, one, names_bytes)
 
 

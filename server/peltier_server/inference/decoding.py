@@ -82,7 +82,10 @@ def _text_problems(spec: DecodingSpec, parameters: Parameters, max_new_tokens: i
 
 
 def _strangers(parameters: Parameters, *names: str, why: str) -> list[str]:
-    return [f"{name} {why}" for name in names if getattr(parameters, name) != getattr(_DEFAULTS, name)]
+    given = parameters.model_fields_set.intersection(names)
+    return [
+        f"{name} {why}" for name in names if name in given and getattr(parameters, name) != getattr(_DEFAULTS, name)
+    ]
 
 
 def _refuse(reasons: list[str]) -> None:

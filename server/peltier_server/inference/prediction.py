@@ -1,14 +1,13 @@
 """An answer, and the facts about it that are known before it is complete."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from peltier_client.protocol import AdapterRef, PredictResponse
 
 from peltier_server.residency.slot_entry import Tier
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """The body of an answer, the tier in which the server found its adapter, and the maximum of bytes of the body."""
 
     response: PredictResponse
@@ -16,8 +15,7 @@ class Prediction:
     max_bytes: int
 
 
-@dataclass(frozen=True)
-class StreamStart:
+class StreamStart(NamedTuple):
     """The adapter that answers, its tier, the number of tokens of the inputs, and the number of truncated inputs."""
 
     adapter: AdapterRef

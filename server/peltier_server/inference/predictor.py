@@ -5,9 +5,9 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import Row
@@ -69,8 +69,7 @@ class Limits:
     metrics: Metrics
 
 
-@dataclass(frozen=True)
-class _Request:
+class _Request(NamedTuple):
     """The inputs and parameters for one version. `deadline` is in seconds of `time.monotonic`, and `stream` gets the
     text while it is generated."""
 
@@ -161,7 +160,7 @@ class Predictor:
         clock = asyncio.timeout(deadline - time.monotonic())
         try:
             async with clock:
-                return await self._predict_live(replace(request, deadline=deadline))
+                return await self._predict_live(request._replace(deadline=deadline))
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -179,7 +178,7 @@ class Predictor:
                 successor = self._catalog.resolve(target.reference, target.context)
                 if successor.digest == entry.digest:
                     raise _not_loaded(target, error) from error
-                request = replace(request, target=replace(target, entry=successor))
+                request = request._replace(target=target._replace(entry=successor))
             except AdapterError as error:
                 raise _not_loaded(target, error) from error
 
@@ -191,7 +190,7 @@ class Predictor:
         size = self._size(entry, len(request.inputs), parameters, decoding)
         request.budget.take(size)
         try:
-            return await self._answer(entry, replace(request, parameters=parameters), decoding, size)
+            return await self._answer(entry, request._replace(parameters=parameters), decoding, size)
         except BlobNotFound:
             # Another version may answer instead and takes its own bytes.
             request.budget.give_back(size)

@@ -1,6 +1,6 @@
 """The adapter version that a request uses."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from peltier_client.protocol import TaskReference
 
@@ -8,8 +8,7 @@ from peltier_server.catalog.entry import Entry
 from peltier_server.context import RequestContext
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedTask:
+class ResolvedTask(NamedTuple):
     """The version that a reference named when its request arrived. The request keeps this version even if the reference
     names another one later."""
 

@@ -1,8 +1,8 @@
 """Tokenises the inputs of a request: short inputs at once, others in pieces, in turns with other tenants' work."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from peltier_adapters.errors import InputError, first_of
 from peltier_adapters.golden.inputs import encode_input
@@ -21,8 +21,7 @@ _INPUTS_ON_THE_LOOP = 16
 _COST_OF_AN_INPUT = 32
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """The backbone and the task that inputs are tokenised for, and whether long inputs are truncated."""
 
     backbone: Backbone

@@ -10,12 +10,12 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
 )
 from prometheus_client.exposition import choose_encoder
 
+from peltier_server.metrics.histogram import Histogram, Series
 from peltier_server.metrics.labels import MatchedRoute, TenantLabels
 from peltier_server.metrics.version_metrics import VersionMetrics
 from peltier_server.queue.batch import Batch
@@ -53,7 +53,7 @@ class Metrics:
         self.request_seconds = self._histogram(
             "peltier_request_seconds", "From a request to the end of its answer", _SECONDS
         )
-        self._route_seconds = self._histogram(
+        self._route_seconds = self._histograms(
             "peltier_route_request_seconds",
             "From a request to the end of its answer, by route; none is an unknown path or a refused key",
             _ROUTE_SECONDS,
@@ -67,8 +67,6 @@ class Metrics:
         )
         # Cached, because every request looks them up. Their number is that of labelled tenants times status codes.
         self._requests_of = cache(self.requests.labels)
-        # Their number is that of routes times methods.
-        self._route_seconds_of = cache(self._route_seconds.labels)
 
     def _add_batches(self) -> None:
         self.queue_seconds = self._histogram("peltier_queue_seconds", "How long a row waited for its batch", _SECONDS)
@@ -85,7 +83,7 @@ class Metrics:
         self.decode_rows = self._gauge("peltier_decode_rows", "Texts and beams in progress")
 
     def _add_adapters(self) -> None:
-        self.load_seconds = self._histogram(
+        self.load_seconds = self._histograms(
             "peltier_adapter_load_seconds",
             "Loading an adapter to the device, by the tier it came from: host or store",
             _SECONDS,
@@ -96,7 +94,7 @@ class Metrics:
         self.cache_requests = self._counter(
             "peltier_adapter_cache_requests_total", "Adapter lookups by cache tier: device, host or store", "result"
         )
-        self.adapter_wait_seconds = self._histogram(
+        self.adapter_wait_seconds = self._histograms(
             "peltier_adapter_wait_seconds",
             "How long a request waited for a load to begin (store), or for free memory on the device (room)",
             _SECONDS,
@@ -133,8 +131,11 @@ class Metrics:
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self._registry)
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, text, labels, buckets=buckets, registry=self._registry)
+    def _histogram(self, name: str, text: str, bounds: Sequence[float]) -> Series:
+        return self._histograms(name, text, bounds).labels()
+
+    def _histograms(self, name: str, text: str, bounds: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, text, bounds, labels, self._registry)
 
     def observe_request(self, tenant: str | None, code: int, seconds: float) -> None:
         """A request of `tenant` has been answered; None is a caller without a key."""
@@ -148,7 +149,7 @@ class Metrics:
 
     def observe_route(self, route: MatchedRoute, seconds: float) -> None:
         """A request to this route has been answered."""
-        self._route_seconds_of(*route).observe(seconds)
+        self._route_seconds.labels(*route).observe(seconds)
 
     def observe_batch(self, batch: Batch, seconds: float) -> None:
         """A batch has been computed."""

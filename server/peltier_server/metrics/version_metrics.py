@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter
 
 from peltier_server.context import VersionLabels
+from peltier_server.metrics.histogram import Histogram
 from peltier_server.metrics.labels import LabelSlots
 
 # Few buckets, because every version has a series for each.
@@ -41,9 +42,9 @@ class VersionMetrics:
         self._seconds = Histogram(
             "peltier_adapter_request_seconds",
             "From a request to the end of its answer, by adapter version",
+            _SECONDS,
             names,
-            buckets=_SECONDS,
-            registry=registry,
+            registry,
         )
         self._slots = LabelSlots[VersionLabels](max_versions)
         self._series: dict[VersionLabels, _Series] = {}

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from peltier_adapters.batch.row import Row, RowOutput
@@ -80,7 +81,8 @@ class Batcher:
 
         Raises the first error, but only after every row has ended, because the leases must outlive all rows.
         """
-        return await self._outcomes([self._ticket(row, terms, record_gates=record_gates) for row in rows])
+        create = partial(_ticket, asyncio.get_running_loop().create_future, terms, record_gates=record_gates)
+        return await self._outcomes(list(map(create, rows, self._price(rows))))
 
     async def write(
         self,
@@ -91,9 +93,13 @@ class Batcher:
         listener: Listener | None = None,
     ) -> list[Outcome[Draft]]:
         """`compute` for texts: one draft per row. `listener` gets the new tokens of a single draft."""
-        pairs = zip(rows, decodings, strict=True)
+        create = partial(_ticket, asyncio.get_running_loop().create_future, terms, listener=listener)
+        prices = self._price(rows, drafted=True)
         return await self._outcomes(
-            [self._ticket(row, terms, decoding=decoding, listener=listener) for row, decoding in pairs]
+            [
+                create(row, price, decoding=decoding)
+                for row, price, decoding in zip(rows, prices, decodings, strict=True)
+            ]
         )
 
     def put(self, tickets: Sequence[Ticket]) -> None:
@@ -169,30 +175,8 @@ class Batcher:
     def _waits(self) -> bool:
         return bool(self._rows or self._drafts)
 
-    def _ticket(
-        self,
-        row: Row,
-        terms: Terms,
-        *,
-        record_gates: bool = False,
-        decoding: Decoding | None = None,
-        listener: Listener | None = None,
-    ) -> Ticket:
-        """A ticket of the running event loop."""
-        return Ticket(
-            row,
-            asyncio.get_running_loop().create_future(),
-            terms.deadline,
-            record_gates=record_gates,
-            decoding=decoding,
-            listener=listener,
-            tenant=terms.tenant,
-            priority=terms.priority,
-            price=self._price(row, drafted=decoding is not None),
-        )
-
-    def _price(self, row: Row, *, drafted: bool = False) -> Price | None:
-        return None if self._prices is None else self._prices.price(row, drafted=drafted)
+    def _price(self, rows: Sequence[Row], *, drafted: bool = False) -> Sequence[Price | None]:
+        return [None] * len(rows) if self._prices is None else self._prices.price_all(rows, drafted=drafted)
 
     def _queue_of(self, ticket: Ticket) -> FairQueue:
         return self._rows if ticket.decoding is None else self._drafts
@@ -228,16 +212,30 @@ class Batcher:
 
     async def _outcomes(self, tickets: Sequence[Ticket]) -> list[Outcome[Any]]:
         self.put(tickets)
+        results: list[Outcome[Any] | Exception] = []
         try:
-            return _all_or_error(await asyncio.gather(*(ticket.future for ticket in tickets), return_exceptions=True))
+            # In order, because the tickets of a batch end together: `gather` would wake up for each of them.
+            for ticket in tickets:
+                try:
+                    results.append(await ticket.future)
+                except Exception as error:
+                    results.append(error)
         except asyncio.CancelledError:
             self._drop(tickets)
             raise
+        return _all_or_error(results)
 
     def _drop(self, tickets: Sequence[Ticket]) -> None:
         with self._changed:
             for ticket in tickets:
+                ticket.future.cancel()
                 self._queue_of(ticket).drop(ticket)
+
+
+def _ticket(
+    new: Callable[[], asyncio.Future[Any]], terms: Terms, row: Row, price: Price | None, **given: Any
+) -> Ticket:
+    return Ticket(row, new(), terms.deadline, tenant=terms.tenant, priority=terms.priority, price=price, **given)
 
 
 def _priced(tickets: Sequence[Ticket]) -> list[Priced]:
@@ -248,8 +246,8 @@ def _refuse(late: Sequence[Ticket]) -> None:
     settle(late, [DeadlinePassed("the deadline passed while the input waited") for _ in late])
 
 
-def _all_or_error(results: Sequence[Outcome[Any] | BaseException]) -> list[Outcome[Any]]:
-    errors = [(number, result) for number, result in enumerate(results) if isinstance(result, BaseException)]
+def _all_or_error(results: Sequence[Outcome[Any] | Exception]) -> list[Outcome[Any]]:
+    errors = [(number, result) for number, result in enumerate(results) if isinstance(result, Exception)]
     if not errors:
         return [result for result in results if isinstance(result, Outcome)]
     number, first = errors[0]

@@ -1,18 +1,18 @@
 """The cost of rows in the queue: their estimated time, in tokens of the plain backbone."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from peltier_adapters.batch.row import Row
-from peltier_adapters.residency.bank import Resident
+from peltier_adapters.residency.bank import Bank, Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
 from peltier_backbone.config import BackboneConfig
 
 from peltier_server.queue.estimator import NO_WORK, Estimator, Work
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(NamedTuple):
     """The cost of a ticket, in tokens of the plain backbone: `first` for its first pass without the weights of its
     adapter, `weights` once for each adapter of a batch, `step` for each token of a beam, `step_weights` once a step."""
 
@@ -24,7 +24,76 @@ class Price:
     step_work: Work = NO_WORK
 
 
+class _AdapterRates(NamedTuple):
+    """Multiply-adds that an adapter adds to one token in the encoder's and in the decoder's blocks without prefixes,
+    and those of one token with all keys of a prefix."""
+
+    encoder: int = 0
+    decoder: int = 0
+    prefix: int = 0
+
+
 Priced = tuple[Price, Resident | None]
+
+
+class _BackboneUnits:
+    """The work of one token or pair in a backbone, in units of one token in the encoder's blocks."""
+
+    def __init__(self, config: BackboneConfig) -> None:
+        cost = BackboneCost.of(config)
+        self.num_decoder_layers = config.num_blocks - config.num_layers
+        self.decoder_share = self.num_decoder_layers / config.num_blocks
+        # Multiply-adds of the unit.
+        self.size = sum(cost.blocks[: config.num_layers])
+        # The decoder's cross-attention keys and values of an encoder token are computed with that token.
+        cross_kv = self.num_decoder_layers * 2 * config.hidden_size * config.attention_size
+        self.input = (self.size + cross_kv) / self.size
+        self.target = (sum(cost.blocks[config.num_layers :]) - cross_kv + cost.output) / self.size
+        # In all layers of the encoder, and in the two attentions of all layers of the decoder.
+        self.input_pair = config.num_layers * cost.pair / self.size
+        self.target_pair = 2 * self.num_decoder_layers * cost.pair / self.size
+
+
+class _Tariff:
+    """The prices of rows with one adapter."""
+
+    def __init__(self, units: _BackboneUnits, rates: _AdapterRates, resident: Resident | None, factors: Work) -> None:
+        self._units, self._factors = units, factors
+        self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
+        self._head = 0.0 if resident is None else resident.head.cost.row / units.size
+        self._weights = 0.0 if resident is None else resident.nbytes / 4 / units.size
+        self._weights_cost = round(self._weights * factors.weights)
+
+    def of_row(self, inputs: int, targets: int = 0) -> Price:
+        """The price of a row of `inputs` tokens that scores `targets` tokens of label strings."""
+        units, factors = self._units, self._factors
+        tokens, products = inputs * units.input, inputs * self._encoder + self._head
+        pairs = inputs * inputs * units.input_pair + (inputs + targets) * self._prefix
+        if targets:
+            tokens += targets * units.target
+            products += targets * self._decoder
+            pairs += targets * (inputs + targets) * units.target_pair
+        cost = (
+            tokens * factors.tokens
+            + products * factors.products
+            + pairs * factors.pairs
+            + self._prefix * factors.prefixes
+        )
+        work = Work(0.0, tokens, products, pairs, self._prefix, self._weights)
+        return Price(max(1, inputs + targets, round(cost)), self._weights_cost, work=work)
+
+    def of_text(self, inputs: int) -> Price:
+        """The price of a text whose input has `inputs` tokens. It assumes that the decoder's share of the weights is
+        its share of the blocks, and does not count the text's own keys."""
+        units, factors, first = self._units, self._factors, self.of_row(inputs)
+        pairs = inputs * units.target_pair + self._prefix
+        weights = self._weights * units.decoder_share
+        cost = units.target * factors.tokens + self._decoder * factors.products + pairs * factors.pairs
+        return first._replace(
+            step=max(1, round(cost)),
+            step_weights=round(weights * factors.weights),
+            step_work=Work(tokens=units.target, products=self._decoder, pairs=pairs, weights=weights),
+        )
 
 
 class Prices:
@@ -34,15 +103,10 @@ class Prices:
     """
 
     def __init__(self, config: BackboneConfig) -> None:
-        self._config = config
-        self._backbone = BackboneCost.of(config)
-        self._encoder = sum(self._backbone.blocks[: config.num_layers])
-        decoder = sum(self._backbone.blocks[config.num_layers :])
-        # The decoder's cross-attention keys and values of an encoder token are computed with that token.
-        num_decoder_layers = config.num_blocks - config.num_layers
-        self._cross_kv = num_decoder_layers * 2 * config.hidden_size * config.attention_size
-        self._decoder = decoder - self._cross_kv + self._backbone.output
+        self._num_layers = config.num_layers
+        self._units = _BackboneUnits(config)
         self._estimator = Estimator()
+        self._rates_of: WeakKeyDictionary[Bank, _AdapterRates] = WeakKeyDictionary()
 
     @property
     def factors(self) -> Work:
@@ -56,16 +120,19 @@ class Prices:
 
     def price(self, row: Row, *, drafted: bool = False) -> Price:
         """The price of a row, including scoring its label strings, or of a text that is `drafted`."""
-        targets = 0 if drafted or row.scored is None else len(row.scored.ids)
-        work = self._work(row, targets)._replace(weights=self._weights(row.resident))
-        step_work = self._step(row, work.weights) if drafted else NO_WORK
-        factors = self.factors
-        row_work = work._replace(weights=0.0)
-        step = max(1, round(_cost(step_work._replace(weights=0.0), factors)))
-        floor = len(row.prompted) if drafted else row.num_tokens
-        first = max(1, floor, round(_cost(row_work, factors)))
-        weights, step_weights = (round(part.weights * factors.weights) for part in (work, step_work))
-        return Price(first, weights, step, step_weights, work, step_work)
+        return self.price_all([row], drafted=drafted)[0]
+
+    def price_all(self, rows: Sequence[Row], *, drafted: bool = False) -> list[Price]:
+        """The prices of rows."""
+        tariffs: dict[tuple[Bank | None, Resident | None], _Tariff] = {}
+        prices = []
+        for row in rows:
+            key = (row.body, row.resident)
+            tariff = tariffs.get(key)
+            if tariff is None:
+                tariff = tariffs[key] = _Tariff(self._units, self._rates(row.body), row.resident, self.factors)
+            prices.append(tariff.of_text(row.num_inputs) if drafted else tariff.of_row(row.num_inputs, row.num_targets))
+        return prices
 
     def observe(self, prices: Iterable[Priced], seconds: float) -> None:
         """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts."""
@@ -77,67 +144,30 @@ class Prices:
         works = [(price.step_work, resident) for price, resident in prices]
         self._estimator.observe(_total(Work(steps=1.0), works), seconds)
 
-    def _work(self, row: Row, targets: int) -> Work:
-        """The work of a row's first pass, in units of one token in the encoder's blocks."""
-        unit, pair, num_layers = self._encoder, self._backbone.pair, self._config.num_layers
-        tokens = len(row.prompted)
-        cost, head = _costs(row)
-        encoder, decoder, prefix = _split(cost, num_layers)
-        own = tokens * encoder + targets * decoder + head
-        pairs = tokens * tokens * num_layers + 2 * targets * (tokens + targets) * self._num_decoder_layers
-        prefixes = prefix * (tokens + targets)
-        return Work(
-            tokens=(tokens * (unit + self._cross_kv) + targets * self._decoder) / unit,
-            products=own / unit,
-            pairs=(pairs * pair + prefixes) / unit,
-            prefixes=prefix / unit,
-        )
-
-    def _step(self, row: Row, weights: float) -> Work:
-        """The work of one token of a text whose input is `row`; its adapter has `weights`. Assumes that the decoder's
-        share of the weights is its share of the blocks, and does not count the text's own keys."""
-        unit, tokens = self._encoder, len(row.prompted)
-        cost, _ = _costs(row)
-        _, decoder, prefix = _split(cost, self._config.num_layers)
-        pairs = 2 * tokens * self._num_decoder_layers * self._backbone.pair + prefix
-        weights *= self._num_decoder_layers / self._config.num_blocks
-        return Work(tokens=self._decoder / unit, products=decoder / unit, pairs=pairs / unit, weights=weights)
-
-    @property
-    def _num_decoder_layers(self) -> int:
-        return self._config.num_blocks - self._config.num_layers
-
-    def _weights(self, resident: Resident | None) -> float:
-        return 0.0 if resident is None else resident.nbytes / 4 / self._encoder
+    def _rates(self, body: Bank | None) -> _AdapterRates:
+        """The rates of the adapters in `body`, computed once."""
+        if body is None:
+            return _AdapterRates()
+        rates = self._rates_of.get(body)
+        if rates is None:
+            rates = self._rates_of[body] = _split(body.cost, self._num_layers)
+        return rates
 
 
 def _total(fixed: Work, works: Iterable[tuple[Work, Resident | None]]) -> Work:
     """The work of rows that are computed together, with each adapter's weights counted once."""
-    summed, weights = list(fixed), dict[Resident | None, float]()
-    for work, resident in works:
-        summed = [total + amount for total, amount in zip(summed, work, strict=True)]
-        weights[resident] = work.weights
-    return Work(*summed)._replace(weights=sum(weights.values()))
+    works = list(works)
+    weights = {resident: work.weights for work, resident in works}
+    summed = Work(*map(sum, zip(fixed, *(work for work, _ in works), strict=True)))
+    return summed._replace(weights=sum(weights.values()))
 
 
-def _cost(work: Work, factors: Work) -> float:
-    return sum(amount * factor for amount, factor in zip(work, factors, strict=True))
-
-
-def _costs(row: Row) -> tuple[AdapterCost | None, int]:
-    """The cost of the row's adapter inside the backbone, and the multiply-adds of its head."""
-    head = 0 if row.resident is None else row.resident.head.cost.row
-    return (None if row.body is None else row.body.cost), head
-
-
-def _split(cost: AdapterCost | None, num_layers: int) -> tuple[int, int, int]:
-    """Multiply-adds of one token in the encoder's and in the decoder's blocks without prefixes, and those with all keys
-    of a prefix."""
+def _split(cost: AdapterCost, num_layers: int) -> _AdapterRates:
     encoder = decoder = prefix = 0
-    for part in () if cost is None else cost.parts:
+    for part in cost.parts:
         if part.kind == "prefix":
             prefix += sum(part.blocks)
         else:
             encoder += sum(part.blocks[:num_layers])
             decoder += sum(part.blocks[num_layers:])
-    return encoder, decoder, prefix
+    return _AdapterRates(encoder, decoder, prefix)

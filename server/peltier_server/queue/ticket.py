@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.search import Decoding
@@ -21,8 +21,7 @@ T = TypeVar("T")
 SECONDS_PER_PRIORITY = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Outcome(NamedTuple, Generic[T]):
     """A row's output or finished draft, its times, and the rows and adapters of its last batch."""
 
     output: T
@@ -44,8 +43,7 @@ class Progress:
 Listener = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(NamedTuple):
     """The tenant that is charged for rows, their deadline in seconds of `time.monotonic`, and their priority."""
 
     tenant: str = TENANT
@@ -53,11 +51,14 @@ class Terms:
     priority: int = 0
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Ticket:
     """One row and the future of its outcome: an output, or with `decoding` a text. Without `price` it costs its tokens.
 
-    Times are seconds of `time.monotonic`. The `listener` gets new tokens, in the caller's event loop.
+    Times are seconds of `time.monotonic`. The `listener` gets new tokens, in the caller's event loop. `pass_tokens` is
+    the exact number of tokens of its first pass, `tokens` the maximum with those that its beams may generate.
+
+    Nothing in it changes. It is not frozen because frozen ones take ten times as long to create, for every row.
     """
 
     row: Row
@@ -70,6 +71,15 @@ class Ticket:
     priority: int = 0
     queued_at: float = field(default_factory=time.monotonic)
     price: Price | None = None
+    pass_tokens: int = field(init=False)
+    tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.decoding is None:
+            self.tokens = self.pass_tokens = self.row.num_tokens
+        else:
+            self.pass_tokens = self.row.num_inputs
+            self.tokens = self.pass_tokens + self.decoding.max_new_tokens * self.decoding.num_beams
 
     @property
     def gone(self) -> bool:
@@ -111,18 +121,6 @@ class Ticket:
     def step_weights_cost(self) -> int:
         """The cost of its adapter's weights, once in a step."""
         return 0 if self.price is None else self.price.step_weights
-
-    @property
-    def pass_tokens(self) -> int:
-        """The exact number of tokens of its first pass."""
-        return self.row.num_tokens if self.decoding is None else len(self.row.prompted)
-
-    @property
-    def tokens(self) -> int:
-        """The maximum number of tokens: those of the first pass, and those that its beams may generate."""
-        if self.decoding is None:
-            return self.pass_tokens
-        return self.pass_tokens + self.decoding.max_new_tokens * self.decoding.num_beams
 
 
 def settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import lru_cache
 from typing import Self
 
@@ -42,8 +42,7 @@ class QuotaEnforcer:
         """The slot of one request of the tenant. The request holds it as a context manager."""
         return QuotaSlot(self, tenant, self._quotas_of(tenant))
 
-    @asynccontextmanager
-    async def spend(self, tenant: str, tokens: int) -> AsyncIterator[None]:
+    def spend(self, tenant: str, tokens: int) -> AbstractAsyncContextManager[None]:
         """Takes `tokens` for the work in the context. Gives them back if it fails with `Unavailable`, `TooLarge` or
         `AdapterError`.
 
@@ -51,9 +50,10 @@ class QuotaEnforcer:
         many.
         """
         rate = _rate("tokens", self._quotas_of(tenant).tokens_per_second)
-        if rate is None:
-            yield
-            return
+        return nullcontext() if rate is None else self._spend(rate, tenant, tokens)
+
+    @asynccontextmanager
+    async def _spend(self, rate: Rate, tenant: str, tokens: int) -> AsyncIterator[None]:
         if tokens > rate.amount:
             raise TooLarge(f"the request costs {tokens} tokens; tenant {tenant!r} may use {rate}")
         taken = await self.rates.take(rate, tenant, tokens)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -52,7 +51,7 @@ async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> No
         assert len(whole) <= found.max_bytes
         preparation = labelled.app.state.preparation
         for max_bytes in (1, 2**40):
-            assert await prediction_json(preparation, "a", replace(found, max_bytes=max_bytes)) == whole
+            assert await prediction_json(preparation, "a", found._replace(max_bytes=max_bytes)) == whole
 
 
 async def test_of_many_labels_the_best_are_answered(labelled: Running) -> None:
