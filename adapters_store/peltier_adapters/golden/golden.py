@@ -46,8 +46,9 @@ class _Tolerance:
 
 _TOLERANCES: Mapping[str, _Tolerance] = {
     "bfloat16": _Tolerance(2.0**-8, 5.0),  # one rounding
-    # Nine in ten sound adapters are nearer than the least, so few need twins.
-    "int8": _Tolerance(2.0**-6, 8.0),
+    # Twins do not show the rounding before the first block that an adapter changes much. The least covers that of a
+    # whole backbone, so hardly any sound adapter needs twins.
+    "int8": _Tolerance(2.0**-4, 8.0),
 }
 
 

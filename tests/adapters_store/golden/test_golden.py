@@ -136,7 +136,7 @@ def _values(*values: float) -> list[RowOutput]:
 
 _ALLOWED = {
     "half": [(0.0, 2**-8), (2**-11, 2**-8), (0.01, 0.05), (0.02, 0.1), (0.5, 2**-3), (float("nan"), 2**-8)],
-    "bert_int8": [(0.0, 2**-6), (2**-10, 2**-6), (0.01, 0.08), (0.5, 2**-3), (float("nan"), 2**-6)],
+    "bert_int8": [(0.0, 2**-4), (2**-8, 2**-4), (0.01, 0.08), (0.5, 2**-3), (float("nan"), 2**-4)],
 }
 
 
@@ -148,7 +148,7 @@ _ALLOWED = {
 def test_rounding_allows_a_multiple_of_the_scatter_of_twins(
     scatter: float, allowed: float, rounded: Backbone, bert: Backbone, make_artifact: MakeArtifact
 ):
-    """Five times in bfloat16, eight times in int8; at least one rounding, or four in int8, and at most an eighth.
+    """Five times in bfloat16, eight times in int8; at least one rounding, or sixteen in int8, and at most an eighth.
     Whichever way twins and answers are off."""
     artifact = read_artifact(make_artifact(bert, "lora", labels=("score",), task_type="regression"), bert)
     manifest = _recorded(artifact.manifest, (0.0,), (0.0,), (0.0,))

@@ -336,12 +336,12 @@ async def test_the_backbone_is_untouched(
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
 async def test_a_server_that_rounds_measures_what_rounding_does_to_an_adapter(
-    dtype: str, serve: Serve, t5: Backbone, t5_directory: Path, make_artifact: Callable[..., bytes]
+    dtype: str, serve: Serve, t5_gated: Backbone, t5_gated_directory: Path, make_artifact: Callable[..., bytes]
 ) -> None:
     """An adapter that carries rounding far goes live, one whose recorded scores are further away does not, and of the
     twins that told nothing is left."""
-    rounded = load_backbone(str(t5_directory), dtype=dtype)
-    sound = make_artifact(t5, "adamix-lora", name="sound", labels=("a", "b"))
+    rounded = load_backbone(str(t5_gated_directory), dtype=dtype)
+    sound = make_artifact(t5_gated, "adamix-lora", name="sound", labels=("a", "b"), seed=1)
     artifact = read_artifact(sound, rounded)
     outputs = forward(rounded, golden_rows(rounded, artifact.manifest, Banks(rounded).add(artifact)))
     assert judge_golden(rounded, artifact.manifest, outputs), "it needs twins"
@@ -349,9 +349,9 @@ async def test_a_server_that_rounds_measures_what_rounding_does_to_an_adapter(
         one.model_copy(update={"output": tuple(1.3 * value for value in one.output)})
         for one in artifact.manifest.golden
     ]
-    async with serve(backbone=t5_directory, dtype=dtype) as running:
+    async with serve(backbone=t5_gated_directory, dtype=dtype) as running:
         assert (await running.upload(sound)).status_code == 201
-        answer = await running.upload(changed(sound, t5, {"golden": tuple(far)}), "far")
+        answer = await running.upload(changed(sound, t5_gated, {"golden": tuple(far)}), "far")
         assert answer.status_code == 422
         assert f"is allowed in {dtype}" in answer.json()["error"]["message"]
         assert running.service.slots.used_bytes == artifact.nbytes
