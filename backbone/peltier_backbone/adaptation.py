@@ -37,7 +37,7 @@ class Adaptation(Protocol):
 
     def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
         """Prefix keys and values of a span, whose queries are computed from `x`; None if it has no prefix. A prefix
-        shifts no position, and in T5 the relative bias of a prefix key is 0. `PlacedPrefixes` are for BERT only."""
+        shifts no position, and in T5 the relative bias of a prefix key is 0."""
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         """The adapted output of a projection (LoRA, biases); `y` is the output of the frozen map of `x`.

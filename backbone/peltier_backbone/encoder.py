@@ -7,7 +7,7 @@ from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.norm import RMSNorm
-from peltier_backbone.prefix_attention import Attended, PrefixAttention
+from peltier_backbone.prefix_attention import Attended, PrefixAttention, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import FeedForward, SelfAttention
@@ -27,9 +27,9 @@ class _RowView:
 
     rows: RaggedAttention
 
-    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
+    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         size = qkv.shape[1] // 3
-        return self.rows.attend(qkv[:, :size], qkv[:, size:], with_logsumexp)
+        return self.rows.attend(qkv[:, :size], qkv[:, size:], prefixes)
 
 
 @dataclass(frozen=True)

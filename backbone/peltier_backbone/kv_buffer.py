@@ -19,6 +19,10 @@ class KVBuffer:
         self.data = torch.zeros(layers, 2, 0, heads, 0, head_size, device=device, dtype=dtype)
         self.lengths: list[int] = []
 
+    def first_key(self, slot: int) -> int:
+        """The number of the slot's first key in a layer, counted over all slots and heads."""
+        return slot * self.data.shape[3] * self.data.shape[4]
+
     def reserve(self, slots: int, width: int) -> None:
         """Allocate at least `slots` slots of `width` tokens, and keep the current values."""
         old_slots, old_width = self.data.shape[2], self.data.shape[4]

@@ -33,6 +33,10 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, 
     return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if with_logsumexp else None)
 
 
+# The prefix of each span, or all prefixes in the adapters' own memory, for the native attention.
+Prefixes = list[Prefix | None] | PlacedPrefixes
+
+
 class PrefixAttention:
     """The prefixes of `adaptation` for rows of `lengths` tokens; rows without a prefix take no extra time."""
 
@@ -43,16 +47,21 @@ class PrefixAttention:
         self._lengths = [list(lengths[first:last]) for first, last in spans]
         self._tokens = [slice(starts[first], starts[last]) for first, last in spans]
 
-    def find(self, attention: int, x: Tensor) -> list[Prefix | None] | None:
-        """The prefix of each span in attention number `attention`, whose queries are computed from `x`; None if no span
-        has one."""
-        found = [self._find(attention, span, x[tokens]) for span, tokens in enumerate(self._tokens)]
+    def find(self, attention: int, x: Tensor) -> Prefixes | None:
+        """The prefixes in attention number `attention`, whose queries are computed from `x`; None if there are none."""
+        found = []
+        for span, tokens in enumerate(self._tokens):
+            prefix = self._adaptation.prefix(attention, span, x[tokens])
+            if isinstance(prefix, PlacedPrefixes):
+                return prefix
+            found.append(prefix)
         return None if all(prefix is None for prefix in found) else found
 
-    def merge(self, query: Tensor, attended: Attended, prefixes: Sequence[Prefix | None] | None) -> Tensor:
-        """The context of `query` with the prefixes, [tokens, size] both; `attended` is its result without them."""
+    def merge(self, query: Tensor, attended: Attended, prefixes: Prefixes | None) -> Tensor:
+        """The context of `query` with the prefixes, [tokens, size] both; `attended` is its result, without those that
+        are not placed."""
         context, logsumexp = attended
-        if prefixes is None:
+        if not isinstance(prefixes, list):
             return context
         assert logsumexp is not None, "callers with a prefix ask for it"
         pieces = [
@@ -62,11 +71,6 @@ class PrefixAttention:
             for lengths, tokens, prefix in zip(self._lengths, self._tokens, prefixes, strict=True)
         ]
         return torch.cat(pieces)
-
-    def _find(self, attention: int, span: int, x: Tensor) -> Prefix | None:
-        prefix = self._adaptation.prefix(attention, span, x)
-        assert not isinstance(prefix, PlacedPrefixes), "placed ones are for BERT"
-        return prefix
 
     def _merge_prefix(self, lengths: list[int], query: Tensor, attended: Attended, prefix: Prefix) -> Tensor:
         """One span's context with its prefix; rows of equal length are merged in one call."""

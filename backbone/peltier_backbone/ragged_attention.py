@@ -4,12 +4,16 @@ if padding would cost more time than separate calls; otherwise, and in training,
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
+from peltier_backbone.native.library import serving_library
+from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
+from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.padding import Padding
-from peltier_backbone.prefix_attention import Attended, attend
+from peltier_backbone.prefix_attention import Attended, Prefixes, attend
 
 # This many padded logits (query, key) in a row take as long as a separate attention call for the row on the CPU.
 _MAX_WASTED_LOGITS = 600
@@ -32,11 +36,44 @@ class RaggedAttention:
         waste = self._queries.rows * self._queries.width * self._keys.width - pairs
         self._pads = like.device.type != "cpu" or waste <= _MAX_WASTED_LOGITS * self._queries.rows
 
-    def attend(self, query: Tensor, key_value: Tensor, with_logsumexp: bool) -> Attended:
-        """[queries, size] and [keys, 2 * size] -> context [queries, size] and logsumexp [queries, heads]."""
+    def attend(self, query: Tensor, key_value: Tensor, prefixes: Prefixes | None = None) -> Attended:
+        """[queries, size] and [keys, 2 * size] -> context [queries, size], with `prefixes` that are placed, and for
+        others the logsumexp [queries, heads]."""
+        native, with_logsumexp = serving_library(query.device, query.dtype), isinstance(prefixes, list)
+        if native is not None and not isinstance(prefixes, list):
+            rows = self._placed_rows if prefixes is None else self._rows_of(prefixes)
+            key, value = key_value.chunk(2, -1)
+            size = query.shape[1] // self._num_heads
+            return Attended(native.attend_placed(query, key, value, size, rows, self._num_heads, prefixes), None)
         if self._pads or query.requires_grad or key_value.requires_grad:
             return self._padded(query, key_value, with_logsumexp)
         return self._by_row(query, key_value, with_logsumexp)
+
+    @cached_property
+    def _placed_rows(self) -> PlacedRows:
+        queries, keys = accumulate(self._lengths, initial=0), accumulate(self._key_lengths, initial=0)
+        places = zip(queries, self._lengths, keys, self._key_lengths, self._row_biases, strict=False)
+        return PlacedRows.place([PlacedRow(*place) for place in places])
+
+    def _rows_of(self, prefixes: PlacedPrefixes) -> PlacedRows:
+        """The rows as the prefixes' table has them: whole rows, or in a decoder single tokens."""
+        return self._placed_rows if prefixes.table.num_rows == len(self._lengths) else self._placed_tokens
+
+    @cached_property
+    def _placed_tokens(self) -> PlacedRows:
+        tokens = []
+        for row in self._placed_rows.rows:
+            for query in range(row.queries):
+                bias = None if row.bias is None else row.bias[:, query:]
+                tokens.append(PlacedRow(row.first + query, 1, row.offset, row.keys, bias))
+        return PlacedRows.place(tokens)
+
+    @property
+    def _row_biases(self) -> Sequence[Tensor | None]:
+        if self._biases is None:
+            return [None] * len(self._lengths)
+        known = {id(bias): bias.float().contiguous() for bias in self._biases}
+        return [known[id(bias)] for bias in self._biases]
 
     def _by_row(self, query: Tensor, key_value: Tensor, with_logsumexp: bool) -> Attended:
         queries = query.view(len(query), self._num_heads, -1).transpose(0, 1)  # [heads, tokens, head size]

@@ -2,48 +2,99 @@
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from peltier_backbone.cache import Cache
-from peltier_backbone.prefix_attention import Attended, attend
+from peltier_backbone.native.library import Library, serving_library
+from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
+from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.prefix_attention import Attended, Prefixes, attend
 from peltier_backbone.relative import RelativeBias
 
 
 class StepView:
-    """The token of row r is the next one of slot `slots[r]`. One small copy brings queries into the order of the slots;
-    keys and values are not copied. Slots without a row attend too, and their results are not used.
+    """The token of row r is the next one of slot `slots[r]`. Keys and values are not copied. Native kernels read each
+    row's own keys; in torch one small copy brings queries into the order of the slots, and slots without a row attend
+    too, with results that are not used.
     """
 
-    def __init__(self, slots: Sequence[int], cache: Cache, bias: RelativeBias) -> None:
+    def __init__(self, slots: Sequence[int], cache: Cache, relative: RelativeBias) -> None:
         assert len(set(slots)) == len(slots), "a slot grows by one token a step"
-        self._cache, device = cache, bias.line.device
-        num_slots = max(slots) + 1
+        self._cache, self._relative, self._row_slots = cache, relative, tuple(slots)
+        self._native = serving_library(relative.line.device, relative.line.dtype)
         self._width = 1 + max(cache.own.lengths[slot] for slot in slots)
         self._memory_width = max(cache.memory.lengths[slot] for slot in slots)
-        cache.own.reserve(num_slots, self._width)
-        lengths, memory_lengths = cache.own.lengths[:num_slots], cache.memory.lengths[:num_slots]
-        self._slots = torch.tensor(slots, device=device)
-        self._places = torch.tensor([lengths[slot] for slot in slots], device=device)
-        row_of = {slot: row for row, slot in enumerate(slots)}
-        rows = [row_of.get(slot, 0) for slot in range(num_slots)]
-        self._rows = None if rows == list(range(len(slots))) else torch.tensor(rows, device=device)
-        kept = cache.own.data.dtype
-        self._bias = _own_bias(lengths, self._width, bias).to(kept)
-        self._memory_bias = _memory_bias(memory_lengths, self._memory_width, bias, kept)
+        self._num_slots = max(slots) + 1
+        cache.own.reserve(self._num_slots, self._width)
+        self._lengths = cache.own.lengths[: self._num_slots]
+        self._slots = torch.tensor(slots, device=relative.line.device)
+        self._places = torch.tensor([self._lengths[slot] for slot in slots], device=relative.line.device)
 
-    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
+    @cached_property
+    def _own_rows(self) -> PlacedRows:
+        """Each row sees the tokens of its slot and itself; their biases end at a distance of 0."""
+        reach = torch.arange(1 - self._width, 1)
+        line = self._relative.between(reach).t().float().contiguous()[:, None]  # [heads, 1, width]
+        keys = [self._lengths[slot] + 1 for slot in self._row_slots]
+        places = map(self._cache.own.first_key, self._row_slots)
+        return PlacedRows.place(
+            [
+                PlacedRow(row, 1, place, seen, line[:, :, self._width - seen :])
+                for row, (place, seen) in enumerate(zip(places, keys, strict=True))
+            ]
+        )
+
+    @cached_property
+    def _memory_rows(self) -> PlacedRows:
+        memory = self._cache.memory
+        return PlacedRows.place(
+            [
+                PlacedRow(row, 1, memory.first_key(slot), memory.lengths[slot])
+                for row, slot in enumerate(self._row_slots)
+            ]
+        )
+
+    @cached_property
+    def _rows(self) -> Tensor | None:
+        """The row of each slot, or any for a slot without one; None if they are in order."""
+        row_of = {slot: row for row, slot in enumerate(self._row_slots)}
+        rows = [row_of.get(slot, 0) for slot in range(self._num_slots)]
+        return None if rows == list(range(len(self._row_slots))) else torch.tensor(rows, device=self._slots.device)
+
+    @cached_property
+    def _bias(self) -> Tensor:
+        return _own_bias(self._lengths, self._width, self._relative).to(self._cache.own.data.dtype)
+
+    @cached_property
+    def _memory_bias(self) -> Tensor | None:
+        lengths, kept = self._cache.memory.lengths[: self._num_slots], self._cache.own.data.dtype
+        return _memory_bias(lengths, self._memory_width, self._relative, kept)
+
+    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
         keys_values = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
         store[:, self._slots, :, self._places] = keys_values.to(store.dtype)
-        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, with_logsumexp)
+        if self._native is not None and not isinstance(prefixes, list):
+            return self._attend_placed(self._native, qkv[:, :size], store, self._own_rows, prefixes)
+        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, prefixes is not None)
 
-    def attend_cross(self, layer: int, query: Tensor, with_logsumexp: bool) -> Attended:
-        return self._attend(
-            query, self._cache.memory.data[layer][..., : self._memory_width, :], self._memory_bias, with_logsumexp
-        )
+    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
+        store = self._cache.memory.data[layer]
+        if self._native is not None and not isinstance(prefixes, list):
+            return self._attend_placed(self._native, query, store, self._memory_rows, prefixes)
+        return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, prefixes is not None)
+
+    def _attend_placed(
+        self, native: Library, query: Tensor, store: Tensor, rows: PlacedRows, prefixes: PlacedPrefixes | None
+    ) -> Attended:
+        """`store` is [2, slots, heads, width, head size]."""
+        _, _, heads, width, size = store.shape
+        key, value = store.view(2, -1, size).unbind()
+        return Attended(native.attend_placed(query, key, value, width * size, rows, heads, prefixes), None)
 
     def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, with_logsumexp: bool) -> Attended:
         ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]

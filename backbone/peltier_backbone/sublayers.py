@@ -33,7 +33,7 @@ class SelfAttention:
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
         qkv = adaptation.project(number, "query_key_value", normed, self.query_key_value(normed))
         prefixes = prefixed.find(number, normed)
-        attended = view.attend_self(layer, qkv, prefixes is not None)
+        attended = view.attend_self(layer, qkv, prefixes)
         context = prefixed.merge(qkv[:, : qkv.shape[1] // 3], attended, prefixes)
         y = adaptation.project(number, "attention_output", context, self.output(context))
         return x + adaptation.sublayer(self.block, "attention", y, x)
@@ -60,7 +60,7 @@ class CrossAttention:
         normed, number = adaptation.norm(self.norm_index, x, self.norm), self.attention
         query = adaptation.project(number, "query", normed, self.query(normed))
         prefixes = prefixed.find(number, normed)
-        attended = view.attend_cross(layer, query, prefixes is not None)
+        attended = view.attend_cross(layer, query, prefixes)
         context = prefixed.merge(query, attended, prefixes)
         return x + adaptation.project(number, "attention_output", context, self.output(context))
 

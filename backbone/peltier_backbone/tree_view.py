@@ -5,7 +5,7 @@ import math
 from torch import Tensor
 
 from peltier_backbone.encoder_kv import EncoderKV
-from peltier_backbone.prefix_attention import Attended
+from peltier_backbone.prefix_attention import Attended, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.targets import Targets, ancestry
@@ -21,11 +21,11 @@ class TreeView:
         self._own = RaggedAttention(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
         self._cross = RaggedAttention(num_heads, lengths, memory.lengths, bias.line)
 
-    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
-        return self._own.attend(qkv[:, : self._size], qkv[:, self._size :], with_logsumexp)
+    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
+        return self._own.attend(qkv[:, : self._size], qkv[:, self._size :], prefixes)
 
-    def attend_cross(self, layer: int, query: Tensor, with_logsumexp: bool) -> Attended:
-        return self._cross.attend(query, self._memory.key_values[layer], with_logsumexp)
+    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
+        return self._cross.attend(query, self._memory.key_values[layer], prefixes)
 
 
 def _biases(targets: Targets, bias: RelativeBias) -> list[Tensor]:

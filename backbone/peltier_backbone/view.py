@@ -1,21 +1,22 @@
-"""What tokens attend to. Methods return a context [tokens, attention], and if requested a logsumexp [tokens, heads]."""
+"""What tokens attend to. Methods return a context [tokens, attention]: with `prefixes` that are placed, and with a
+logsumexp [tokens, heads] if there are others, which the caller merges."""
 
 from typing import Protocol
 
 from torch import Tensor
 
-from peltier_backbone.prefix_attention import Attended
+from peltier_backbone.prefix_attention import Attended, Prefixes
 
 
 class SelfView(Protocol):
     """The tokens of its own row that each token attends to."""
 
-    def attend_self(self, layer: int, qkv: Tensor, with_logsumexp: bool) -> Attended:
+    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         """Self-attention of block `layer`; queries, keys and values are [tokens, 3 * attention]."""
 
 
 class View(SelfView, Protocol):
     """What decoder tokens attend to: earlier tokens of their row, and the encoder's states of their row."""
 
-    def attend_cross(self, layer: int, query: Tensor, with_logsumexp: bool) -> Attended:
+    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         """Cross-attention of decoder block `layer`; queries are [tokens, attention]."""

@@ -48,7 +48,7 @@ def test_each_row_sees_its_own_keys(
     monkeypatch.setattr(ragged_attention, "_MAX_WASTED_LOGITS", waste)
     queries, keys = lengths
     query, key_value, biases = _draw(queries, keys, kind)
-    found = RaggedAttention(HEADS, queries, keys, query, biases).attend(query.requires_grad_(training), key_value, True)
+    found = RaggedAttention(HEADS, queries, keys, query, biases).attend(query.requires_grad_(training), key_value, [])
     assert found.logsumexp is not None
     rows = zip(query.split(queries), key_value.split(keys), biases or [None] * len(queries), strict=True)
     contexts, totals = zip(*(_plain(*row) for row in rows), strict=True)
@@ -59,7 +59,7 @@ def test_each_row_sees_its_own_keys(
 def test_totals_are_only_made_where_asked_for():
     """Rows without a prefix need none."""
     query, key_value, _ = _draw((2,), (3,), "none")
-    assert RaggedAttention(HEADS, (2,), (3,), query).attend(query, key_value, False).logsumexp is None
+    assert RaggedAttention(HEADS, (2,), (3,), query).attend(query, key_value).logsumexp is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,6 +78,6 @@ def test_gradients_are_those_of_each_row(kind: str):
     contexts, totals = zip(*(_plain(*row) for row in rows), strict=True)
     expected = gradients(Attended(torch.cat(contexts), torch.cat(totals)))
     for one, other in zip(
-        gradients(RaggedAttention(HEADS, queries, keys, query, biases).attend(*inputs, True)), expected, strict=True
+        gradients(RaggedAttention(HEADS, queries, keys, query, biases).attend(*inputs, [])), expected, strict=True
     ):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)

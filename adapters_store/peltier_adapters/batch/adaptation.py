@@ -44,7 +44,7 @@ class BatchAdaptation(SiteAdaptation):
         super().__init__(backend.group(self.groups, self._lengths), programs)
         self._prefixed = any(program.prefixes for program in programs)
         self._spans = list[_Span]()
-        if self._prefixed and (backbone.config.generates or not self._ops.places_prefixes):
+        if self._prefixed and not self._ops.places_prefixes:
             self._spans += _spans(self.groups, self._lengths, backbone, backend)
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:

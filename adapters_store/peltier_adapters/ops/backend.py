@@ -36,7 +36,7 @@ class AdapterGroup:
 class GroupedOps(Protocol):
     """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
 
-    `places_prefixes`: BERT's attention reads prefixes from the adapters' weights, without a copy.
+    `places_prefixes`: attention reads prefixes from the adapters' weights, without a copy.
     """
 
     places_prefixes: ClassVar[bool] = False

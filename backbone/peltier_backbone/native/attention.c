@@ -7,9 +7,10 @@
 /* So many queries at a time, so that their logits stay in the cache. */
 #define QUERIES 64
 
-/* One head of one row. Its keys are `prefix` ones times `gate`, then `seen` ones; its values likewise. */
+/* One head of one row. Its keys are `prefix` ones times `gate`, then `seen` ones; its values likewise. A bias, if there is
+ * data, has a row for each query and an element for each of the seen keys. */
 typedef struct {
-    matrix query, key, value, prefix_key, prefix_value, context;
+    matrix query, key, value, prefix_key, prefix_value, context, bias;
     int64_t tokens, seen, prefix, size;
     float gate;
 } head;
@@ -83,6 +84,14 @@ static float exponentiate(float *logits, int64_t keys) {
     return 1.0f / sum_of(total);
 }
 
+static void add_bias(float *logits, const head *h, int64_t query) {
+    for (int64_t key = 0; key < h->seen; key += LANES) {
+        const int64_t left = h->seen - key;
+        float *to = logits + h->prefix + key;
+        store(to, 0, left, load(to, 0, left) + load(at(h->bias, query, key), 0, left));
+    }
+}
+
 static void attend(const head *h, scratch s, float scale) {
     const int64_t keys = h->prefix + h->seen, stride = padded(keys);
     transpose(s.keys, h, scale);
@@ -94,6 +103,7 @@ static void attend(const head *h, scratch s, float scale) {
         const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
         copy_rows(s.queries, (matrix){at(h->query, first, 0), h->query.stride, h->query.half}, count, h->size, 1);
         multiply(&(product){.y = logits, .x = queries, .w = columns, .inner = h->size, .outer = stride}, count);
+        for (int64_t row = 0; h->bias.data && row < count; row++) add_bias(s.logits + row * stride, h, first + row);
         for (int64_t row = 0; row < count; row++) s.scales[row] = exponentiate(s.logits + row * stride, keys);
         const matrix context = {at(h->context, first, 0), h->context.stride, h->context.half};
         multiply(
@@ -123,9 +133,17 @@ typedef struct {
 } batch;
 
 /* What a group's program has at the place of the prefixes; NULL without a prefix. */
-static const op *prefix_of(const batch *b, const group *g) {
-    if (!g->program || g->program->places[b->place] == g->program->places[b->place + 1]) return NULL;
-    return g->program->ops + g->program->places[b->place];
+static const op *prefix_of(int64_t place, const group *g) {
+    if (!g->program || g->program->places[place] == g->program->places[place + 1]) return NULL;
+    return g->program->ops + g->program->places[place];
+}
+
+static void place_prefix(head *h, const op *o, const group *g, int64_t number, const float *gates, int64_t row) {
+    if (!o) return;
+    h->prefix = o->prefix;
+    h->prefix_key = (matrix){find(o->keys, g->base) + number * o->head_stride, o->key_stride, 0};
+    h->prefix_value = (matrix){find(o->values, g->base) + number * o->head_stride, o->key_stride, 0};
+    if (o->gate.outputs) h->gate = gates[row];
 }
 
 static head head_of(const batch *b, const group *g, int64_t row, int64_t number) {
@@ -134,12 +152,7 @@ static head head_of(const batch *b, const group *g, int64_t row, int64_t number)
         .query = moved(b->qkv, first, column), .key = moved(b->qkv, first, width + column),
         .value = moved(b->qkv, first, 2 * width + column), .context = moved(b->context, first, column),
         .tokens = b->table.starts[row + 1] - first, .seen = b->seen[row], .size = b->size, .gate = 1};
-    const op *o = prefix_of(b, g);
-    if (!o) return h;
-    h.prefix = o->prefix;
-    h.prefix_key = (matrix){find(o->keys, g->base) + number * o->head_stride, o->key_stride, 0};
-    h.prefix_value = (matrix){find(o->values, g->base) + number * o->head_stride, o->key_stride, 0};
-    if (o->gate.outputs) h.gate = b->gates[row];
+    place_prefix(&h, prefix_of(b->place, g), g, number, b->gates, row);
     return h;
 }
 
@@ -169,7 +182,7 @@ EXPORT int peltier_attend(
         .size = size, .place = place, .table = {groups, count, starts}, .gates = gates};
     int64_t products = 0;
     for (const group *g = groups; g < groups + count; g++) {
-        const op *o = prefix_of(&b, g);
+        const op *o = prefix_of(place, g);
         for (int64_t row = g->first; row < g->last; row++) {
             const int64_t keys = seen[row] + (o ? o->prefix : 0);
             b.most = keys > b.most ? keys : b.most;
@@ -179,5 +192,81 @@ EXPORT int peltier_attend(
     int failed = 0;
 #pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
     failed |= attend_share(&b, own_share(num_rows(b.table) * heads));
+    return failed;
+}
+
+/* Queries `first` to `first` + `tokens` of a batch, which attend to `keys` keys from number `offset` on; those of head h
+ * begin h * head_stride elements after those of the first. Without a bias it is NULL; query q of head h has the one that
+ * begins at bias + h * bias_head + q * bias_query. */
+typedef struct {
+    int64_t first, tokens, offset, keys;
+    const float *bias;
+    int64_t bias_head, bias_query;
+} placed_row;
+
+/* A call of `peltier_attend_placed`. */
+typedef struct {
+    matrix query, key, value, context;
+    const placed_row *rows;
+    int64_t count, heads, size, head_stride, most, place;
+    table table;
+    const float *gates;
+} placed_batch;
+
+static head placed_head(const placed_batch *b, const group *g, int64_t number, int64_t row) {
+    const placed_row *r = b->rows + row;
+    const int64_t column = number * b->size, offset = r->offset * b->key.stride + number * b->head_stride;
+    head h = {
+        .query = moved(b->query, r->first, column), .key = moved(b->key, 0, offset), .value = moved(b->value, 0, offset),
+        .context = moved(b->context, r->first, column), .tokens = r->tokens, .seen = r->keys, .size = b->size, .gate = 1};
+    if (r->bias) h.bias = (matrix){r->bias + number * r->bias_head, r->bias_query, 0};
+    if (g) place_prefix(&h, prefix_of(b->place, g), g, number, b->gates, row);
+    return h;
+}
+
+/* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
+NOINLINE int attend_placed_share(const placed_batch *b, share own) {
+    const scratch s = new_scratch(padded(b->most), padded(b->size));
+    if (!s.keys) return 1;
+    const group *g = b->table.groups;
+    for (int64_t k = own.first; k < own.last; k++) {
+        while (g && g->last <= k / b->heads) g++;
+        const head h = placed_head(b, g, k % b->heads, k / b->heads);
+        attend(&h, s, 1.0f);
+    }
+    free(s.keys);
+    return 0;
+}
+
+static int64_t longest_prefix(table t, int64_t place) {
+    int64_t longest = 0;
+    for (const group *g = t.groups; g < t.groups + t.count; g++) {
+        const op *o = prefix_of(place, g);
+        if (o && o->prefix > longest) longest = o->prefix;
+    }
+    return longest;
+}
+
+/* context of `query`, both [tokens, heads * size] and without a scale, for rows whose keys and values lie anywhere. With
+ * groups, row r of the table is row r here, and sees the prefix of its group's program at `place`, times gates[r] if it has
+ * a gate; the bias of a prefix is 0. Returns 0, or 1 without memory. */
+EXPORT int peltier_attend_placed(
+    void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
+    const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
+    int64_t heads, int64_t size, const group *groups, int64_t count, const int64_t *starts, int64_t place,
+    const float *gates) {
+    placed_batch b = {
+        .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
+        .context = {context, context_stride, half}, .rows = rows, .count = num_rows, .heads = heads, .size = size,
+        .head_stride = head_stride, .place = place, .table = {groups, count, starts}, .gates = gates};
+    int64_t products = 0;
+    for (const placed_row *r = rows; r < rows + num_rows; r++) {
+        b.most = r->keys > b.most ? r->keys : b.most;
+        products += 2 * heads * size * r->tokens * r->keys;
+    }
+    if (groups) b.most += longest_prefix(b.table, place);
+    int failed = 0;
+#pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
+    failed |= attend_placed_share(&b, own_share(num_rows * heads));
     return failed;
 }

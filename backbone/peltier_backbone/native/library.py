@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.native.packed_int8 import PackedInt8
+from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
 
@@ -67,6 +68,11 @@ class Library:
         self._activate.restype = None
         self._activate.argtypes = (*_TENSOR, c_int64, c_int64, c_int, c_int)
         self._attend = library.peltier_attend
+        self._attend_placed = library.peltier_attend_placed
+        self._attend_placed.argtypes = (
+            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
+            *_TABLE, c_int64, c_void_p,
+        )  # fmt: skip
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
@@ -147,6 +153,25 @@ class Library:
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for attention over {table.num_rows} rows")
+        return context
+
+    def attend_placed(
+        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int,
+        prefixes: PlacedPrefixes | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The softmax attention, without a scale, of `query` [tokens, size] to keys and values of one layout. Their
+        first dimension counts keys, and those of the next head lie `head_stride` elements further on. If there are
+        prefixes, their table has these rows, and their bias is 0."""
+        context, size = query.new_empty(len(query), query.shape[1]), query.shape[1] // num_heads
+        table = (None, 0, None) if prefixes is None else prefixes.table.arguments
+        place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
+        failed = self._attend_placed(
+            context.data_ptr(), context.stride(0), *_rows(query), key.data_ptr(), value.data_ptr(), key.stride(0),
+            _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, *table, place,
+            None if gates is None else gates.data_ptr(),
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for attention over {len(rows)} rows")
         return context
 
 

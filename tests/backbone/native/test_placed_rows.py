@@ -1,0 +1,75 @@
+"""Native attention to keys that lie anywhere, against torch in float64, each library that this processor can run."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from peltier_backbone.native import library
+from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
+from peltier_backbone.native.program import NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix
+from torch import Tensor
+
+HEADS, SIZE = 3, 20
+_FOLDER = Path(library.__file__).parent
+_RUNS_HERE = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
+
+pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
+
+
+@pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
+def native(request: pytest.FixtureRequest) -> Library:
+    return Library(_FOLDER / f"{request.param}.so")
+
+
+def _draw(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def _exact(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, prefix: Tensor | None = None) -> Tensor:
+    """One row's context [queries, heads * size] of queries, keys and values [tokens, heads, size] and a prefix
+    [2, heads, prefix, size]."""
+    logits = torch.einsum("qhs,khs->hqk", query.double(), keys.double())
+    logits = logits if bias is None else logits + bias.double()
+    own = values.double().transpose(0, 1)  # [heads, keys, size]
+    if prefix is not None:
+        before = torch.einsum("qhs,hks->hqk", query.double(), prefix[0].double())
+        logits, own = torch.cat((before, logits), 2), torch.cat((prefix[1].double(), own), 1)
+    return torch.einsum("hqk,hks->qhs", logits.softmax(-1), own).flatten(1)
+
+
+@pytest.mark.parametrize("prefixed", [False, True])
+@torch.inference_mode()
+def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
+    """In any place of the keys, with a bias or none, which may hide keys, and with a gated prefix for some rows."""
+    queries, sizes, places = [2, 1, 70], [3, 40, 17], [40, 0, 43]
+    query, store = _draw(sum(queries), HEADS * SIZE), _draw(60, 2, HEADS, SIZE)
+    bias = _draw(HEADS, 70, 40)
+    bias[:, 1:, 2] = -torch.inf
+    biases = [bias, None, bias]
+    firsts = [0, 2, 3]
+    rows = PlacedRows.place([PlacedRow(*place) for place in zip(firsts, queries, places, sizes, biases, strict=True)])
+    prefix = _draw(2, HEADS, 5, SIZE)
+    program = NativeProgram([place_prefix(0, prefix[0], prefix[1], None)], 1, {}, 0, None)
+    table = Table([1] * 3, [TableGroup(1, program), TableGroup(2)])
+    keys, values = store.flatten(2).unbind(1)
+    found = native.attend_placed(query, keys, values, SIZE, rows, HEADS, PlacedPrefixes(table) if prefixed else None)
+    for row, (first, count, place, size) in enumerate(zip(firsts, queries, places, sizes, strict=True)):
+        own = biases[row]
+        expected = _exact(
+            query[first : first + count].view(count, HEADS, SIZE), store[place : place + size, 0],
+            store[place : place + size, 1], None if own is None else own[:, :count, :size],
+            prefix if prefixed and row == 0 else None,
+        )  # fmt: skip
+        torch.testing.assert_close(found[first : first + count].double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_queries_attend_as_one_row_or_as_many(native: Library) -> None:
+    """A decoder's tokens may share a row or have rows of their own: the same bits."""
+    query, store, bias = _draw(9, HEADS * SIZE), _draw(13, 2, HEADS, SIZE), _draw(HEADS, 9, 13)
+    keys, values = store.flatten(2).unbind(1)
+    together = PlacedRows.place([PlacedRow(0, 9, 0, 13, bias)])
+    apart = PlacedRows.place([PlacedRow(row, 1, 0, 13, bias[:, row:]) for row in range(9)])
+    found = [native.attend_placed(query, keys, values, SIZE, rows, HEADS) for rows in (together, apart)]
+    assert torch.equal(*found)
