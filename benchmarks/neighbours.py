@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from attacks import ATTACKS, NUM_COSTLY, NUM_HOGS, NUM_LISTED
-from common.adapters import INPUTS, make_bytes
+from common.adapters import INPUTS, make_bytes, make_task
 from common.callers import lines, request_bytes, run
 from common.serving import Server, serving
 from peltier_backbone.load import Backbone, load_backbone
@@ -131,7 +131,7 @@ class Publisher:
     async def _publish_labels(self) -> None:
         for count, length in _LABELS:
             labels = [f"{number:04}".ljust(length, "x") for number in range(count)]
-            data = make_bytes(self._backbone, "bitfit", 3, labels)
+            data = make_bytes(self._backbone, "bitfit", 3, task=make_task(self._backbone, labels))
             if not await self._refused("labels", data, f"{count} labels of {length} characters"):
                 for number in range(NUM_LISTED):
                     await self._client.upload(data, name=f"listed-{number}")

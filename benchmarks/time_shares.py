@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
-from common.adapters import make_bytes
+from common.adapters import make_bytes, make_task
 from common.sentences import load_sentences
 from common.serving import Server, serving
 from peltier_backbone.load import load_backbone
@@ -149,10 +149,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="sentences, as .jsonl.gz with a column of that name")
     given = parser.parse_args()
     backbone, sentences = load_backbone("minilm"), load_sentences(given.data, 800)
-    files = {
-        adapter_name(kind): make_bytes(backbone, kind.preset, 0, max_length=_MAX_LENGTH, **kind.settings)
-        for kind in KINDS
-    }
+    task = make_task(backbone, max_length=_MAX_LENGTH)
+    files = {adapter_name(kind): make_bytes(backbone, kind.preset, 0, task=task, **kind.settings) for kind in KINDS}
     with tempfile.TemporaryDirectory() as directory:
         flags = ("--max-batch-tokens", str(given.max_batch_tokens))
         with serving(Path(directory) / "store", *flags, environment={"PELTIER_ADMIN_KEY": OPERATOR}) as server:

@@ -2,7 +2,12 @@
 
 import ast
 import re
+import sys
 from pathlib import Path
+
+import pytest
+
+from benchmarks.common.libraries import kept
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 FILES = sorted(FOLDER.rglob("*.py"))
@@ -31,3 +36,20 @@ def test_no_private_attribute_of_another_object_is_read() -> None:
             if isinstance(node, ast.Attribute) and re.match(r"_[a-z]", node.attr) and node.attr not in own:
                 found.append(f"{path.name}:{node.lineno} {node.attr}")
     assert [one for one in found if not one.endswith(" _asdict")] == []
+
+
+def test_a_kept_folder_is_filled_once_and_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversion that fails leaves nothing, other contents have another folder, and a second call fills nothing."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise AssertionError
+
+    with pytest.raises(AssertionError):
+        kept("model", b"weights", fail)
+    assert list((tmp_path / "foreign").iterdir()) == []
+    folder = kept("model", b"weights", lambda folder: (folder / "whole").touch())
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+    assert kept("model", b"weights", fail) == folder
+    assert kept("model", b"other weights", lambda folder: None) != folder

@@ -34,26 +34,22 @@ def make_task(backbone: Backbone, labels: Sequence[str] = LABELS, max_length: in
 
 
 def make_bytes(
-    backbone: Backbone, preset: str, number: int, labels: Sequence[str] = LABELS, *, max_length: int = 128,
+    backbone: Backbone, preset: str, number: int, *, task: TaskSpec | None = None, noise: float = 0.02,
     **overrides: str | int,
 ) -> bytes:  # fmt: skip
-    """The file of adapter `number` of `preset`, with some of its settings overridden: every tensor is moved away from
-    its start."""
+    """The file of adapter `number` of `preset`, with some of its settings overridden: `noise` moves every tensor away
+    from its start, where most presets change nothing."""
+    task = task or make_task(backbone)
     recipe = find_preset(preset)
     settings = recipe.settings({name: str(value) for name, value in overrides.items()}, backbone.config)
-    parts = recipe.compose(settings, backbone.config, outputs=len(labels))
+    parts = recipe.compose(settings, backbone.config, outputs=len(task.labels or LABELS))
     generator = torch.Generator().manual_seed(number)
     tensors = {
-        name: tensor + 0.02 * torch.randn(tensor.shape, generator=generator)
+        name: tensor + noise * torch.randn(tensor.shape, generator=generator)
         for name, tensor in init_tensors(parts, backbone, generator).items()
     }
     name = f"{preset.replace('+', 'p')}-{number}"
-    return export(
-        backbone,
-        Candidate(name, preset, parts, tensors, make_task(backbone, labels, max_length)),
-        INPUTS,
-        TrainingRecord(),
-    )
+    return export(backbone, Candidate(name, preset, parts, tensors, task), INPUTS, TrainingRecord())
 
 
 def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:

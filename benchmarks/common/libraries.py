@@ -1,4 +1,4 @@
-"""AdapterHub and PEFT from PyPI, each in its own folder, which only the interpreter of that contender can import.
+"""Other libraries from PyPI, each in its own folder, which only the interpreter of that contender can import.
 
 AdapterHub pins an older transformers than Peltier's. torch and the other dependencies come from the environment, so
 nothing large is downloaded. A folder is filled once and kept.
@@ -10,36 +10,62 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 PACKAGES = {
     "peft": ("peft==0.21.2",),
     "adapterhub": ("adapters==1.3.0", "transformers==4.57.6", "huggingface-hub==0.36.2", "tokenizers==0.22.2"),
 }
+# Engines for models without adapters.
+ENGINES = {
+    "ctranslate2": ("ctranslate2==4.8.5",),
+    "onnxruntime": (
+        "onnxruntime==1.32.0",
+        "onnx==1.23.2",
+        "flatbuffers==25.12.19",
+        "ml_dtypes==0.6.0",
+        "protobuf==7.36.2",
+    ),
+    "openvino": (
+        "openvino==2026.4.1",
+        "openvino-telemetry==2025.2.0",
+        "nncf==3.4.0",
+        "ninja==1.13.2",
+        "pydot==4.0.1",
+        "tabulate==0.10.0",
+        "psutil==7.2.2",
+    ),
+}
 
 
 def installed(origin: str) -> Path:
     """The library's folder inside the environment, filled from PyPI the first time."""
-    requirements = PACKAGES[origin]
-    digest = hashlib.sha256(" ".join(requirements).encode()).hexdigest()[:12]
-    folder = Path(sys.prefix) / "foreign" / f"{origin}-{digest}"
+    requirements = (PACKAGES | ENGINES)[origin]
+
+    def install(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]
+        run([*pip, str(folder), *requirements], {})
+
+    return kept(origin, " ".join(requirements).encode(), install)
+
+
+def kept(name: str, contents: bytes, fill: Callable[[Path], None]) -> Path:
+    """A folder inside the environment for `contents`, filled the first time. It appears whole; the first of several
+    processes that fill it at a time wins."""
+    folder = Path(sys.prefix) / "foreign" / f"{name}-{hashlib.sha256(contents).hexdigest()[:12]}"
     if not folder.is_dir():
         folder.parent.mkdir(exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{origin}-", dir=folder.parent))
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]
-        run([*install, str(partial), *requirements], {})
-        _keep(partial, folder)
+        partial = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder.parent))
+        try:
+            fill(partial)
+            partial.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
     return folder
-
-
-def _keep(partial: Path, folder: Path) -> None:
-    """`folder` appears whole; the first of several that fill it at a time wins."""
-    try:
-        partial.rename(folder)
-    except OSError:
-        shutil.rmtree(partial)
-        if not folder.is_dir():
-            raise
 
 
 def run(command: list[str], environment: dict[str, str]) -> None:

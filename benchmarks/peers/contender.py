@@ -8,22 +8,39 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from common.libraries import installed
+from common.libraries import installed, kept, run
+
+
+def converted(script: str, origin: str, name: str, *arguments: str, contents: bytes = b"") -> Path:
+    """The folder of the model that a script of this folder makes with `--convert`, once for its own text, its library
+    and `contents`. The script's last argument is the folder."""
+    path = Path(__file__).with_name(script)
+
+    def convert(folder: Path) -> None:
+        command = [sys.executable, str(path), name, *arguments, str(folder), "--convert"]
+        run(command, _environment(origin, os.cpu_count() or 1))
+
+    return kept(
+        name.replace(" ", "-"), b"".join((path.read_bytes(), installed(origin).name.encode(), contents)), convert
+    )
+
+
+def _environment(origin: str | None, num_threads: int) -> dict[str, str]:
+    own = {"OMP_NUM_THREADS": str(num_threads), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return own if origin is None else own | {"PYTHONPATH": str(installed(origin))}
 
 
 class Contender:
     """Started with a script of this folder; `origin` is the library it needs beside the environment's own. `peak_bytes`
     is what its process has had in memory at most, after its last case."""
 
-    def __init__(self, name: str, script: str, origin: str | None, *arguments: str) -> None:
+    def __init__(self, name: str, script: str, origin: str | None, *arguments: str, num_threads: int = 1) -> None:
         self.name = name
         self.peak_bytes = 0
-        environment = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        if origin is not None:
-            environment["PYTHONPATH"] = str(installed(origin))
+        self._num_threads = num_threads
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name(script)), *arguments],
-            env=os.environ | environment,
+            env=os.environ | _environment(origin, num_threads),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -32,13 +49,14 @@ class Contender:
         self.cases: list[str] = self._read()
 
     def seconds(self, case: str) -> float:
-        """The CPU time of one run of `case`."""
+        """What one run of `case` took: CPU time on one thread, time by the clock on several."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(case) + "\n")
         self._process.stdin.flush()
-        seconds: float
-        seconds, self.peak_bytes = self._read()
-        return seconds
+        cpu_seconds: float
+        wall_seconds: float
+        cpu_seconds, wall_seconds, self.peak_bytes = self._read()
+        return cpu_seconds if self._num_threads == 1 else wall_seconds
 
     def close(self) -> None:
         """Ends the process by closing its input."""

@@ -1,0 +1,35 @@
+"""The common part of the processes of `texts.py`: the inputs, and a case for each number of rows in a batch.
+
+It uses only the standard library and numpy, like `engine.py`.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from answering import answer
+from engine import Arguments, Batch
+
+# Texts without a start token and with an end token, of rows of token ids, so many in a batch and tokens in a text.
+Write = Callable[[Batch, int, int], Batch]
+
+
+@dataclass(frozen=True)
+class TextWork:
+    """Token ids of the inputs, the numbers of rows in a batch, and the most tokens of a text."""
+
+    rows: Batch
+    sizes: list[int]
+    limit: int
+
+
+def serve(arguments: Arguments, write: Write) -> None:
+    """Answers until standard input ends. The case `texts` saves what each number of rows has written."""
+    work = TextWork(**json.loads((arguments.folder / "work.json").read_text()))
+    texts: dict[int, Batch] = {}
+
+    def case(num_rows: int) -> None:
+        texts[num_rows] = write(work.rows, num_rows, work.limit)
+
+    cases = {str(num_rows): lambda size=num_rows: case(size) for num_rows in work.sizes}
+    answer({**cases, "texts": lambda: arguments.texts.write_text(json.dumps(texts))})

@@ -1,0 +1,155 @@
+"""Greedy texts of a T5: Peltier against CTranslate2 and transformers' `generate`.
+
+    .venv/bin/python benchmarks/peers/texts.py [--backbone DIR --data e2e_nlg/validation.jsonl.gz] [--threads 2]
+
+Each engine has the same checkpoint in its own process; they take turns within a run. All read the same inputs, sorted
+by length, with at most 8, 32 or 64 rows in a batch, and write greedily. Ratios compare tokens per second with plain
+transformers in float32 just before, from CPU seconds of the computing process on one thread, or seconds by the clock on
+several. Peltier computes alone or with the adapters of 8 tenants, two of each of four presets, with their weights at
+the start of a training: these change no text, so all texts can be compared. `same texts` counts those that are equal to
+transformers', token by token.
+
+`--backbone` is a T5 checkpoint, by default the small one of this repository; `shape` is one with random weights and the
+shape of t5-small. `--data` has a `meaning_representation` column; without it, sentences of the sample data are read.
+"""
+
+import argparse
+import gzip
+import json
+import statistics
+import sys
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from contender import Contender
+from engine_process import Engine
+from peltier_backbone.load import DTYPES, load_backbone
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from common.adapters import make_bytes
+from common.libraries import kept
+from common.sentences import load_sentences
+
+SMALL = Path(__file__).parents[2] / "examples/backbones/t5-mini"
+SIZES = (8, 32, 64)
+# Presets whose adapters change nothing before their training, and noise that an upload needs but no text shows.
+PRESETS = ("compacter", "lora", "adamix", "pfeiffer")
+NOISE = 3e-4
+PLAIN = Engine("text", "transformers", "float32")
+ENGINES = [
+    *(Engine("text", "ctranslate2", precision, "ctranslate2") for precision in ("float32", "int8")),
+    *(Engine("text", "peltier", dtype, flags=flags) for dtype in DTYPES for flags in ((), ("--adapters",))),
+]
+Texts = dict[str, list[list[int]]]
+
+
+@dataclass
+class Found:
+    """Of one engine, by number of rows: the ratios to plain transformers round by round, and how many texts are its."""
+
+    ratios: dict[str, list[float]] = field(default_factory=dict)
+    same: dict[str, int] = field(default_factory=dict)
+
+    def cells(self) -> list[str]:
+        """Its line in the table."""
+        middles = [f"{statistics.median(self.ratios[str(size)]):.2f}" for size in SIZES]
+        return [*middles, ", ".join(str(self.same[str(size)]) for size in SIZES)]
+
+
+def random_shape() -> Path:
+    """A checkpoint with the shape of t5-small, random weights, and the tokenizer of the small T5."""
+
+    def write(folder: Path) -> None:
+        AutoTokenizer.from_pretrained(SMALL).save_pretrained(folder)
+        T5ForConditionalGeneration(T5Config(decoder_start_token_id=0)).save_pretrained(folder)
+
+    return kept("t5-small-shape", b"1", write)
+
+
+def load_inputs(data: Path | None, count: int) -> list[str]:
+    """Distinct inputs of the file, or sentences."""
+    if data is None:
+        return load_sentences(None, count)
+    with gzip.open(data, "rt") as file:
+        texts = dict.fromkeys(json.loads(line)["meaning_representation"] for line in file)
+    return [*texts][:count]
+
+
+def write_work(folder: Path, checkpoint: Path, options: argparse.Namespace) -> None:
+    """The inputs, and an adapter of each preset."""
+    backbone = load_backbone(str(checkpoint))
+    texts = load_inputs(options.data, options.inputs)
+    rows = sorted((list(backbone.tokenizer.encode(text, max_tokens=128).ids) for text in texts), key=len)
+    (folder / "work.json").write_text(json.dumps({"rows": rows, "sizes": SIZES, "limit": options.limit}))
+    for preset in PRESETS:
+        (folder / f"{preset}.safetensors").write_bytes(make_bytes(backbone, preset, 0, noise=NOISE))
+
+
+def read_texts(contender: Contender, folder: Path) -> Texts:
+    """What it has written last, by number of rows."""
+    contender.seconds("texts")
+    texts: Texts = json.loads((folder / f"{contender.name}.json").read_text())
+    return texts
+
+
+def measure(folder: Path, plain: Contender, others: dict[Engine, Contender], rounds: int) -> dict[Engine, Found]:
+    """All by turns in each round, after one warm-up."""
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for case in map(str, SIZES):
+        for _ in range(rounds + 1):
+            for one in (plain, *others.values()):
+                seconds.setdefault((one.name, case), []).append(one.seconds(case))
+    expected = read_texts(plain, folder)
+    found = {engine: Found() for engine in others}
+    for engine, contender in others.items():
+        for case, texts in read_texts(contender, folder).items():
+            more = sum(map(len, texts)) / sum(map(len, expected[case]))
+            pairs = zip(seconds[plain.name, case][1:], seconds[engine.name, case][1:], strict=True)
+            found[engine].ratios[case] = [more * reference / own for reference, own in pairs]
+            found[engine].same[case] = sum(map(list.__eq__, texts, expected[case]))
+    lengths = sorted(map(len, expected[str(SIZES[0])]))
+    middle = statistics.median(lengths)
+    print(f"{len(lengths)} texts of {lengths[0]} to {lengths[-1]} tokens, median {middle:.0f}")
+    return found
+
+
+def report(found: dict[Engine, Found], num_threads: int) -> None:
+    """A line for each engine."""
+    table = Table("", *(f"{size} rows" for size in SIZES), "same texts")
+    for engine, own in found.items():
+        table.add_row(engine.name, *own.cells())
+    console = Console(width=120)
+    console.print(f"threads: {num_threads}; tokens per second, times as fast as plain transformers in float32")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backbone", default=str(SMALL))
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--inputs", type=int, default=128)
+    parser.add_argument("--limit", type=int, default=64, help="tokens of a text")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--json", type=Path, help="also write the ratios of each round here")
+    options = parser.parse_args()
+    checkpoint = random_shape() if options.backbone == "shape" else Path(options.backbone)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as running:
+        folder = Path(name)
+        write_work(folder, checkpoint, options)
+        plain, *others = (
+            running.enter_context(one.start(checkpoint, folder, options.threads)) for one in (PLAIN, *ENGINES)
+        )
+        found = measure(folder, plain, dict(zip(ENGINES, others, strict=True)), options.rounds)
+    report(found, options.threads)
+    if options.json:
+        options.json.write_text(json.dumps({engine.name: asdict(own) for engine, own in found.items()}))
+
+
+if __name__ == "__main__":
+    main()
