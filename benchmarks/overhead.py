@@ -6,7 +6,8 @@ The server is the real one except the forward pass (`benchmarks/instant.py`), in
 connections; each request has one sentence of SST-2's length for one of 32 tasks. CPU time is that of the server's whole
 process in user and kernel mode: the event loop, the tokenizer, the queue, the runner's thread and the answer. The
 server takes turns with plain FastAPI that has the same body and answer (`benchmarks/bare.py`), which gives the minimal
-cost of HTTP on this machine at that time. `--profile` samples the event loop.
+cost of HTTP on this machine at that time. The last lines have the CPU time of a row if a request has 64 sentences.
+`--profile` samples the event loop.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import time
 from pathlib import Path
 
 from common.adapters import make_bytes
-from common.callers import ask_all, predict_bytes, run
+from common.callers import ask_all, predict_bytes, request_bytes, run
 from common.sentences import load_sentences
 from common.serving import Server, serving, started
 from common.stock import stock
@@ -33,6 +34,8 @@ FASTAPI = "fastapi alone"
 NUM_TASKS = 32
 Samples = dict[tuple[int, str], list[tuple[float, float]]]
 _PROFILED_ROUNDS, _SHOWN = 3, 60
+_ROWS_PER_REQUEST, _ROW_REQUESTS = 64, 50
+_ROW_CALLERS = (1, 4)
 
 
 def main() -> None:
@@ -46,8 +49,8 @@ def main() -> None:
     originals = {"compacter": make_bytes(load_backbone("minilm"), "compacter", 0)}
     with tempfile.TemporaryDirectory() as directory:
         tasks = stock(Path(directory) / "store", originals, NUM_TASKS)
-        draw = random.Random(0)
-        requests = [predict_bytes(draw.choice(tasks), text) for text in load_sentences(None, given.requests)]
+        draw, sentences = random.Random(0), load_sentences(None, given.requests)
+        requests = [predict_bytes(draw.choice(tasks), text) for text in sentences]
         samples = Path(directory) / "samples.json"
         environment = {"SAMPLES": str(samples)}
         with (
@@ -56,6 +59,7 @@ def main() -> None:
         ):
             servers = {"peltier": server, FASTAPI: bare}
             report(measure(servers, requests, given.callers, given.rounds), given.requests)
+            report_rows(server, row_requests(draw, tasks, sentences), given.rounds)
             if given.profile:
                 show_profile(server, requests, max(given.callers), samples)
 
@@ -84,6 +88,30 @@ def report(found: Samples, num_requests: int) -> None:
         rate = statistics.median(num_requests / seconds for _, seconds in samples)
         spread = f"{min(micros):.0f} to {max(micros):.0f}"
         print(f"{count:<20}{name:14}{statistics.median(micros):20.0f}{spread:>14}{ratio:12.2f}{rate:12.0f}")
+
+
+def row_requests(draw: random.Random, tasks: list[str], sentences: list[str]) -> list[bytes]:
+    """Requests with many sentences each, for one task each."""
+    return [
+        request_bytes(f"/v1/tasks/{draw.choice(tasks)}/predict", {"inputs": draw.sample(sentences, _ROWS_PER_REQUEST)})
+        for _ in range(_ROW_REQUESTS)
+    ]
+
+
+def report_rows(server: Server, requests: list[bytes], rounds: int) -> None:
+    """CPU microseconds of a row of these requests, for each number of callers: the median of the rounds."""
+    num_rows = len(requests) * _ROWS_PER_REQUEST
+    run(ask_all(server.url, requests, max(_ROW_CALLERS)))
+    for count in _ROW_CALLERS:
+        micros = []
+        for _ in range(rounds):
+            used = server.cpu_seconds
+            run(ask_all(server.url, requests, count))
+            micros.append(1e6 * (server.cpu_seconds - used) / num_rows)
+        print(
+            f"{count:<20}{_ROWS_PER_REQUEST} sentences a request: {statistics.median(micros):.1f} µs of CPU a row, "
+            f"{min(micros):.1f} to {max(micros):.1f}"
+        )
 
 
 def show_profile(server: Server, requests: list[bytes], callers: int, samples: Path) -> None:

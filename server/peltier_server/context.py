@@ -49,7 +49,8 @@ class RequestContext:
     @property
     def tenant(self) -> str:
         """The tenant that the request is charged to, and whose adapters its names refer to."""
-        return self.caller.tenant
+        assert self.known_caller is not None, "the route is open to callers without a key"
+        return self.known_caller.tenant
 
     def reserve(self, num_bytes: int) -> None:
         """Counts an answer of `num_bytes` in memory. Raises `QueueFull` if the bound does not allow it now."""

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from peltier_backbone.load import Backbone
@@ -28,8 +29,7 @@ class TextAnswer:
     value: float | None = None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The answer of a task that is not generated. `scores` are in the label order of the task. Classification sets
     `label` and `score`, multilabel `labels`, and regression only `value`."""
 

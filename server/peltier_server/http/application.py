@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.telemetry import TelemetryConfig
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from peltier_server.auth.keyring import Keyring
 from peltier_server.errors import ErrorShape
@@ -15,8 +14,6 @@ from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.quotas.enforcer import QuotaEnforcer
-
-_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,16 @@ class Application(FastAPI):
     """
 
     def __init__(self, state: AppState, **options: Any) -> None:
-        super().__init__(telemetry=_NO_TELEMETRY, **options)
+        super().__init__(**options)
         self.state: Any = state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request to the middleware, without the framework's telemetry."""
+        if scope["type"] != "http" or self.middleware_stack is None:
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self
+        await self.middleware_stack(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         """The middleware that was added, the last one outermost, around the router."""

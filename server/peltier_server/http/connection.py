@@ -45,6 +45,8 @@ class Connection(HttpToolsProtocol):
         self._patience = self.stall_seconds
         self._paused_at, self._unsent = 0.0, 0
         self._running: RequestResponseCycle | None = None
+        # Once, because the transport creates a new object each time.
+        self._socket = transport.get_extra_info("socket")
         super().connection_made(transport)
         num_surplus = len(self.connections) - self.max_connections
         seconds = self.stall_seconds if num_surplus <= 0 else min(self.stall_seconds, _SURPLUS_SECONDS)
@@ -68,7 +70,7 @@ class Connection(HttpToolsProtocol):
             self._running.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        if has_closed(self.transport.get_extra_info("socket")):
+        if has_closed(self._socket):
             # The caller will not read an answer. The server would read the end of the connection only after all earlier
             # bytes.
             self.transport.abort()

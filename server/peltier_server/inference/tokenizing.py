@@ -39,17 +39,18 @@ async def encode_inputs(
 ) -> list[Encoded]:
     """One row per input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input costs
     the tenant one token."""
-    encode = partial(_encode, reading, preparation.max_text_chars)
     found: list[Encoded | InputError] = []
     if len(inputs) <= _INPUTS_ON_THE_LOOP and sum(map(num_chars, inputs)) <= _CHARS_ON_THE_LOOP:
-        found = encode(inputs)
+        found = _encode(reading, preparation.max_text_chars, inputs)
     else:
+        encode = partial(_encode, reading, preparation.max_text_chars)
         for piece, cost in split_inputs(inputs, preparation.max_text_chars):
             found += await preparation.run(tenant, cost, partial(encode, piece))
-    if any(isinstance(one, InputError) for one in found):
+    encoded = [one for one in found if isinstance(one, Encoded)]
+    if len(encoded) < len(found):
         await preparation.enforcer.charge(tenant, len(inputs))
         raise _refusal(found)
-    return [one for one in found if isinstance(one, Encoded)]
+    return encoded
 
 
 def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple[Sequence[Input], int]]:

@@ -94,6 +94,7 @@ class Metrics:
         self.cache_requests = self._counter(
             "peltier_adapter_cache_requests_total", "Adapter lookups by cache tier: device, host or store", "result"
         )
+        self.cache_requests_of = cache(self.cache_requests.labels)
         self.adapter_wait_seconds = self._histograms(
             "peltier_adapter_wait_seconds",
             "How long a request waited for a load to begin (store), or for free memory on the device (room)",
@@ -118,6 +119,10 @@ class Metrics:
         self._tenant_wait = self._counter(
             "peltier_tenant_queue_seconds_total", "Sum of the queueing times of rows and texts, by tenant", "tenant"
         )
+        # Cached, because every batch looks them up. The number of labelled tenants is bounded.
+        self._tenant_tokens_of = cache(self._tenant_tokens.labels)
+        self._tenant_rows_of = cache(self._tenant_rows.labels)
+        self._tenant_wait_of = cache(self._tenant_wait.labels)
         self._queue_tokens = self._gauge("peltier_queue_tokens", "Tokens in the queue", "tenant")
         self._queued_tokens: Callable[[], Mapping[str, int]] = dict
 
@@ -170,9 +175,9 @@ class Metrics:
             rows[tenant] += 1
             waits[tenant] += waited
         for tenant, waited in waits.items():
-            self._tenant_tokens.labels(tenant).inc(tokens[tenant])
-            self._tenant_rows.labels(tenant).inc(rows[tenant])
-            self._tenant_wait.labels(tenant).inc(waited)
+            self._tenant_tokens_of(tenant).inc(tokens[tenant])
+            self._tenant_rows_of(tenant).inc(rows[tenant])
+            self._tenant_wait_of(tenant).inc(waited)
 
     def observe_step(self, seconds: float, num_texts: int, tokens_by_tenant: Mapping[str, int]) -> None:
         """A decoding step has generated a token of each text."""
@@ -181,7 +186,7 @@ class Metrics:
         self.decode_step_seconds.observe(seconds)
         self.generated_tokens.inc(num_texts)
         for tenant, tokens in tokens_by_tenant.items():
-            self._tenant_tokens.labels(self._tenants.of(tenant)).inc(tokens)
+            self._tenant_tokens_of(self._tenants.of(tenant)).inc(tokens)
 
     def follow_queue(self, tokens_by_tenant: Callable[[], Mapping[str, int]]) -> None:
         """Calls `tokens_by_tenant` at every scrape."""

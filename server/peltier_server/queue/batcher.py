@@ -176,7 +176,7 @@ class Batcher:
         return bool(self._rows or self._drafts)
 
     def _price(self, rows: Sequence[Row], *, drafted: bool = False) -> Sequence[Price | None]:
-        return [None] * len(rows) if self._prices is None else self._prices.price_all(rows, drafted=drafted)
+        return [None if self._prices is None else self._prices.price(row, drafted=drafted) for row in rows]
 
     def _queue_of(self, ticket: Ticket) -> FairQueue:
         return self._rows if ticket.decoding is None else self._drafts

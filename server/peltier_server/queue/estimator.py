@@ -1,6 +1,7 @@
 """Estimates the time of each kind of work, relative to a token of the plain backbone, from measured batches."""
 
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
 
@@ -99,4 +100,5 @@ def _bounded(factor: float, prior: float) -> float:
 
 
 def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(left, right, strict=True))
+    total: float = sum(map(mul, left, right))
+    return total

@@ -1,11 +1,11 @@
 """The cost of rows in the queue: their estimated time, in tokens of the plain backbone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from peltier_adapters.batch.row import Row
-from peltier_adapters.residency.bank import Bank, Resident
+from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.cost import AdapterCost, BackboneCost
 from peltier_backbone.config import BackboneConfig
 
@@ -57,16 +57,15 @@ class _BackboneUnits:
 class _Tariff:
     """The prices of rows with one adapter."""
 
-    def __init__(self, units: _BackboneUnits, rates: _AdapterRates, resident: Resident | None, factors: Work) -> None:
-        self._units, self._factors = units, factors
+    def __init__(self, units: _BackboneUnits, rates: _AdapterRates, resident: Resident | None) -> None:
+        self._units = units
         self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
         self._head = 0.0 if resident is None else resident.head.cost.row / units.size
         self._weights = 0.0 if resident is None else resident.nbytes / 4 / units.size
-        self._weights_cost = round(self._weights * factors.weights)
 
-    def of_row(self, inputs: int, targets: int = 0) -> Price:
+    def of_row(self, factors: Work, inputs: int, targets: int = 0) -> Price:
         """The price of a row of `inputs` tokens that scores `targets` tokens of label strings."""
-        units, factors = self._units, self._factors
+        units = self._units
         tokens, products = inputs * units.input, inputs * self._encoder + self._head
         pairs = inputs * inputs * units.input_pair + (inputs + targets) * self._prefix
         if targets:
@@ -80,12 +79,12 @@ class _Tariff:
             + self._prefix * factors.prefixes
         )
         work = Work(0.0, tokens, products, pairs, self._prefix, self._weights)
-        return Price(max(1, inputs + targets, round(cost)), self._weights_cost, work=work)
+        return Price(max(1, inputs + targets, round(cost)), round(self._weights * factors.weights), work=work)
 
-    def of_text(self, inputs: int) -> Price:
+    def of_text(self, factors: Work, inputs: int) -> Price:
         """The price of a text whose input has `inputs` tokens. It assumes that the decoder's share of the weights is
         its share of the blocks, and does not count the text's own keys."""
-        units, factors, first = self._units, self._factors, self.of_row(inputs)
+        units, first = self._units, self.of_row(factors, inputs)
         pairs = inputs * units.target_pair + self._prefix
         weights = self._weights * units.decoder_share
         cost = units.target * factors.tokens + self._decoder * factors.products + pairs * factors.pairs
@@ -106,7 +105,8 @@ class Prices:
         self._num_layers = config.num_layers
         self._units = _BackboneUnits(config)
         self._estimator = Estimator()
-        self._rates_of: WeakKeyDictionary[Bank, _AdapterRates] = WeakKeyDictionary()
+        self._plain = _Tariff(self._units, _AdapterRates(), None)
+        self._tariffs: WeakKeyDictionary[Resident, _Tariff] = WeakKeyDictionary()
 
     @property
     def factors(self) -> Work:
@@ -120,19 +120,10 @@ class Prices:
 
     def price(self, row: Row, *, drafted: bool = False) -> Price:
         """The price of a row, including scoring its label strings, or of a text that is `drafted`."""
-        return self.price_all([row], drafted=drafted)[0]
-
-    def price_all(self, rows: Sequence[Row], *, drafted: bool = False) -> list[Price]:
-        """The prices of rows."""
-        tariffs: dict[tuple[Bank | None, Resident | None], _Tariff] = {}
-        prices = []
-        for row in rows:
-            key = (row.body, row.resident)
-            tariff = tariffs.get(key)
-            if tariff is None:
-                tariff = tariffs[key] = _Tariff(self._units, self._rates(row.body), row.resident, self.factors)
-            prices.append(tariff.of_text(row.num_inputs) if drafted else tariff.of_row(row.num_inputs, row.num_targets))
-        return prices
+        tariff, factors = self._tariff(row), self._estimator.factors
+        if drafted:
+            return tariff.of_text(factors, row.num_inputs)
+        return tariff.of_row(factors, row.num_inputs, row.num_targets)
 
     def observe(self, prices: Iterable[Priced], seconds: float) -> None:
         """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts."""
@@ -144,14 +135,18 @@ class Prices:
         works = [(price.step_work, resident) for price, resident in prices]
         self._estimator.observe(_total(Work(steps=1.0), works), seconds)
 
-    def _rates(self, body: Bank | None) -> _AdapterRates:
-        """The rates of the adapters in `body`, computed once."""
-        if body is None:
-            return _AdapterRates()
-        rates = self._rates_of.get(body)
-        if rates is None:
-            rates = self._rates_of[body] = _split(body.cost, self._num_layers)
-        return rates
+    def _tariff(self, row: Row) -> _Tariff:
+        """The prices of the rows with the same adapter, which are created once."""
+        resident = row.resident
+        if resident is None:
+            return self._plain
+        if row.bare:
+            return _Tariff(self._units, _AdapterRates(), resident)
+        tariff = self._tariffs.get(resident)
+        if tariff is None:
+            rates = _split(resident.body.cost, self._num_layers)
+            tariff = self._tariffs[resident] = _Tariff(self._units, rates, resident)
+        return tariff
 
 
 def _total(fixed: Work, works: Iterable[tuple[Work, Resident | None]]) -> Work:

@@ -74,12 +74,21 @@ class Ticket:
     pass_tokens: int = field(init=False)
     tokens: int = field(init=False)
 
+    # The cost of its first pass without its adapter's weights, in tokens of the plain backbone, and of these weights,
+    # once in a batch.
+    pass_cost: int = field(init=False)
+    weights_cost: int = field(init=False)
+
     def __post_init__(self) -> None:
         if self.decoding is None:
             self.tokens = self.pass_tokens = self.row.num_tokens
         else:
             self.pass_tokens = self.row.num_inputs
             self.tokens = self.pass_tokens + self.decoding.max_new_tokens * self.decoding.num_beams
+        if self.price is None:
+            self.pass_cost, self.weights_cost = self.pass_tokens, 0
+        else:
+            self.pass_cost, self.weights_cost = self.price.first, self.price.weights
 
     @property
     def gone(self) -> bool:
@@ -101,16 +110,6 @@ class Ticket:
     def num_rows(self) -> int:
         """Rows of its computation: one, or one for each beam."""
         return 1 if self.decoding is None else self.decoding.num_beams
-
-    @property
-    def pass_cost(self) -> int:
-        """The cost of its first pass without its adapter's weights, in tokens of the plain backbone."""
-        return self.pass_tokens if self.price is None else self.price.first
-
-    @property
-    def weights_cost(self) -> int:
-        """The cost of its adapter's weights, once in a batch."""
-        return 0 if self.price is None else self.price.weights
 
     @property
     def step_cost(self) -> int:

@@ -120,7 +120,7 @@ class Slots(Generic[K, A, R]):
         # The caller of a prefetched adapter learns where the adapter was before.
         tier: Tier = "device" if entry.loaded and not entry.fresh else entry.found_in
         entry.fresh = False
-        self._metrics.cache_requests.labels(tier).inc()
+        self._metrics.cache_requests_of(tier).inc()
         try:
             while not await self._acquire(entry, tenant):
                 self._leave(entry)
@@ -299,7 +299,7 @@ class Slots(Generic[K, A, R]):
 
     async def _installed(self, entry: SlotEntry[K, A, R]) -> R:
         assert entry.installing is not None, "a leased adapter has room"
-        return await asyncio.shield(entry.installing)
+        return entry.installing.result() if entry.loaded else await asyncio.shield(entry.installing)
 
     def _take(self, entry: SlotEntry[K, A, R], artifact: A) -> None:
         """The store has answered."""

@@ -1,6 +1,6 @@
 """Predictions."""
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import Request, Response
@@ -65,7 +65,7 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
     if not body.stream:
         prediction = await cancel_on_disconnect(request, service.predictor.predict(target, inputs, body.parameters))
         answer = await prediction_json(request.app.state.preparation, target.context.tenant, prediction)
-        return JSONBytes(answer, _raw(_provenance(prediction)))
+        return JSONBytes(answer, _provenance(prediction))
     if len(inputs) != 1:
         raise InvalidInput(f"stream is for one input; this request has {len(inputs)}")
     stream = service.predictor.stream(target, inputs[0], body.parameters)
@@ -83,7 +83,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response
     results = await cancel_on_disconnect(request, mixed.results())
     truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
     answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes)
-    return JSONBytes(answer, _raw(_truncation(truncated)))
+    return JSONBytes(answer, _truncation(truncated))
 
 
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:
@@ -95,10 +95,6 @@ async def _events(stream: TextStream) -> AsyncIterator[bytes]:
 
 def _error_event(error: PeltierError) -> bytes:
     return event(error.body(), "error")
-
-
-def _raw(headers: Mapping[str, str]) -> Iterator[tuple[bytes, bytes]]:
-    return ((name.encode(), value.encode()) for name, value in headers.items())
 
 
 def _provenance(prediction: Prediction) -> dict[str, str]:

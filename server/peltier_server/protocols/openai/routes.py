@@ -114,7 +114,7 @@ async def _events(
 
 def _as_it_is(body: BaseModel) -> Response:
     """Serialises a valid body here, because FastAPI would validate every field again."""
-    return JSONBytes(body.model_dump_json().encode())
+    return JSONBytes(body.model_dump_json().encode(), {})
 
 
 def _page(service: Service, tenant: str, after: str) -> list[Published]:
