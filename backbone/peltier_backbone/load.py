@@ -110,9 +110,15 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         precision=dtype,
         kernels={
             "linear": kernel.name,
-            "attention": "matmul" if config.generates else kernel_name(target, compute, config.head_size),
+            "attention": _attention_name(config, target, compute),
         },
     )
+
+
+def _attention_name(config: BertConfig | T5Config, device: torch.device, dtype: torch.dtype) -> str:
+    if config.generates and (device.type != "cpu" or load_library() is None):
+        return "matmul"
+    return kernel_name(device, dtype, config.head_size)
 
 
 def _choose_quantized() -> type[QuantizedLinear]:

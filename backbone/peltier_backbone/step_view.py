@@ -34,6 +34,11 @@ class StepView:
         self._places = torch.tensor([self._lengths[slot] for slot in slots], device=relative.line.device)
 
     @cached_property
+    def _key_numbers(self) -> Tensor:
+        """Where each row's token goes, counted over all slots and heads."""
+        return self._places + torch.tensor([self._cache.own.first_key(slot) for slot in self._row_slots])
+
+    @cached_property
     def _own_rows(self) -> PlacedRows:
         """Each row sees the tokens of its slot and itself; their biases end at a distance of 0."""
         reach = torch.arange(1 - self._width, 1)
@@ -76,8 +81,11 @@ class StepView:
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
-        keys_values = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
-        store[:, self._slots, :, self._places] = keys_values.to(store.dtype)
+        if self._native is not None:
+            self._native.keep_keys(store, qkv[:, size:], self._key_numbers)
+        else:
+            keys_values = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
+            store[:, self._slots, :, self._places] = keys_values.to(store.dtype)
         if self._native is not None and not isinstance(prefixes, list):
             return self._attend_placed(self._native, qkv[:, :size], store, self._own_rows, prefixes)
         return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, prefixes is not None)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 from peltier_backbone.cache import Cache
+from peltier_backbone.likeliest import find_likeliest
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
@@ -126,10 +127,8 @@ class Generator:
         self._slots = [slot for draft in self._live for slot in draft.slots]
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
-        tops, tokens = logits.max(-1)
-        normalisers = logits.logsumexp(-1)
-        likeliest = zip(tokens.tolist(), (tops - normalisers).tolist(), strict=True)
-        chosen = list(likeliest)
+        likeliest = find_likeliest(logits)
+        chosen = list(zip(likeliest.tokens.tolist(), likeliest.log_probs.tolist(), strict=True))
         start = 0
         for draft in drafts:
             rows = slice(start, start + draft.decoding.num_beams)

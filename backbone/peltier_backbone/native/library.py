@@ -68,6 +68,10 @@ class Library:
         self._activate.restype = None
         self._activate.argtypes = (*_TENSOR, c_int64, c_int64, c_int, c_int)
         self._attend = library.peltier_attend
+        self._keep_keys, self._likeliest = library.peltier_keep_keys, library.peltier_likeliest
+        self._keep_keys.restype = self._likeliest.restype = None
+        self._keep_keys.argtypes = (c_void_p, c_void_p, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
+        self._likeliest.argtypes = (c_void_p, *(c_int64,) * 3, c_void_p, c_void_p)
         self._attend_placed = library.peltier_attend_placed
         self._attend_placed.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
@@ -173,6 +177,23 @@ class Library:
         if failed:
             raise MemoryError(f"no memory for attention over {len(rows)} rows")
         return context
+
+    def keep_keys(self, store: Tensor, key_value: Tensor, places: Tensor) -> None:
+        """Write the keys and values of each row of `key_value` [rows, 2 * heads * size] to `store` [2, slots, heads,
+        width, size] in float32. Row r becomes key number `places[r]` (int64), counted over slots and heads."""
+        _, _, heads, width, size = store.shape
+        self._keep_keys(
+            store[0].data_ptr(), store[1].data_ptr(), width * size, *_rows(key_value), places.data_ptr(), len(places),
+            heads, size,
+        )  # fmt: skip
+
+    def likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The number of the largest of each row of `logits` in float32, and the logarithm of its softmax."""
+        tokens, log_probs = torch.empty(len(logits), dtype=torch.int64), torch.empty(len(logits))
+        self._likeliest(
+            logits.data_ptr(), logits.stride(0), *logits.shape, tokens.data_ptr(), log_probs.data_ptr()
+        )  # fmt: skip
+        return tokens, log_probs
 
 
 def _is_half(tensor: Tensor) -> bool:

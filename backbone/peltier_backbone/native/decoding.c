@@ -1,0 +1,54 @@
+/* What a step of a decoder does beside products and attention: it keeps keys and values, and finds the likeliest tokens. */
+
+#include <math.h>
+
+#include "lanes.h"
+#include "threads.h"
+
+/* Row r of `from`, [2, heads, size], goes to key number places[r] of `keys` and of `values`, whose heads lie `head_stride`
+ * elements apart; all are floats but `from`, which may be bfloat16. */
+EXPORT void peltier_keep_keys(
+    float *keys, float *values, int64_t head_stride, const void *from, int64_t stride, int half, const int64_t *places,
+    int64_t rows, int64_t heads, int64_t size) {
+    const matrix x = {from, stride, half};
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t head = 0; head < heads; head++)
+            for (int64_t d = 0; d < size; d += LANES) {
+                const int64_t to = places[row] * size + head * head_stride + d, column = head * size + d;
+                store(keys + to, 0, size - d, load(at(x, row, column), half, size - d));
+                store(values + to, 0, size - d, load(at(x, row, heads * size + column), half, size - d));
+            }
+}
+
+/* The number of the largest of `width` logits, the first of equal ones. */
+static int64_t largest_number(const float *logits, int64_t width) {
+    lanes best = (lanes){0} - __builtin_inff();
+    ints found = {0};
+    for (int64_t k = 0; k < width; k += LANES) {
+        const lanes v = keep(load(logits + k, 0, width - k), width - k, (lanes){0} - __builtin_inff());
+        const ints better = (ints)(v > best), number = LANE_NUMBERS + (int32_t)k;
+        best = select_lanes(better, v, best);
+        found = (number & better) | (found & ~better);
+    }
+    int64_t number = found[0];
+    for (int lane = 1; lane < LANES; lane++)
+        if (best[lane] > logits[number] || (best[lane] == logits[number] && found[lane] < number)) number = found[lane];
+    return number;
+}
+
+static void find_likeliest(const float *logits, int64_t width, int64_t *token, float *log_probability) {
+    *token = largest_number(logits, width);
+    const float top = logits[*token];
+    lanes total = {0};
+    for (int64_t k = 0; k < width; k += LANES)
+        total += keep(exp_lanes(load(logits + k, 0, width - k) - top), width - k, (lanes){0});
+    *log_probability = -logf(sum_of(total));
+}
+
+/* The likeliest token of each row of logits, and the logarithm of its probability; not a number where a logit is none. */
+EXPORT void peltier_likeliest(
+    const float *logits, int64_t stride, int64_t rows, int64_t width, int64_t *tokens, float *log_probabilities) {
+#pragma omp parallel for if (rows * width >= ELEMENTS_WORTH_THREADS)
+    for (int64_t row = 0; row < rows; row++)
+        find_likeliest(logits + row * stride, width, tokens + row, log_probabilities + row);
+}
