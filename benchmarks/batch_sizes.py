@@ -1,13 +1,12 @@
-"""What batches of ever new sizes cost: the memory they take for good, and what bounding that costs in speed.
+"""What batches of ever new sizes cost: the memory they take permanently, and the speed beside oneDNN's products.
 
     .venv/bin/python benchmarks/batch_sizes.py [--dtype float32 bfloat16] [--rounds 5] [--soak 10000]
 
-oneDNN and torch prepare code for each number of tokens and keep it (`peltier_backbone.kernel_cache`). Two processes
-compute the same batches by turns: one with Peltier's bounds and its rounding (`peltier_adapters.batch.filler`),
-one with the libraries' own bounds and exact sizes. The sizes of batches are
-fixed, those of single short texts, of up to 32 texts, or any number up to `--max-tokens`. Seconds are CPU time, each
-the least of its round's passes. `--soak` computes so many batches of random sizes with the bounds alone, after one
-batch of the largest size, and says how far memory grew.
+oneDNN prepares code for each number of tokens and keeps it. Two processes compute the same batches by turns: one with
+the kernel that `peltier serve` takes, one with oneDNN's products of prepacked weights, of which it keeps as many as by
+default. The sizes of batches are fixed, those of single short texts, of up to 32 texts, or any number up to
+`--max-tokens`. Seconds are CPU time, each the least of its round's passes. `--soak` computes so many batches of random
+sizes as `peltier serve` does, after one batch of the largest size, and says how far memory grew.
 """
 
 import argparse
@@ -39,10 +38,10 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=2048)
     parser.add_argument("--soak", type=int, default=0, help="batches of random sizes, in place of the comparison")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--exact", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--onednn", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        serve(given.backbone, given.preset, given.child, exact=given.exact)
+        serve(given.backbone, given.preset, given.child, onednn=given.onednn)
         return
     for dtype in given.dtype:
         if given.soak:
@@ -53,13 +52,11 @@ def main() -> None:
 
 def compare(given: argparse.Namespace, dtype: str) -> None:
     """Both processes by turns over each kind of sizes."""
-    print(f"{dtype:9} {'sizes':14} {'bounded ms':>11} {'unbounded ms':>13} {'ratio':>6}   MiB grown")
+    print(f"{dtype:9} {'sizes':14} {'ms':>11} {'oneDNN ms':>13} {'ratio':>6}   MiB grown")
     for name in given.kind:
         sizes = kinds(given.max_tokens)[name]
         with ExitStack() as stack:
-            bounded = stack.enter_context(child(given, dtype, {}))
-            unbounded = stack.enter_context(child(given, dtype, LIBRARIES_OWN))
-            both = (bounded, unbounded)
+            both = [stack.enter_context(child(given, dtype, environment)) for environment in ({}, LIBRARIES_OWN)]
             starts = [ask(one, [given.max_tokens])["mib"] for one in both]
             for one in both:
                 ask(one, sizes)
@@ -102,7 +99,7 @@ def kinds(max_tokens: int) -> dict[str, list[int]]:
 def child(given: argparse.Namespace, dtype: str, environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
     """A process that computes what it is asked for."""
     command = [sys.executable, __file__, "--backbone", given.backbone, "--preset", given.preset, "--child", dtype]
-    command += ["--exact"] * bool(environment)
+    command += ["--onednn"] * bool(environment)
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **environment}) as process:
         yield process
@@ -120,26 +117,28 @@ def ask(process: "subprocess.Popen[str]", sizes: Sequence[int]) -> dict[str, Any
     return answer
 
 
-def serve(backbone_name: str, preset: str, dtype: str, *, exact: bool) -> None:
-    """The child: a line of sizes in, a line of figures out, with the settings of `peltier serve`; with `exact` no batch
-    is rounded up."""
+def serve(backbone_name: str, preset: str, dtype: str, *, onednn: bool) -> None:
+    """The child: a line of sizes in, a line of figures out, with the settings of `peltier serve` but for its products,
+    if they are `onednn`'s."""
     from peltier_backbone.cores import wait_passively
 
     wait_passively()
     import torch
     from common.adapters import make_artifact
-    from peltier_adapters.batch import forward as batch
+    from peltier_adapters.batch.forward import forward
     from peltier_adapters.batch.row import Row
     from peltier_adapters.residency.bank import Banks
+    from peltier_backbone import load
     from peltier_backbone.heap import keep_freed_memory
-    from peltier_backbone.load import load_backbone
     from peltier_backbone.packing import Encoded
 
-    if exact:
-        batch.create_fillers = lambda *_: []
+    if onednn:
+        from common.onednn import OneDnnLinear
+
+        load.choose_linear = lambda *_: OneDnnLinear
     keep_freed_memory()
     torch.set_num_threads(1)
-    backbone = load_backbone(backbone_name, dtype=dtype)
+    backbone = load.load_backbone(backbone_name, dtype=dtype)
     resident = Banks(backbone).add(make_artifact(backbone, preset, 0))
 
     def rows(tokens: int) -> list[Row]:
@@ -149,7 +148,7 @@ def serve(backbone_name: str, preset: str, dtype: str, *, exact: bool) -> None:
     for line in sys.stdin:
         started = time.process_time()
         for tokens in json.loads(line):
-            batch.forward(backbone, rows(tokens))
+            forward(backbone, rows(tokens))
         print(json.dumps({"seconds": time.process_time() - started, "mib": resident_mib()}), flush=True)
 
 

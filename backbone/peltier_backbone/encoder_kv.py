@@ -11,8 +11,3 @@ class EncoderKV:
 
     key_values: tuple[Tensor, ...]
     lengths: tuple[int, ...]
-
-    def after(self, num_rows: int) -> "EncoderKV":
-        """All rows but the first `num_rows`."""
-        start = sum(self.lengths[:num_rows])
-        return EncoderKV(tuple(layer[start:] for layer in self.key_values), self.lengths[num_rows:])

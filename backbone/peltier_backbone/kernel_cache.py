@@ -1,16 +1,15 @@
-"""How many prepared products oneDNN and torch keep.
+"""How many prepared products oneDNN and torch keep, where they compute products.
 
 Both prepare code for every combination of a weight's shape and a number of tokens, and each keeps 1,024 of them by
 default: a process that sees many different numbers of tokens grows by gigabytes. Both read their bounds from the
-environment at the first product, so this module imports no torch.
+environment at the first product, so this module imports no torch. The native products (`native_linear`) need no
+preparation.
 """
 
 import os
 
-# A product takes about 0.5 MiB, 0.7 ms to prepare and two entries; the second is never read again and is evicted first.
-# An encoder has four shapes, so 512 entries hold 64 to 128 numbers of tokens; batches of up to 2,048 tokens have 128
-# (`peltier_adapters.batch.filler`).
-_MAX_PREPARED = 512
+# A product takes about 0.65 MiB and 0.7 ms to prepare.
+_MAX_PREPARED = 256
 # The cache of torch holds the same products as oneDNN's, once for every thread, and its look-ups are no faster.
 _MAX_PER_THREAD = 8
 

@@ -14,7 +14,8 @@ from peltier_backbone.config import BackboneConfig, BertConfig, T5Config, load_c
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
 from peltier_backbone.kernel_cache import bound_kernel_caches
-from peltier_backbone.linear import LinearKernel, choose_linear, slowdown
+from peltier_backbone.linear import LinearKernel
+from peltier_backbone.linear_choice import choose_linear, slowdown
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.packing import Encoded, Packed, pack

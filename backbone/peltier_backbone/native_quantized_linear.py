@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
+from peltier_backbone.linear import LinearActivation
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native.program import Activation as NativeActivation
 from peltier_backbone.quantization import quantize_weight
-from peltier_backbone.quantized_linear import Activation, QuantizedLinear
+from peltier_backbone.quantized_linear import QuantizedLinear
 
 
 class NativeQuantizedLinear(QuantizedLinear):
@@ -20,7 +21,7 @@ class NativeQuantizedLinear(QuantizedLinear):
         own = quantize_weight(weight)
         self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
 
-    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
+    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
         return self._library.multiply_int8(_rows(x), self._packed, activation)
 
     def feed_forward(

@@ -2,22 +2,21 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.linear import FrozenLinear, LinearActivation
 from peltier_backbone.quantization import QuantizedRows, quantize_rows, quantize_weight
 
 # A sum of so many products of 8 bits is exact in float32, in any order.
 _EXACT_INNER = 512
 
-Activation = Literal["none", "relu", "gelu"]
-_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}
+_ACTIVATIONS: dict[LinearActivation, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}
 
 
-class QuantizedLinear:
+class QuantizedLinear(FrozenLinear):
     """y = x W^T + b with W in int8, one scale for each output channel, and x quantised for each token; in torch.
 
     Sums are exact, so a token's result never depends on the tokens beside it. Backward is one product with the W that
@@ -30,27 +29,7 @@ class QuantizedLinear:
         self._weight, self._bias = quantize_weight(weight), bias
         self._sums = self._weight.values.sum(1, dtype=torch.int32)
 
-    @property
-    def bias(self) -> Tensor:
-        assert self._bias is not None, "T5 has no biases, and nobody asks for one"
-        return self._bias
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
-            return _StraightThrough.apply(x, self)  # type: ignore[no-untyped-call, no-any-return]
-        return self.multiply(x, "none")
-
-    def gelu(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
-            return F.gelu(self(x))
-        return self.multiply(x, "gelu")
-
-    def relu(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
-            return F.relu(self(x))
-        return self.multiply(x, "relu")
-
-    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
+    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
         """act(x W^T + b), without a gradient."""
         rows = quantize_rows(x)
         y = (self._sum(rows) - rows.zeros * self._sums).float() * (rows.scales * self._weight.scales)
@@ -80,14 +59,3 @@ class QuantizedLinear:
     @cached_property
     def _kept(self) -> Tensor:
         return self.dequantize()
-
-
-class _StraightThrough(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, linear: QuantizedLinear) -> Tensor:
-        ctx.linear = linear
-        return linear.multiply(x, "none")
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.linear.backward(gradient), None

@@ -1,14 +1,21 @@
-"""The two linear kernels give the same results."""
+"""Both linear kernels give the same results, and the choice between them is right."""
 
 import pytest
 import torch
-from peltier_backbone import linear
-from peltier_backbone.linear import PackedLinear, PlainLinear, choose_linear
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_backbone import linear_choice
+from peltier_backbone.linear import PlainLinear
+from peltier_backbone.linear_choice import choose_linear
+from peltier_backbone.native.library import load_library
+from peltier_backbone.native_linear import NativeLinear
 from torch import Tensor
 from torch.nn import functional as F
 
-SIZES = [(1, 1), (3, 5), (48, 48), (88, 48), (33, 130)]  # out, in
-TOKENS = (1, 2, 17, 64)
+SIZES = [(1, 1), (3, 5), (48, 48), (88, 48), (33, 130), (97, 34)]  # out, in
+TOKENS = (1, 2, 17, 300)
+
+_NATIVE = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
 
 
 def _draw(out: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -24,36 +31,51 @@ def _close(one: Tensor, other: Tensor) -> None:
     torch.testing.assert_close(one, other, atol=tolerance, rtol=tolerance)
 
 
+@_NATIVE
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_packed_equals_plain(size: tuple[int, int], dtype: torch.dtype, biased: bool):
+def test_native_equals_plain(size: tuple[int, int], dtype: torch.dtype, biased: bool):
     """Both kernels, with and without a bias and the fused activations, for any number of tokens."""
     weight, bias = _draw(*size, dtype)
-    packed, plain = (kernel(weight, bias if biased else None) for kernel in (PackedLinear, PlainLinear))
+    native, plain = (kernel(weight, bias if biased else None) for kernel in (NativeLinear, PlainLinear))
     for tokens in TOKENS:
         x = torch.randn(tokens, size[1], generator=torch.Generator().manual_seed(tokens)).to(dtype)
-        _close(packed(x), plain(x))
-        _close(packed.gelu(x), plain.gelu(x))
-        _close(packed.relu(x), plain.relu(x))
-        assert packed(x).shape == (tokens, size[0])
+        _close(native(x), plain(x))
+        _close(native.gelu(x), plain.gelu(x))
+        _close(native.relu(x), plain.relu(x))
+        assert native(x).shape == (tokens, size[0])
 
 
+@_NATIVE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_the_packed_weight_is_the_weight(size: tuple[int, int]):
+def test_the_packed_weight_is_the_weight(size: tuple[int, int], dtype: torch.dtype):
     """Un-packing gives the very bits back: hashing the weights in memory is honest."""
-    weight, bias = _draw(*size, torch.float32)
-    dense, kept = PackedLinear(weight, bias).weights()
+    weight, bias = _draw(*size, dtype)
+    dense, kept = NativeLinear(weight, bias).weights()
     assert torch.equal(dense, weight)
     assert torch.equal(kept, bias)
 
 
+@_NATIVE
+@given(tokens=st.integers(2, 300), first=st.integers(0, 298), dtype=st.sampled_from([torch.float32, torch.bfloat16]))
+def test_a_row_is_the_same_among_any_others(tokens: int, first: int, dtype: torch.dtype):
+    """To the last bit, wherever it stands and however many there are."""
+    weight, bias = _draw(100, 70, dtype)
+    native = NativeLinear(weight, bias)
+    x = torch.randn(tokens, 70, generator=torch.Generator().manual_seed(tokens)).to(dtype)
+    row = first % tokens
+    assert torch.equal(native.gelu(x)[row:], native.gelu(x[row:]))
+
+
+@_NATIVE
 @pytest.mark.parametrize("activation", ["__call__", "gelu", "relu"])
 def test_gradients_pass_through_the_frozen_map(activation: str):
-    """The backward of the packed kernel is autograd's own, and the weight asks for no gradient."""
+    """The backward of the native kernel is autograd's own, and the weight asks for no gradient."""
     weight, bias = _draw(33, 20, torch.float32)
     gradients = []
-    for kernel in (PackedLinear, PlainLinear):
+    for kernel in (NativeLinear, PlainLinear):
         x = torch.randn(6, 20, generator=torch.Generator().manual_seed(0)).requires_grad_()
         y = getattr(kernel(weight, bias), activation)(x)
         (y * torch.linspace(-1, 1, 33)).sum().backward()
@@ -62,38 +84,40 @@ def test_gradients_pass_through_the_frozen_map(activation: str):
     torch.testing.assert_close(gradients[0], gradients[1], atol=1e-5, rtol=1e-5)
 
 
+@_NATIVE
 def test_the_gradient_is_numerically_right():
-    """Against finite differences, in float64 steps of float32 values."""
+    """Of a sum of outputs: the sums of the weight's columns."""
     weight, bias = _draw(5, 7, torch.float32)
     x = torch.randn(3, 7, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    PackedLinear(weight, bias)(x).sum().backward()
+    NativeLinear(weight, bias)(x).sum().backward()
     torch.testing.assert_close(x.grad, weight.sum(0).expand(3, 7), atol=1e-6, rtol=1e-6)
 
 
-def test_a_non_contiguous_input_is_fine():
+@_NATIVE
+@pytest.mark.parametrize("window", [(slice(None), slice(4, 8)), (slice(None, None, 2), slice(0, 12, 3))], ids=str)
+def test_a_non_contiguous_input_is_fine(window: tuple[slice, slice]):
     """Slices of the fused projection reach the kernels as views."""
     weight, bias = _draw(5, 4, torch.float32)
-    x = torch.randn(6, 12)[:, 4:8]
-    _close(PackedLinear(weight, bias)(x), F.linear(x, weight, bias))
+    x = torch.randn(6, 12)[window]
+    _close(NativeLinear(weight, bias)(x), F.linear(x, weight, bias))
 
 
 def test_off_the_cpu_the_plain_kernel_runs():
-    """oneDNN is a CPU library."""
+    """The native kernels are for a CPU."""
     assert choose_linear(torch.device("cuda"), torch.float32) is PlainLinear
 
 
-@pytest.mark.parametrize("error", [RuntimeError, AttributeError, NotImplementedError])
-def test_without_the_private_operator_the_plain_kernel_runs(error: type[Exception], monkeypatch: pytest.MonkeyPatch):
-    """Another torch may lack it: then serving is slower, never broken."""
-
-    def refuse(*_: object) -> Tensor:
-        raise error("no such operator")
-
-    monkeypatch.setattr(linear, "_onednn", refuse)
+def test_without_native_kernels_the_plain_one_runs(monkeypatch: pytest.MonkeyPatch):
+    """A machine without a C compiler serves more slowly."""
+    monkeypatch.setattr(linear_choice, "load_library", lambda: None)
     assert choose_linear(torch.device("cpu"), torch.float32) is PlainLinear
 
 
-def test_a_wrong_kernel_is_never_chosen(monkeypatch: pytest.MonkeyPatch):
-    """A fast kernel with wrong products loses to the slow right one."""
-    monkeypatch.setattr(linear, "_onednn", lambda x, packed, bias, activation="none": torch.zeros(len(x), 1024))
-    assert choose_linear(torch.device("cpu"), torch.float32) is PlainLinear
+@_NATIVE
+@pytest.mark.parametrize(("slower", "chosen"), [(1.2, NativeLinear), (1.3, PlainLinear)])
+def test_torch_is_taken_only_where_it_is_much_faster(
+    slower: float, chosen: type, monkeypatch: pytest.MonkeyPatch
+):  # fmt: skip
+    """What it prepares for each number of tokens takes memory."""
+    monkeypatch.setattr(linear_choice, "_try", lambda _: {PlainLinear: 1.0, NativeLinear: slower})
+    assert choose_linear(torch.device("cpu"), torch.bfloat16) is chosen

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.filler import create_fillers
 from peltier_adapters.batch.heads import read_heads
 from peltier_adapters.batch.row import Row, RowOutput, adapt, row_gates
 
@@ -30,9 +29,8 @@ def forward(
 
     With an encoder, an output has the logits of the task's head; with T5, the log-likelihood of each label string.
     """
-    computed = [*rows, *create_fillers(backbone, rows)]
-    order = sorted(range(len(computed)), key=lambda index: computed[index].order)
-    sorted_rows = [computed[index] for index in order]
+    order = sorted(range(len(rows)), key=lambda index: rows[index].order)
+    sorted_rows = [rows[index] for index in order]
     pooled = None if graphs is None or record_gates else graphs.pooled(sorted_rows)
     if pooled is None:
         sorted_outputs = _compute(backbone, sorted_rows, record_gates=record_gates)

@@ -11,7 +11,6 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.filler import create_encoder_fillers
 from peltier_adapters.batch.row import Row, adapt, adapt_tokens
 from peltier_adapters.generation.search import Beams, Decoding, FinishReason, Line, create_search
 
@@ -82,12 +81,10 @@ class Generator:
         model, backbone = self._model, self._backbone
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
         rows = [draft.row for draft in arriving]
-        fillers = create_encoder_fillers(backbone, rows)
-        computed = [*fillers, *rows]  # rows without an adapter come first in `Row.order`
-        packed = backbone.pack([row.prompted for row in computed])
-        adaptation = adapt(backbone, computed, packed.lengths)
+        packed = backbone.pack([row.prompted for row in rows])
+        adaptation = adapt(backbone, rows, packed.lengths)
         memory = model.project_kv(packed, model.encode(packed, adaptation), adaptation)
-        slots = self._cache.join(memory.after(len(fillers)), [draft.decoding.num_beams for draft in arriving])
+        slots = self._cache.join(memory, [draft.decoding.num_beams for draft in arriving])
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own
         self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)

@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#endif
 
 #define LANES 16
 #define INLINE static inline __attribute__((always_inline))
@@ -45,6 +48,9 @@ INLINE lanes widen(halves v) {
 
 /* To the nearest bfloat16, ties to even; what is not a number stays so. */
 INLINE halves narrow(lanes v) {
+#ifdef __AVX512BF16__
+    return (halves)_mm512_cvtneps_pbh((__m512)v);
+#endif
     bits b = (bits)v;
     bits rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
     bits is_nan = (bits)(v != v);

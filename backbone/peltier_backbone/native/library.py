@@ -11,14 +11,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from peltier_backbone.native.packed import PackedWeight
 from peltier_backbone.native.packed_int8 import PackedInt8
 from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
 
 _FOLDER = Path(__file__).parent
-# torch's name of a processor's vector units, and the library that was compiled for them.
-_LEVELS = {"AVX512": "avx512", "AVX2": "avx2"}
+# torch's name of a processor's vector units, and the libraries that were compiled for them, the fastest first.
+_LEVELS = {"AVX512": ("avx512_bf16", "avx512"), "AVX2": ("avx2",)}
 _TENSOR = (c_void_p, c_int64, c_int)  # data, elements between rows, whether bfloat16
 _TABLE = (c_void_p, c_int64, c_void_p)  # groups, their number, starts of rows
 
@@ -41,7 +42,8 @@ class NormKind(Protocol):
 class Library:
     """The kernels, called with tensors on the CPU. Rows are float32 or bfloat16, and each row is contiguous; weights
     are float32; sums are in float32, and a result is rounded once. A row's result depends only on that row and on the
-    weights of its group, to the last bit. The kernels record nothing for a backward pass."""
+    weights of its group, to the last bit. The kernels record nothing for a backward pass. Call them only if this
+    processor `runs` them."""
 
     def __init__(self, path: Path) -> None:
         library = ctypes.CDLL(str(path))
@@ -49,6 +51,7 @@ class Library:
         if library.peltier_sources().decode() != _digest():
             raise OSError(f"{path.name} was built from other sources than the ones beside it")
         self.name = path.stem
+        self.runs = bool(library.peltier_runs())
         self._adapt = library.peltier_adapt
         self._adapt.argtypes = (
             *_TENSOR, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
@@ -58,6 +61,12 @@ class Library:
             *(c_void_p,) * 3, *(c_int64,) * 3, c_int, c_void_p, c_void_p, c_int, c_int64, c_int64, c_float, c_int,
             *_TABLE, c_int64,
         )  # fmt: skip
+        self._multiply = library.peltier_multiply
+        self._multiply.argtypes = (
+            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, *(c_int64,) * 3, c_int,
+        )  # fmt: skip
+        library.peltier_panel.restype = c_int64
+        self._panel: int = library.peltier_panel()
         self._multiply_int8 = library.peltier_multiply_int8
         self._multiply_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_int)
         self._feed_forward_int8 = library.peltier_feed_forward_int8
@@ -80,6 +89,24 @@ class Library:
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
+
+    def pack(self, weight: Tensor) -> PackedWeight:
+        """`weight` [outer, inner] as `multiply` takes it."""
+        return PackedWeight.pack(weight, self._panel)
+
+    def multiply(
+        self, x: Tensor, weight: PackedWeight, bias: Tensor | None, activation: Activation = "none"
+    ) -> Tensor:  # fmt: skip
+        """act(x W^T + bias) of x [rows, inner], in one dtype with the weight: [rows, outer]. The bias [outer] is
+        float32."""
+        y = x.new_empty(len(x), weight.outer)
+        failed = self._multiply(
+            y.data_ptr(), y.stride(0), *_rows(x), weight.data.data_ptr(), None if bias is None else bias.data_ptr(),
+            *x.shape, weight.outer, ACTIVATIONS[activation],
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for a product of {len(x)} rows")
+        return y
 
     def adapt(
         self, y: Tensor, x: Tensor, residual: Tensor | None, table: Table, place: int, gates: Tensor
@@ -219,15 +246,22 @@ def serving_library(device: torch.device, dtype: torch.dtype) -> Library | None:
 
 @cache
 def load_library() -> Library | None:
-    """The kernels that suit this machine; None if none were built, or if their results are wrong on it."""
-    path = _FOLDER / f"{_LEVELS.get(torch.backends.cpu.get_cpu_capability(), 'plain')}.so"
+    """The fastest kernels that run on this machine; None if none were built, or if their results are wrong on it."""
+    names = (*_LEVELS.get(torch.backends.cpu.get_cpu_capability(), ()), "plain")
+    libraries = (_load(_FOLDER / f"{name}.so") for name in names)
+    return next((library for library in libraries if library is not None), None)
+
+
+def _load(path: Path) -> Library | None:
     if not path.exists():
         return None
     try:
         library = Library(path)
+        if not library.runs:
+            return None
         check(library)
     except (OSError, AttributeError, RuntimeError) as error:
-        _log.warning("the native kernels are left out: %s", error)
+        _log.warning("the native kernels of %s are left out: %s", path.name, error)
         return None
     return library
 

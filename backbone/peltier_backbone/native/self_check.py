@@ -34,8 +34,10 @@ class _Kind:
 
 @torch.inference_mode()
 def check(library: "Library") -> None:
-    """Check products of 8 bits, folded and gated steps, biases, norms and attention at odd sizes. Of the three rows the
-    first two have an adapter. Raises a `RuntimeError` that names what is wrong."""
+    """Check products, folded and gated steps, biases, norms and attention at odd sizes. Of the three rows of
+    adapters the first two have one. Raises a `RuntimeError` that names what is wrong."""
+    for dtype in (torch.float32, torch.bfloat16):
+        _check_product(library, dtype)
     _check_int8(library)
     _check_steps(library)
     _check_bias_and_norm(library)
@@ -47,12 +49,20 @@ def _draw(*shape: int) -> Tensor:
 
 
 def _compare(library: "Library", what: str, found: Tensor, expected: Tensor) -> None:
-    if not torch.allclose(found, expected, atol=1e-3):
+    once = 2**-7 if found.dtype == torch.bfloat16 else 1e-5
+    if not torch.allclose(found, expected, atol=1e-3, rtol=once):
         raise RuntimeError(f"{library.name} gives wrong {what} on this machine")
 
 
 def _table(program: NativeProgram) -> Table:
     return Table(_LENGTHS, [TableGroup(2, program), TableGroup(1)])
+
+
+def _check_product(library: "Library", dtype: torch.dtype) -> None:
+    x, weight, bias = _draw(13, _WIDTH).to(dtype), (_draw(50, _WIDTH) / 6).to(dtype), _draw(50)
+    expected = F.gelu(F.linear(x.float(), weight.float(), bias)).to(dtype)
+    found = library.multiply(x, library.pack(weight), bias, "gelu")
+    _compare(library, f"products in {dtype}", found, expected)
 
 
 def _check_int8(library: "Library") -> None:

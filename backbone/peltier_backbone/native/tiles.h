@@ -32,15 +32,20 @@ INLINE lanes sigmoid(lanes x) {
     return 1.0f / (1.0f + exp_lanes(-x));
 }
 
-/* To 1.5e-7, as Abramowitz and Stegun 7.1.26. */
+/* To 4e-7: x p(x^2) / q(x^2), fitted in float64 to the least largest error up to 3.92, and 1 beyond. */
 INLINE lanes error_function(lanes x) {
-    const ints sign = (ints)x & INT32_MIN;
-    const lanes size = (lanes)((ints)x ^ sign), t = 1.0f / (1.0f + 0.3275911f * size);
-    lanes p = 1.061405429f * t - 1.453152027f;
-    p = p * t + 1.421413741f;
-    p = p * t - 0.284496736f;
-    p = p * t + 0.254829592f;
-    return (lanes)((ints)(1.0f - p * t * exp_lanes(-size * size)) ^ sign);
+    const lanes one = (lanes){0} + 1.0f, u = x * x;
+    lanes p = 2.034727279e-06f * u + 2.874758028e-04f;
+    p = p * u + 3.868242385e-03f;
+    p = p * u + 5.306021713e-02f;
+    p = p * u + 1.927623185e-01f;
+    p = p * u + 1.128379022e+00f;
+    lanes q = 3.807037186e-05f * u + 1.188091305e-03f;
+    q = q * u + 1.517212847e-02f;
+    q = q * u + 1.150838690e-01f;
+    q = q * u + 5.041628242e-01f;
+    const lanes near = x * p / (q * u + 1.0f);
+    return select_lanes(x > 3.92f, one, select_lanes(x < -3.92f, -one, near));
 }
 
 /* The numbers of `ACTIVATIONS` in program.py. */

@@ -17,14 +17,8 @@ SIZES = [(1, 1, 1), (3, 5, 3), (7, 48, 64), (9, 130, 100), (100, 64, 65), (13, 1
 
 
 _FOLDER = Path(library.__file__).parent
-_RUNS_HERE = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
-
-
-@pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
-def native(request: pytest.FixtureRequest) -> Library:
-    return Library(_FOLDER / f"{request.param}.so")
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:

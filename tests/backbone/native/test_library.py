@@ -42,14 +42,8 @@ ACTIVATIONS = {
     "gelu": F.gelu,
     "tanh": torch.tanh,
 }
-_RUNS_HERE = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
 
 pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
-
-
-@pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
-def native(request: pytest.FixtureRequest) -> Library:
-    return Library(FOLDER / f"{request.param}.so")
 
 
 def _without_prefixes(lengths: list[int]) -> PlacedPrefixes:

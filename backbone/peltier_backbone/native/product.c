@@ -1,0 +1,140 @@
+/* Products with a frozen weight, which is packed once (`packed.py`) in panels of PANEL columns. In float32 a panel has a
+ * line of PANEL floats for each element of the inner dimension, in bfloat16 a line of PANEL pairs for each two elements.
+ * Zeros stand for columns and elements that the weight does not have. */
+
+#include "threads.h"
+#include "tiles.h"
+
+#define PANEL (COLUMNS * LANES)
+/* Rows that stay in the cache while all panels pass. */
+#define BLOCK 128
+
+/* The columns of a panel. */
+EXPORT int64_t peltier_panel(void) {
+    return PANEL;
+}
+
+/* Whether this processor has all instructions of this library, if it has AVX-512 where that is one of them. */
+EXPORT int peltier_runs(void) {
+#ifdef __AVX512BF16__
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+#else
+    return 1;
+#endif
+}
+
+static int64_t num_pairs(int64_t inner) {
+    return (inner + 1) / 2;
+}
+
+static void multiply_panel(const product *p, int64_t rows) {
+#if COLUMNS == 3
+    if (p->outer == PANEL) {
+        stripe_3(p, rows, 0);
+        return;
+    }
+#endif
+    multiply(p, rows);
+}
+
+#ifdef __AVX512BF16__
+/* As `tile`, of pairs of bfloat16; the inner dimension is even. */
+INLINE void tile_pairs(const product *p, int64_t row, const int rows) {
+    const int columns = COLUMNS;
+    __m512 sums[ROWS][COLUMNS];
+    __m512bh line[COLUMNS];
+    EACH_ROW EACH_COLUMN sums[r][c] = _mm512_setzero_ps();
+    const uint16_t *x = at(p->x, row, 0), *w = p->w.data;
+    for (int64_t k = 0; k < p->inner; k += 2, w += 2 * PANEL) {
+        EACH_COLUMN line[c] = (__m512bh)_mm512_loadu_si512(w + 2 * LANES * c);
+        EACH_ROW {
+            int32_t pair;
+            memcpy(&pair, x + r * p->x.stride + k, sizeof pair);
+            const __m512bh spread = (__m512bh)_mm512_set1_epi32(pair);
+            EACH_COLUMN sums[r][c] = _mm512_dpbf16_ps(sums[r][c], spread, line[c]);
+        }
+    }
+    lanes found[ROWS][COLUMNS];
+    EACH_ROW EACH_COLUMN found[r][c] = (lanes)sums[r][c];
+    finish(p, row, 0, rows, (int)((p->outer + LANES - 1) / LANES), found);
+}
+
+static int multiply_pairs(const product *p, int64_t rows) {
+    if (p->inner % 2) return 0;
+    int64_t row = 0;
+    for (; row + ROWS <= rows; row += ROWS) tile_pairs(p, row, ROWS);
+    if (row + 4 <= rows) tile_pairs(p, row, 4), row += 4;
+    if (row + 2 <= rows) tile_pairs(p, row, 2), row += 2;
+    if (row < rows) tile_pairs(p, row, 1);
+    return 1;
+}
+#else
+static int multiply_pairs(const product *p, int64_t rows) {
+    return (void)p, (void)rows, 0;
+}
+#endif
+
+static void widen_rows(matrix x, int64_t rows, int64_t inner, float *to) {
+    for (int64_t row = 0; row < rows; row++, to += inner)
+        for (int64_t k = 0; k < inner; k += LANES) store(to + k, 0, inner - k, load(at(x, row, k), 1, inner - k));
+}
+
+static void widen_panel(const uint16_t *w, int64_t inner, float *to) {
+    for (int64_t k = 0; k < num_pairs(inner); k++, to += 2 * PANEL)
+        for (int c = 0; c < COLUMNS; c++, w += 2 * LANES) {
+            bits pairs;
+            memcpy(&pairs, w, sizeof pairs);
+            store(to + c * LANES, 0, LANES, (lanes)(pairs << 16));
+            store(to + PANEL + c * LANES, 0, LANES, (lanes)(pairs & 0xffff0000));
+        }
+}
+
+/* A product in bfloat16, by floats. Returns 0, or 1 without memory. */
+static int multiply_widened(const product *p, int64_t rows) {
+    float *memory = new_floats((rows * p->inner + LANES) + 2 * num_pairs(p->inner) * PANEL);
+    if (!memory) return 1;
+    float *panel = memory + (rows * p->inner + LANES - 1) / LANES * LANES;
+    product wide = *p;
+    wide.x = (matrix){memory, p->inner, 0};
+    wide.w = (matrix){panel, PANEL, 0};
+    widen_rows(p->x, rows, p->inner, memory);
+    widen_panel(p->w.data, p->inner, panel);
+    multiply_panel(&wide, rows);
+    free(memory);
+    return 0;
+}
+
+/* Of all pairs of a block of rows and a panel those that are `own`. Returns 0, or 1 without memory. */
+static int multiply_share(const product *whole, int64_t rows, int64_t panels, share own) {
+    const int half = whole->x.half;
+    const int64_t lines = half ? num_pairs(whole->inner) * 2 : whole->inner;
+    int failed = 0;
+    for (int64_t number = own.first; number < own.last; number++) {
+        const int64_t row = number / panels * BLOCK, column = number % panels * PANEL;
+        const int64_t count = rows - row < BLOCK ? rows - row : BLOCK;
+        product p = *whole;
+        p.y.data = at(p.y, row, column);
+        p.x.data = at(p.x, row, 0);
+        p.w.data = (const char *)p.w.data + column * lines * (half ? 2 : 4);
+        if (p.bias) p.bias += column;
+        p.outer = p.outer - column < PANEL ? p.outer - column : PANEL;
+        if (!half) multiply_panel(&p, count);
+        else if (!multiply_pairs(&p, count)) failed |= multiply_widened(&p, count);
+    }
+    return failed;
+}
+
+/* y = act(x w + bias) for `rows` rows; x, w and y are of `half`'s kind, w is packed and has `outer` columns. Returns 0, or
+ * 1 without memory. */
+EXPORT int peltier_multiply(
+    void *y, int64_t y_stride, const void *x, int64_t x_stride, int half, const void *w, const float *bias,
+    int64_t rows, int64_t inner, int64_t outer, int activation) {
+    const product whole = {
+        .y = {y, y_stride, half}, .x = {x, x_stride, half}, .w = {w, PANEL, half}, .bias = bias, .inner = inner,
+        .outer = outer, .activation = activation};
+    const int64_t panels = (outer + PANEL - 1) / PANEL, pairs = (rows + BLOCK - 1) / BLOCK * panels;
+    int failed = 0;
+#pragma omp parallel if (rows * inner * outer >= WORTH_THREADS) reduction(| : failed)
+    failed |= multiply_share(&whole, rows, panels, own_share(pairs));
+    return failed;
+}
