@@ -111,6 +111,49 @@ static void attend(const head *h, scratch s, float scale) {
     }
 }
 
+/* Of sixteen vectors the sum of each. */
+INLINE lanes sums_of(lanes v[LANES]) {
+    EACH_HALVING {
+        const ints own = LANE_NUMBERS & width, from = own * (LANES / width);
+        for (int i = 0; i < width; i++)
+            v[i] = pick(v[i], v[i + width], (LANE_NUMBERS ^ own) | from) + pick(v[i], v[i + width], LANE_NUMBERS | width | from);
+    }
+    return v[0];
+}
+
+/* A part of sum of query * key, of one query. */
+INLINE lanes partial_logit(const head *h, int64_t number) {
+    const int own = number >= h->prefix;
+    const matrix key = own ? h->key : h->prefix_key;
+    lanes total = {0};
+    for (int64_t d = 0; d < h->size; d += LANES) {
+        const int64_t left = h->size - d;
+        total += load(at(h->query, 0, d), h->query.half, left) * load(at(key, own ? number - h->prefix : number, d), key.half, left);
+    }
+    return own ? total : total * h->gate;
+}
+
+/* As `attend`, of a single query without a scale: it reads keys and values where they lie. */
+static void attend_once(const head *h, scratch s) {
+    const int64_t keys = h->prefix + h->seen;
+    for (int64_t first = 0; first < keys; first += LANES) {
+        lanes parts[LANES];
+        for (int64_t i = 0; i < LANES; i++) parts[i] = first + i < keys ? partial_logit(h, first + i) : (lanes){0};
+        store(s.logits + first, 0, LANES, sums_of(parts));
+    }
+    if (h->bias.data) add_bias(s.logits, h, 0);
+    const float scale = exponentiate(s.logits, keys);
+    for (int64_t d = 0; d < h->size; d += LANES) {
+        const int64_t left = h->size - d;
+        lanes total = {0};
+        for (int64_t key = 0; key < h->prefix; key++) total += s.logits[key] * load(at(h->prefix_value, key, d), 0, left);
+        total *= h->gate;
+        for (int64_t key = 0; key < h->seen; key++)
+            total += s.logits[h->prefix + key] * load(at(h->value, key, d), h->value.half, left);
+        store((void *)at(h->context, 0, d), h->context.half, left, total * scale);
+    }
+}
+
 /* Of heads of at most so many keys and so wide; without memory `keys` is NULL. */
 static scratch new_scratch(int64_t most, int64_t wide) {
     float *memory = new_floats(2 * most * wide + QUERIES * (most + wide + 1));
@@ -209,6 +252,7 @@ typedef struct {
     matrix query, key, value, context;
     const placed_row *rows;
     int64_t count, heads, size, head_stride, most, place;
+    int once;
     table table;
     const float *gates;
 } placed_batch;
@@ -232,7 +276,8 @@ NOINLINE int attend_placed_share(const placed_batch *b, share own) {
     for (int64_t k = own.first; k < own.last; k++) {
         while (g && g->last <= k / b->heads) g++;
         const head h = placed_head(b, g, k % b->heads, k / b->heads);
-        attend(&h, s, 1.0f);
+        if (b->once) attend_once(&h, s);
+        else attend(&h, s, 1.0f);
     }
     free(s.keys);
     return 0;
@@ -247,18 +292,18 @@ static int64_t longest_prefix(table t, int64_t place) {
     return longest;
 }
 
-/* context of `query`, both [tokens, heads * size] and without a scale, for rows whose keys and values lie anywhere. With
- * groups, row r of the table is row r here, and sees the prefix of its group's program at `place`, times gates[r] if it has
+/* context of `query`, both [tokens, heads * size] and without a scale, for rows whose keys and values lie anywhere; `once`
+ * where each row has one query, which rounds otherwise. With groups, row r of the table is row r here, and sees the prefix of its group's program at `place`, times gates[r] if it has
  * a gate; the bias of a prefix is 0. Returns 0, or 1 without memory. */
 EXPORT int peltier_attend_placed(
     void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
     const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
-    int64_t heads, int64_t size, const group *groups, int64_t count, const int64_t *starts, int64_t place,
+    int64_t heads, int64_t size, int once, const group *groups, int64_t count, const int64_t *starts, int64_t place,
     const float *gates) {
     placed_batch b = {
         .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
         .context = {context, context_stride, half}, .rows = rows, .count = num_rows, .heads = heads, .size = size,
-        .head_stride = head_stride, .place = place, .table = {groups, count, starts}, .gates = gates};
+        .head_stride = head_stride, .once = once, .place = place, .table = {groups, count, starts}, .gates = gates};
     int64_t products = 0;
     for (const placed_row *r = rows; r < rows + num_rows; r++) {
         b.most = r->keys > b.most ? r->keys : b.most;

@@ -84,7 +84,7 @@ class Library:
         self._attend_placed = library.peltier_attend_placed
         self._attend_placed.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
-            *_TABLE, c_int64, c_void_p,
+            c_int, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
@@ -188,17 +188,18 @@ class Library:
 
     def attend_placed(
         self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int,
-        prefixes: PlacedPrefixes | None = None,
+        prefixes: PlacedPrefixes | None = None, *, once: bool = False,
     ) -> Tensor:  # fmt: skip
         """The softmax attention, without a scale, of `query` [tokens, size] to keys and values of one layout. Their
         first dimension counts keys, and those of the next head lie `head_stride` elements further on. If there are
-        prefixes, their table has these rows, and their bias is 0."""
+        prefixes, their table has these rows, and their bias is 0. `once`: each row has one query, whose result is
+        rounded in another order."""
         context, size = query.new_empty(len(query), query.shape[1]), query.shape[1] // num_heads
         table = (None, 0, None) if prefixes is None else prefixes.table.arguments
         place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
         failed = self._attend_placed(
             context.data_ptr(), context.stride(0), *_rows(query), key.data_ptr(), value.data_ptr(), key.stride(0),
-            _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, *table, place,
+            _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, once, *table, place,
             None if gates is None else gates.data_ptr(),
         )  # fmt: skip
         if failed:

@@ -7,7 +7,7 @@ import torch
 from peltier_backbone.native import library
 from peltier_backbone.native.library import Library, load_library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix
+from peltier_backbone.native.program import Gate, NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix, vector
 from torch import Tensor
 
 HEADS, SIZE = 3, 20
@@ -62,6 +62,24 @@ def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
             prefix if prefixed and row == 0 else None,
         )  # fmt: skip
         torch.testing.assert_close(found[first : first + count].double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_a_single_query_reads_its_keys_in_place(native: Library) -> None:
+    """As rows of any number of queries do, with a bias, a prefix and neither."""
+    query, store, bias = _draw(3, HEADS * SIZE), _draw(40, 2, HEADS, SIZE), _draw(HEADS, 1, 40)
+    keys, values = store.flatten(2).unbind(1)
+    rows = PlacedRows.place([PlacedRow(0, 1, 2, 19, bias), PlacedRow(1, 1, 0, 40), PlacedRow(2, 1, 39, 1, bias)])
+    prefix = _draw(2, HEADS, 5, SIZE)
+    program = NativeProgram(
+        [place_prefix(0, prefix[0], prefix[1], Gate(vector(bias), vector(bias), 1, 0))], 1, {}, 0, None
+    )
+    table = Table([1] * 3, [TableGroup(2, program), TableGroup(1)])
+    prefixes = PlacedPrefixes(table, gates=torch.tensor([0.5, 0.25, 1.0]))
+    found, expected = (
+        native.attend_placed(query, keys, values, SIZE, rows, HEADS, prefixes, once=once) for once in (True, False)
+    )
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 @torch.inference_mode()
