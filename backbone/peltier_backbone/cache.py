@@ -8,20 +8,22 @@ from torch import Tensor
 
 from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.kv_buffer import KVBuffer
+from peltier_backbone.native.library import load_library
 from peltier_backbone.padding import Padding
 from peltier_backbone.t5_config import T5Config
 
 
 class Cache:
-    """Slots. Each slot has the keys and values of its decoded tokens (`own`) and of its encoder row (`memory`).
+    """Slots. Each slot has, in `dtype`, the keys and values of its decoded tokens (`own`) and of its encoder row
+    (`memory`).
 
     Callers create and use it under `torch.inference_mode`, from one thread at a time.
     """
 
     def __init__(self, config: T5Config, device: torch.device, dtype: torch.dtype) -> None:
         shape = (config.num_decoder_layers, config.num_heads, config.head_size)
-        # Products with a single query are several times slower in bfloat16 than in float32 on the CPU.
-        kept = torch.float32 if device.type == "cpu" else dtype
+        # torch's products with a single query are several times slower in bfloat16 than in float32 on the CPU.
+        kept = torch.float32 if device.type == "cpu" and load_library() is None else dtype
         self.own, self.memory = KVBuffer(shape, device, kept), KVBuffer(shape, device, kept)
         self._live: set[int] = set()
 

@@ -63,6 +63,12 @@ class Backbone:
         assert isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
 
+    @property
+    def kept_dtype(self) -> torch.dtype:
+        """The dtype in which a decoder keeps keys and values. They are most of what a step of many rows reads. In int8
+        they come from rounded products, and bfloat16 rounds them less."""
+        return torch.bfloat16 if self.precision == "int8" else self.dtype
+
     def pack(self, rows: list[Encoded]) -> Packed:
         """Rows back to back on this backbone's device."""
         return pack(rows, self.config, self.device)

@@ -58,7 +58,7 @@ class Generator:
 
     def __init__(self, backbone: Backbone) -> None:
         self._backbone, self._model = backbone, backbone.t5
-        self._cache = Cache(backbone.t5.config, backbone.device, backbone.dtype)
+        self._cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
         self._live: list[Draft] = []
         self._adaptation: BatchAdaptation | None = None
         self._slots: list[int] = []

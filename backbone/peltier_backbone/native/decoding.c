@@ -6,17 +6,18 @@
 #include "threads.h"
 
 /* Row r of `from`, [2, heads, size], goes to key number places[r] of `keys` and of `values`, whose heads lie `head_stride`
- * elements apart; all are floats but `from`, which may be bfloat16. */
+ * elements apart. */
 EXPORT void peltier_keep_keys(
-    float *keys, float *values, int64_t head_stride, const void *from, int64_t stride, int half, const int64_t *places,
+    void *keys, void *values, int kept_half, int64_t head_stride, const void *from, int64_t stride, int half, const int64_t *places,
     int64_t rows, int64_t heads, int64_t size) {
-    const matrix x = {from, stride, half};
+    const matrix x = {from, stride, half}, key = {keys, size, kept_half}, value = {values, size, kept_half};
     for (int64_t row = 0; row < rows; row++)
         for (int64_t head = 0; head < heads; head++)
             for (int64_t d = 0; d < size; d += LANES) {
-                const int64_t to = places[row] * size + head * head_stride + d, column = head * size + d;
-                store(keys + to, 0, size - d, load(at(x, row, column), half, size - d));
-                store(values + to, 0, size - d, load(at(x, row, heads * size + column), half, size - d));
+                const int64_t to = head * head_stride + d, column = head * size + d, left = size - d;
+                store((void *)at(key, places[row], to), kept_half, left, load(at(x, row, column), half, left));
+                const lanes v = load(at(x, row, heads * size + column), half, left);
+                store((void *)at(value, places[row], to), kept_half, left, v);
             }
 }
 

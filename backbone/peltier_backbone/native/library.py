@@ -79,7 +79,7 @@ class Library:
         self._attend = library.peltier_attend
         self._keep_keys, self._likeliest = library.peltier_keep_keys, library.peltier_likeliest
         self._keep_keys.restype = self._likeliest.restype = None
-        self._keep_keys.argtypes = (c_void_p, c_void_p, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
+        self._keep_keys.argtypes = (c_void_p, c_void_p, c_int, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
         self._likeliest.argtypes = (c_void_p, *(c_int64,) * 3, c_void_p, c_void_p)
         self._attend_placed = library.peltier_attend_placed
         self._attend_placed.argtypes = (
@@ -208,11 +208,11 @@ class Library:
 
     def keep_keys(self, store: Tensor, key_value: Tensor, places: Tensor) -> None:
         """Write the keys and values of each row of `key_value` [rows, 2 * heads * size] to `store` [2, slots, heads,
-        width, size] in float32. Row r becomes key number `places[r]` (int64), counted over slots and heads."""
+        width, size]. Row r becomes key number `places[r]` (int64), counted over slots and heads."""
         _, _, heads, width, size = store.shape
         self._keep_keys(
-            store[0].data_ptr(), store[1].data_ptr(), width * size, *_rows(key_value), places.data_ptr(), len(places),
-            heads, size,
+            store[0].data_ptr(), store[1].data_ptr(), _is_half(store), width * size, *_rows(key_value),
+            places.data_ptr(), len(places), heads, size,
         )  # fmt: skip
 
     def likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:

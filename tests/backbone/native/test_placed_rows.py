@@ -1,25 +1,13 @@
 """Native attention to keys that lie anywhere, against torch in float64, each library that this processor can run."""
 
-from pathlib import Path
-
 import pytest
 import torch
-from peltier_backbone.native import library
-from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.library import Library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import Gate, NativeProgram, PlacedPrefixes, Table, TableGroup, place_prefix, vector
 from torch import Tensor
 
 HEADS, SIZE = 3, 20
-_FOLDER = Path(library.__file__).parent
-_RUNS_HERE = {"AVX512": ("avx512", "avx2", "plain"), "AVX2": ("avx2", "plain")}
-
-pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
-
-
-@pytest.fixture(scope="module", params=_RUNS_HERE.get(torch.backends.cpu.get_cpu_capability(), ("plain",)))
-def native(request: pytest.FixtureRequest) -> Library:
-    return Library(_FOLDER / f"{request.param}.so")
 
 
 def _draw(*shape: int) -> Tensor:
