@@ -2,6 +2,7 @@
 
 import re
 
+from peltier_server.metrics.histogram import Histogram
 from peltier_server.metrics.metrics import Metrics
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -10,10 +11,9 @@ from docs.generator.table import table
 _HEAD = """# Metrics
 
 `GET /metrics` answers in Prometheus' text format, or in OpenMetrics if the caller accepts it. Durations are in seconds,
-sizes in bytes. A histogram has the series `…_bucket`, `…_sum` and `…_count`. Counters and histograms also have a series
-`…_created`, the time at which they began. Label values are bounded: the first hundred tenants have their own labels,
-the others share `_others`, and callers without a key are `_nobody`. [Operations](../operations.md#metrics-and-alerts)
-lists alerts.
+sizes in bytes. A histogram has the series `…_bucket`, `…_sum` and `…_count`, a counter also `…_created`, the time at
+which it began. Label values are bounded: the first hundred tenants have their own labels, the others share `_others`,
+and callers without a key are `_nobody`. [Operations](../operations.md#metrics-and-alerts) lists alerts.
 
 """
 # These collectors make their series only when a page is written.
@@ -42,5 +42,7 @@ def metrics_page() -> str:
 
 def _labels(*owners: object) -> dict[str, str]:
     # The library keeps the names of labels in no public place, and lists no metrics.
-    collectors = [one for owner in owners for one in vars(owner).values() if isinstance(one, MetricWrapperBase)]
-    return {family.name: ", ".join(one._labelnames) for one in collectors for family in one.collect()}
+    members = [one for owner in owners for one in vars(owner).values()]
+    names = [(one, one._labelnames) for one in members if isinstance(one, MetricWrapperBase)]
+    names += [(one, tuple(one.label_names)) for one in members if isinstance(one, Histogram)]
+    return {family.name: ", ".join(labels) for one, labels in names for family in one.collect()}

@@ -45,8 +45,8 @@ class Connection(HttpToolsProtocol):
         self._patience = self.stall_seconds
         self._paused_at, self._unsent = 0.0, 0
         self._running: RequestResponseCycle | None = None
-        # Once, because the transport creates a new object each time.
-        self._socket = transport.get_extra_info("socket")
+        # The transport's own object would create a socket for each call. This one does not own the file descriptor.
+        self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         super().connection_made(transport)
         num_surplus = len(self.connections) - self.max_connections
         seconds = self.stall_seconds if num_surplus <= 0 else min(self.stall_seconds, _SURPLUS_SECONDS)
@@ -61,6 +61,7 @@ class Connection(HttpToolsProtocol):
         self._head.keep_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._socket.detach()
         self._head.end()
         self.resume_writing()
         super().connection_lost(exc)

@@ -37,7 +37,7 @@ class Histogram(Collector):
         self, name: str, text: str, bounds: Sequence[float], labels: Sequence[str], registry: CollectorRegistry
     ) -> None:
         self._name, self._text = name, text
-        self._bounds, self._labels = bounds, labels
+        self._bounds, self.label_names = bounds, labels
         self._series: dict[tuple[str, ...], Series] = {}
         if not labels:
             self.labels()
@@ -56,7 +56,7 @@ class Histogram(Collector):
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """All series, for the registry."""
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        family = HistogramMetricFamily(self._name, self._text, labels=self.label_names)
         names = [*map(floatToGoString, self._bounds), "+Inf"]
         for values, series in list(self._series.items()):
             family.add_metric(values, list(zip(names, accumulate(series.counts), strict=True)), series.total)
