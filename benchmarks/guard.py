@@ -40,6 +40,7 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from peltier_client import Client
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.adapter_key import AdapterKey
 from peltier_server.residency.loader import StoreLoader
 from peltier_server.residency.slots import Budget, Slots
 from peltier_store.blobs.blobs import Blobs
@@ -52,8 +53,8 @@ from transformers.utils.logging import disable_progress_bar
 COMMITTED = Path(__file__).with_name("guard.json")
 T5 = Path(__file__).parents[1] / "examples/backbones/t5-mini"
 _RETRIES = 3  # as many rounds more for a figure that has lost
-_REQUESTS, _CALLERS, _TASKS = 800, 16, 8
-_UPLOADS, _LOADS, _READS = 12, 25, 4
+_REQUESTS, _REQUESTS_IN_TURN, _CALLERS, _TASKS = 1200, 100, 16, 8
+_UPLOADS, _UPLOADS_IN_TURN, _LOADS = 16, 4, 25
 _TEXT_TOKENS, _TEXT_ROWS = 24, 16
 _ALL_BYTES = 64 * 1024**3
 
@@ -97,13 +98,15 @@ def forward_passes(models: Models) -> Iterator[Round]:
 
 @contextmanager
 def single_rows(models: Models) -> Iterator[Round]:
-    """One sentence alone, with an adapter."""
-    rows = [[row] for row in models.batches[0][:16]]
-    (adapted,) = Adapters(models.exact, models.exact).mix([models.batches[0][:16]], FOUR)
+    """One sentence alone, with an adapter; the contenders take turns after each sentence."""
+    rows = models.batches[0]
+    (adapted,) = Adapters(models.exact, models.exact).mix([rows], FOUR)
 
     def measure() -> dict[str, float]:
-        base = cpu_seconds(partial(transformers_pass, models.plain, rows))
-        own = cpu_seconds(partial(mixed_pass, models.exact, [[row] for row in adapted]))
+        base = own = 0.0
+        for row, with_adapter in zip(rows, adapted, strict=True):
+            base += cpu_seconds(partial(transformers_pass, models.plain, [[row]]))
+            own += cpu_seconds(partial(mixed_pass, models.exact, [[with_adapter]]))
         return {"single row / transformers": base / own}
 
     yield measure
@@ -166,18 +169,19 @@ def loads(models: Models) -> Iterator[Round]:
         shelf = Shelf(Path(directory), models.originals, slots, metrics)
         loop = asyncio.new_event_loop()
 
-        async def load_all() -> float:
-            seconds = 0.0
-            for preset in [*FOUR] * _LOADS:
-                key = shelf.store(preset)
-                seconds += (await shelf.load(key)).cpu
-                slots.retire(key)
-            return seconds
+        async def load(key: AdapterKey) -> float:
+            seconds = await shelf.load(key)
+            slots.retire(key)
+            return seconds.cpu
 
         def measure() -> dict[str, float]:
-            paths = [Path(directory) / shelf.store(preset).digest.replace(":", "/") for preset in [*FOUR] * _LOADS]
-            base = cpu_seconds(lambda: [load_file(path) for path in paths * _READS]) / _READS
-            return {"load / safetensors": base / loop.run_until_complete(load_all())}
+            base = own = 0.0
+            for preset in [*FOUR] * _LOADS:
+                key = shelf.store(preset)
+                path = Path(directory) / key.digest.replace(":", "/")
+                base += cpu_seconds(partial(load_file, path))
+                own += loop.run_until_complete(load(key))
+            return {"load / safetensors": base / own}
 
         try:
             yield measure
@@ -195,19 +199,27 @@ def requests(models: Models) -> Iterator[Round]:
         ]
         with serving(Path(directory) / "store", *_QUIET, command=INSTANT) as server, started(BARE) as bare:
 
-            def spent(one: Server) -> float:
+            def spent(one: Server, some: Sequence[bytes]) -> float:
                 before = one.cpu_seconds
-                run(ask_all(one.url, asked, _CALLERS))
+                run(ask_all(one.url, some, _CALLERS))
                 return one.cpu_seconds - before
 
-            yield lambda: {"request / FastAPI alone": spent(bare) / spent(server)}
+            def measure() -> dict[str, float]:
+                base = own = 0.0
+                for first in range(0, len(asked), _REQUESTS_IN_TURN):
+                    some = asked[first : first + _REQUESTS_IN_TURN]
+                    base += spent(bare, some)
+                    own += spent(server, some)
+                return {"request / FastAPI alone": base / own}
+
+            yield measure
 
 
 @contextmanager
 def uploads(models: Models) -> Iterator[Round]:
     """Server's CPU time of an upload, against transformers that only computes its golden examples, four in a batch."""
     golden = [models.exact.tokenizer.encode(text, max_tokens=128) for text in INPUTS]
-    base = partial(transformers_pass, models.plain, [golden] * _UPLOADS)
+    plain = partial(transformers_pass, models.plain, [golden] * _UPLOADS_IN_TURN)
     numbers = itertools.count(1)
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -220,9 +232,13 @@ def uploads(models: Models) -> Iterator[Round]:
             client.upload(variant(models.originals["compacter"], number), name=f"guard-{number}")
 
         def measure() -> dict[str, float]:
-            before = server.cpu_seconds
-            list(callers.map(upload, itertools.islice(numbers, _UPLOADS)))
-            return {"upload / golden examples in transformers": cpu_seconds(base) / (server.cpu_seconds - before)}
+            base = own = 0.0
+            for _ in range(_UPLOADS // _UPLOADS_IN_TURN):
+                before = server.cpu_seconds
+                list(callers.map(upload, itertools.islice(numbers, _UPLOADS_IN_TURN)))
+                own += server.cpu_seconds - before
+                base += cpu_seconds(plain)
+            return {"upload / golden examples in transformers": base / own}
 
         yield measure
 
