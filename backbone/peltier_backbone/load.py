@@ -129,7 +129,10 @@ def _attention_name(config: BertConfig | T5Config, device: torch.device, dtype: 
 
 
 def _choose_quantized() -> type[QuantizedLinear]:
-    return QuantizedLinear if load_library() is None else NativeQuantizedLinear
+    if load_library() is not None:
+        return NativeQuantizedLinear
+    logger.warning("without the native kernels products in int8 take longer than in float32")
+    return QuantizedLinear
 
 
 def _warn_of_slow_products(device: torch.device, dtype: torch.dtype) -> None:

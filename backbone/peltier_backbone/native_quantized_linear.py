@@ -1,11 +1,14 @@
 """Frozen linear maps in 8 bits by the native kernels."""
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
 from peltier_backbone.linear import LinearActivation
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native.program import Activation as NativeActivation
+from peltier_backbone.native_linear import NativeLinear
 from peltier_backbone.quantization import quantize_weight
 from peltier_backbone.quantized_linear import QuantizedLinear
 
@@ -31,11 +34,18 @@ class NativeQuantizedLinear(QuantizedLinear):
         the second half of the columns between them multiplies the activated first half."""
         return self._library.feed_forward_int8(_rows(x), self._packed, contract._packed, activation, gated=gated)
 
+    def backward(self, gradient: Tensor) -> Tensor:
+        return self._transposed.multiply(gradient.contiguous(), "none")
+
     def rows(self, ids: Tensor) -> Tensor:
         return self._packed.rows(ids)
 
     def dequantize(self) -> Tensor:
         return self.rows(torch.arange(self._packed.outer))
+
+    @cached_property
+    def _transposed(self) -> NativeLinear:
+        return NativeLinear(self.dequantize().t())
 
 
 def _rows(x: Tensor) -> Tensor:

@@ -178,6 +178,15 @@ def test_int8_keeps_the_identity(bert: Backbone, bert_directory: Path):
     assert eight.weights_digest() != bert.weights_digest()
 
 
+def test_int8_without_native_kernels_is_told(
+    bert_directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """It computes the same, more slowly."""
+    monkeypatch.setattr(load, "load_library", lambda: None)
+    assert load_backbone(str(bert_directory), dtype="int8").kernels["linear"] == "int8-torch"
+    assert "without the native kernels products in int8 take longer than in float32" in caplog.messages
+
+
 def test_int8_is_for_a_cpu(bert_directory: Path, monkeypatch: pytest.MonkeyPatch):
     """The sentence says what the other device computes in."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
