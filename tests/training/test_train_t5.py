@@ -221,6 +221,14 @@ def test_bfloat16_training_is_proved_in_float32(make_t5_run: MakeRun, t5: Backbo
     assert check_golden(half, load_artifact(run.output, half)) == []
 
 
+def test_int8_training_is_proved_in_int8_too(make_t5_run: MakeRun, t5: Backbone, t5_int8: Backbone):
+    """The backbone trains and generates in int8; the golden examples are in float32 and hold in int8."""
+    run = make_t5_run("text2text", "compacter", dtype="int8", epochs=1)
+    train(run)
+    assert proved(run, t5).manifest.proved == ("float32", "int8")
+    assert check_golden(t5_int8, load_artifact(run.output, t5_int8)) == []
+
+
 def test_a_run_leaves_small_checkpoints_and_curves(make_t5_run: MakeRun):
     """Checkpoints hold the adapter alone, TensorBoard has its events."""
     run = make_t5_run()
