@@ -188,8 +188,8 @@ NOINLINE void quantize_block(matrix x, int64_t rows, int64_t inner, int bytes, c
 }
 
 /* What follows the sums of `rows` rows and of the panel that begins at `column`. */
-NOINLINE void finish_sums(
-    const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
+INLINE void finish_with(
+    const int8_weight *w, matrix y, const int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found) {
     const int64_t columns = w->outer - column < QUANTIZED_PANEL ? w->outer - column : QUANTIZED_PANEL;
     for (int r = 0; r < rows; r++, found += QUANTIZED_PANEL) {
@@ -202,14 +202,30 @@ NOINLINE void finish_sums(
             memcpy(&own, w->sums + column + c, sizeof own);
             lanes v = __builtin_convertvector(sums - zero * own, lanes) * (scale * load(w->scales + column + c, 0, LANES));
             if (w->bias) v += load(w->bias + column + c, 0, LANES);
-            if (activation) v = activate(v, activation);
-            store(to + c, 0, columns - c, v);
+            store(to + c, 0, columns - c, activate(v, activation));
         }
+    }
+}
+
+/* Each activation has code of its own. */
+NOINLINE void finish_sums(
+    const int8_weight *w, matrix y, int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
+    const int32_t *found) {
+    switch (activation) {
+        case 0: finish_with(w, y, 0, x, row, column, rows, found); return;
+        case 4: finish_with(w, y, 4, x, row, column, rows, found); return;
+        default: finish_with(w, y, activation, x, row, column, rows, found);
     }
 }
 
 static int64_t num_panels(const int8_weight *w) {
     return (w->outer + QUANTIZED_PANEL - 1) / QUANTIZED_PANEL;
+}
+
+/* The lines of y that a tile will write are on their way to the cache while its sums are computed. */
+INLINE void expect_tile(matrix y, int64_t row, int64_t rows, int64_t column) {
+    for (int64_t r = row; r < row + MAX_TILE_ROWS && r < rows; r++)
+        for (int64_t c = 0; c < QUANTIZED_PANEL; c += LANES) __builtin_prefetch(at(y, r, column + c), 1);
 }
 
 /* The columns of these panels of y = act(x w + bias), of `rows` rows. */
@@ -220,6 +236,7 @@ static void multiply_block(
     for (int64_t panel = panels.first; panel < panels.last; panel++)
         for (int64_t row = 0; row < rows;) {
             const int8_t *values = w->values + panel * QUANTIZED_PANEL * 4 * x->groups;
+            expect_tile(y, row, rows, panel * QUANTIZED_PANEL);
             const int done = some_rows(bytes, x, row, rows - row, values, found);
             finish_sums(w, y, activation, x, row, panel * QUANTIZED_PANEL, done, found);
             row += done;
