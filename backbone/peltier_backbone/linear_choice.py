@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.linear import Linear, PlainLinear
-from peltier_backbone.native.library import load_library
+from peltier_backbone.native.library import knows, load_library
 from peltier_backbone.native_linear import NativeLinear
 
 Kernel = type[PlainLinear] | type[NativeLinear]
@@ -36,7 +36,7 @@ def _try(dtype: torch.dtype) -> dict[Kernel, float]:
     weight, x = _example(dtype)
     plain = PlainLinear(weight, weight[:, 0])
     made: dict[Kernel, Linear] = {PlainLinear: plain}
-    if load_library() is not None:
+    if load_library() is not None and knows(dtype):
         made[NativeLinear] = NativeLinear(weight, weight[:, 0])
     # The kernels take turns and are timed in CPU time, so that other load on the machine does not decide the result.
     rounds = [[_seconds(linear, x) for linear in made.values()] for _ in range(_ROUNDS)]
