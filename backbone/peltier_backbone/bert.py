@@ -12,7 +12,6 @@ from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention import Span
 from peltier_backbone.bert_config import BertConfig
-from peltier_backbone.feed_forward import feed_forward
 from peltier_backbone.linear import Linear
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
@@ -124,9 +123,9 @@ def _feed_forward(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -
 
 def _expand_and_contract(x: Tensor, index: int, layer: Layer, adaptation: Adaptation) -> Tensor:
     if adaptation.projections.isdisjoint(("intermediate", "output")):
-        return feed_forward(x, layer.intermediate, layer.output, "gelu")
+        return layer.intermediate.feed_forward(x, layer.output, "gelu")
     if "intermediate" in adaptation.projections:
         inner = activate(adaptation.project(index, "intermediate", x, layer.intermediate(x)), "gelu")
     else:
-        inner = layer.intermediate.gelu(x)
+        inner = layer.intermediate(x, "gelu")
     return adaptation.project(index, "output", inner, layer.output(inner))

@@ -1,12 +1,13 @@
 """Frozen linear maps, and the one of torch that works everywhere."""
 
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-LinearActivation = Literal["none", "relu", "gelu"]
+from peltier_backbone.activation import activate
+from peltier_backbone.native.program import Activation
 
 
 class Linear(Protocol):
@@ -16,14 +17,12 @@ class Linear(Protocol):
     def bias(self) -> Tensor:
         """The bias [out]; only for a map that has one."""
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """[tokens, in] -> [tokens, out]."""
+    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
+        """act(x W^T + b), [tokens, in] -> [tokens, out]. If `gated`, the second half of the columns multiplies the
+        activated first half, [tokens, out / 2]."""
 
-    def gelu(self, x: Tensor) -> Tensor:
-        """gelu(x W^T + b), erf form."""
-
-    def relu(self, x: Tensor) -> Tensor:
-        """max(x W^T + b, 0)."""
+    def feed_forward(self, x: Tensor, contract: "Linear", activation: Activation, *, gated: bool = False) -> Tensor:
+        """`contract` of this map's activated result, [tokens, in] -> [tokens, contract's out]."""
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         """The plain weight and bias, for hashing."""
@@ -37,8 +36,8 @@ class LinearKernel(Protocol):
     def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Linear: ...
 
 
-class _Biased:
-    """The `bias` of all kernels."""
+class _Shared:
+    """What all kernels share."""
 
     _bias: Tensor | None
 
@@ -47,8 +46,14 @@ class _Biased:
         assert self._bias is not None, "T5 has no biases, and nobody asks for one"
         return self._bias
 
+    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
+        raise NotImplementedError
 
-class PlainLinear(_Biased):
+    def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
+        return contract(self(x, activation, gated=gated))
+
+
+class PlainLinear(_Shared):
     """`torch.nn.functional.linear`: any device, any dtype."""
 
     name = "torch"
@@ -56,44 +61,33 @@ class PlainLinear(_Biased):
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self._bias = weight, bias
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self._bias)
-
-    def gelu(self, x: Tensor) -> Tensor:
-        return F.gelu(self(x))
-
-    def relu(self, x: Tensor) -> Tensor:
-        return F.relu(self(x))
+    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
+        y = F.linear(x, self.weight, self._bias)
+        return y if activation == "none" else activate(y, activation, gated=gated)
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         return self.weight, self._bias
 
 
-class FrozenLinear(_Biased):
+class FrozenLinear(_Shared):
     """A map of a kernel that records no gradients. Backward is one product with the frozen W and saves no input."""
 
-    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
+    def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            y: Tensor = _Frozen.apply(x, self)  # type: ignore[no-untyped-call]
+        elif not gated:
+            return self.multiply(x, activation)
+        else:
+            y = self.multiply(x, "none")
+        return y if activation == "none" else activate(y, activation, gated=gated)
+
+    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         """act(x W^T + b), without a gradient."""
         raise NotImplementedError
 
     def backward(self, gradient: Tensor) -> Tensor:
         """Gradient of the input, [tokens, out] -> [tokens, in]."""
         raise NotImplementedError
-
-    def __call__(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
-            return _Frozen.apply(x, self)  # type: ignore[no-untyped-call, no-any-return]
-        return self.multiply(x, "none")
-
-    def gelu(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
-            return F.gelu(self(x))
-        return self.multiply(x, "gelu")
-
-    def relu(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and x.requires_grad:
-            return F.relu(self(x))
-        return self.multiply(x, "relu")
 
 
 class _Frozen(torch.autograd.Function):

@@ -4,8 +4,9 @@ from functools import cached_property
 
 from torch import Tensor
 
-from peltier_backbone.linear import FrozenLinear, LinearActivation
+from peltier_backbone.linear import FrozenLinear
 from peltier_backbone.native.library import load_library
+from peltier_backbone.native.program import Activation
 
 
 class NativeLinear(FrozenLinear):
@@ -22,7 +23,7 @@ class NativeLinear(FrozenLinear):
         self._bias, self._library, self._weight = bias, library, library.pack(weight)
         self._summed = None if bias is None else bias.float()
 
-    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
+    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         rows = x if x.stride(-1) == 1 else x.contiguous()
         return self._library.multiply(rows, self._weight, self._summed, activation)
 

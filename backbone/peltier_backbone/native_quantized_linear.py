@@ -5,9 +5,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from peltier_backbone.linear import LinearActivation
+from peltier_backbone.linear import Linear
 from peltier_backbone.native.library import load_library
-from peltier_backbone.native.program import Activation as NativeActivation
+from peltier_backbone.native.program import Activation
 from peltier_backbone.native_linear import NativeLinear
 from peltier_backbone.quantization import quantize_weight
 from peltier_backbone.quantized_linear import QuantizedLinear
@@ -24,14 +24,13 @@ class NativeQuantizedLinear(QuantizedLinear):
         own = quantize_weight(weight)
         self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
 
-    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
+    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         return self._library.multiply_int8(_rows(x), self._packed, activation)
 
-    def feed_forward(
-        self, x: Tensor, contract: "NativeQuantizedLinear", activation: NativeActivation, *, gated: bool
-    ) -> Tensor:
-        """`contract` of act(this map of x), without a gradient; what lies between them stays in the cache. If `gated`,
-        the second half of the columns between them multiplies the activated first half."""
+    def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
+        """As for any map. What lies between the two products stays in the cache, unless gradients are recorded."""
+        if torch.is_grad_enabled() or not isinstance(contract, NativeQuantizedLinear):
+            return super().feed_forward(x, contract, activation, gated=gated)
         return self._library.feed_forward_int8(_rows(x), self._packed, contract._packed, activation, gated=gated)
 
     def backward(self, gradient: Tensor) -> Tensor:

@@ -1,19 +1,18 @@
 """Frozen linear maps in 8 bits: exact integer sums of a token's values and a channel's, then float32."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_backbone.linear import FrozenLinear, LinearActivation
+from peltier_backbone.activation import activate
+from peltier_backbone.linear import FrozenLinear
+from peltier_backbone.native.program import Activation
 from peltier_backbone.quantization import QuantizedRows, quantize_rows, quantize_weight
 
 # A sum of so many products of 8 bits is exact in float32, in any order.
 _EXACT_INNER = 512
-
-_ACTIVATIONS: dict[LinearActivation, Callable[[Tensor], Tensor]] = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu}
 
 
 class QuantizedLinear(FrozenLinear):
@@ -29,11 +28,12 @@ class QuantizedLinear(FrozenLinear):
         self._weight, self._bias = quantize_weight(weight), bias
         self._sums = self._weight.values.sum(1, dtype=torch.int32)
 
-    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
+    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         """act(x W^T + b), without a gradient."""
         rows = quantize_rows(x)
         y = (self._sum(rows) - rows.zeros * self._sums).float() * (rows.scales * self._weight.scales)
-        return _ACTIVATIONS[activation](y if self._bias is None else y + self._bias)
+        y = y if self._bias is None else y + self._bias
+        return y if activation == "none" else activate(y, activation)
 
     def backward(self, gradient: Tensor) -> Tensor:
         """Gradient of the input, [tokens, out] -> [tokens, in]."""

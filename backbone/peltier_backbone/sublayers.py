@@ -6,7 +6,6 @@ from torch import Tensor
 
 from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import Adaptation
-from peltier_backbone.feed_forward import expand_activated, feed_forward
 from peltier_backbone.linear import Linear
 from peltier_backbone.native.program import Activation
 from peltier_backbone.norm import RMSNorm
@@ -86,10 +85,10 @@ class FeedForward:
     def _expand_and_contract(self, x: Tensor, adaptation: Adaptation) -> Tensor:
         kind: Activation = "swish" if self.activation == "silu" else self.activation
         if adaptation.projections.isdisjoint(("intermediate", "output")):
-            return feed_forward(x, self.intermediate, self.output, kind, gated=self.gated)
+            return self.intermediate.feed_forward(x, self.output, kind, gated=self.gated)
         if "intermediate" in adaptation.projections:
             y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
             inner = activate(y, kind, gated=self.gated)
         else:
-            inner = expand_activated(x, self.intermediate, kind, gated=self.gated)
+            inner = self.intermediate(x, kind, gated=self.gated)
         return adaptation.project(self.block, "output", inner, self.output(inner))

@@ -1,7 +1,8 @@
 """Frozen linear maps by oneDNN's prepacked products, to compare with. The operators are private to torch."""
 
 import torch
-from peltier_backbone.linear import FrozenLinear, LinearActivation
+from peltier_backbone.linear import FrozenLinear
+from peltier_backbone.native.program import Activation
 from torch import Tensor
 
 
@@ -14,7 +15,7 @@ class OneDnnLinear(FrozenLinear):
         self._bias = bias
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous())
 
-    def multiply(self, x: Tensor, activation: LinearActivation) -> Tensor:
+    def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
         return y
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from peltier_backbone.native.library import load_library
+from peltier_backbone.native.program import Activation
 from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.quantization import quantize_rows, quantize_weight
 from peltier_backbone.quantized_linear import QuantizedLinear
@@ -44,8 +45,8 @@ def test_it_is_the_product_of_the_quantized_numbers(kernel: Kernel, size: tuple[
         expected = _expected(x, weight, bias)
         tolerance = 4 * 2**-24 * (1 + float(expected.abs().max()) if tokens else 1)
         torch.testing.assert_close(linear(x).double(), expected, atol=tolerance, rtol=0)
-        torch.testing.assert_close(linear.gelu(x), F.gelu(linear(x)))
-        torch.testing.assert_close(linear.relu(x), F.relu(linear(x)))
+        torch.testing.assert_close(linear(x, "gelu"), F.gelu(linear(x)))
+        torch.testing.assert_close(linear(x, "relu"), F.relu(linear(x)))
 
 
 def test_a_result_does_not_depend_on_the_other_rows(kernel: Kernel):
@@ -63,18 +64,18 @@ def test_the_largest_sums_are_exact(kernel: Kernel):
     assert linear(torch.full((1, inner), 255.0)).item() == pytest.approx(inner * 127 * 255, rel=1e-6)
 
 
-@pytest.mark.parametrize("activation", ["__call__", "gelu", "relu"])
-def test_gradients_pass_straight_through(kernel: Kernel, activation: str):
+@pytest.mark.parametrize("activation", ["none", "gelu", "relu"])
+def test_gradients_pass_straight_through(kernel: Kernel, activation: Activation):
     """Forward is the quantised map, backward that of the dequantised weight, as if activations were not rounded."""
     weight, bias = _draw(33, 20), _draw(33)
     linear = kernel(weight, bias)
     x = _draw(6, 20).requires_grad_()
-    y = getattr(linear, activation)(x)
+    y = linear(x, activation)
     (y * torch.linspace(-1, 1, 33)).sum().backward()
     with torch.no_grad():
-        torch.testing.assert_close(y, getattr(linear, activation)(x))
+        torch.testing.assert_close(y, linear(x, activation))
         inner = linear(x).requires_grad_()
-    apply = {"__call__": lambda z: z, "gelu": F.gelu, "relu": F.relu}[activation]
+    apply = {"none": lambda z: z, "gelu": F.gelu, "relu": F.relu}[activation]
     with torch.enable_grad():
         (apply(inner) * torch.linspace(-1, 1, 33)).sum().backward()
     assert inner.grad is not None
