@@ -231,6 +231,16 @@ def test_int8_states_are_near_float32(minilm: Backbone, minilm_int8: Backbone):
     assert cosine.min() >= 0.98
 
 
+def test_a_backbone_from_inference_mode_passes_gradients(bert_directory: Path):
+    """Its weights are no tensors that autograd refuses."""
+    with torch.inference_mode():
+        backbone = load_backbone(str(bert_directory))
+    layer = backbone.bert.layers[0]
+    x = torch.ones(2, backbone.config.hidden_size, requires_grad=True)
+    layer.output_norm(layer.query_key_value(x)[:, : backbone.config.hidden_size]).sum().backward()
+    assert x.grad is not None
+
+
 def test_parameters_are_counted_once(minilm: Backbone):
     """MiniLM's published size."""
     assert minilm.config.num_parameters == 22_713_216
