@@ -93,8 +93,7 @@ def resolve_device(device: str) -> torch.device:
 @torch.inference_mode(mode=False)
 def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> Backbone:
     """Load backbone `name` (a directory, a hub id or `minilm`). Gradients can pass through it even if it is loaded in
-    inference mode. Raises a `BackboneError`, also for a tensor that the
-    model does not use."""
+    inference mode. Raises a `BackboneError`, also for a tensor that the model does not use."""
     if dtype not in DTYPES:
         raise BackboneError(f"dtype {dtype!r} is unknown; it is one of {', '.join(DTYPES)}")
     bound_kernel_caches()

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from peltier_backbone.kernel_cache import _MAX_PREPARED
+from peltier_backbone.native.library import load_library
 
 # A product that torch has prepared takes 0.65 MiB: two descriptors of 258,376 bytes each, code, and what lies between.
 _BOUND_MIB = _MAX_PREPARED * 0.75
+# Less than 16 prepared products would take.
+_NOTHING_MIB = 8
 # As many sizes, each new, as show what is kept, on a model whose products take no time.
 _PROGRAM = """
 import sys
@@ -18,6 +21,7 @@ from pathlib import Path
 import torch
 from peltier_backbone.linear import PlainLinear
 from peltier_backbone.load import load_backbone
+from peltier_backbone.native_linear import NativeLinear
 
 def resident_mib():
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -25,7 +29,8 @@ def resident_mib():
 
 torch.set_num_threads(1)
 load_backbone(sys.argv[1])
-maps = [PlainLinear(torch.randn(size, 64).bfloat16(), torch.randn(size).bfloat16()) for size in (64, 128, 256)]
+kernel = {"torch": PlainLinear, "native": NativeLinear}[sys.argv[2]]
+maps = [kernel(torch.randn(size, 64).bfloat16(), torch.randn(size).bfloat16()) for size in (64, 128, 256)]
 x = torch.randn(300, 64).bfloat16()
 with torch.inference_mode():
     for one in maps:
@@ -37,20 +42,26 @@ with torch.inference_mode():
 print(resident_mib() - start)
 """
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not torch.backends.mkldnn.is_available(), reason="needs Linux's /proc and oneDNN"
+)
 
-def grown_mib(backbone: Path, **environment: str) -> float:
+
+def grown_mib(backbone: Path, kernel: str, **environment: str) -> float:
     """What a process has grown by after products of 299 numbers of tokens with three weights."""
-    command = [sys.executable, "-c", _PROGRAM, str(backbone)]
+    command = [sys.executable, "-c", _PROGRAM, str(backbone), kernel]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr[-3000:]
     return float(done.stdout)
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or not torch.backends.mkldnn.is_available(), reason="needs Linux's /proc and oneDNN"
-)
 def test_new_numbers_of_tokens_take_bounded_memory(bert_directory: Path) -> None:
     """Loading a backbone bounds what oneDNN and torch keep; with their own bounds the same process outgrows it."""
-    assert grown_mib(bert_directory) < _BOUND_MIB
+    assert grown_mib(bert_directory, "torch") < _BOUND_MIB
     own = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "4096", "LRU_CACHE_CAPACITY": "4096"}
-    assert grown_mib(bert_directory, **own) > _BOUND_MIB
+    assert grown_mib(bert_directory, "torch", **own) > _BOUND_MIB
+
+
+@pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
+def test_native_products_keep_nothing(bert_directory: Path) -> None:
+    assert grown_mib(bert_directory, "native") < _NOTHING_MIB
