@@ -35,7 +35,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         """Compile; a wheel then carries the libraries, and is for machines of this kind alone."""
         libraries = compile_kernels(Path(self.root, NATIVE))
         if not libraries:
-            self.app.display_warning("no C compiler: adapters are served by torch alone, which is slower on a CPU")
+            self.app.display_warning("no C compiler: torch alone computes, which is slower on a CPU")
         elif version == "standard":
             build_data["artifacts"] += [str(NATIVE / library.name) for library in libraries]
             build_data["pure_python"] = False

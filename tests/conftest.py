@@ -219,6 +219,18 @@ def minilm() -> Backbone:
 
 
 @pytest.fixture(scope="session")
+def bert_bfloat16(bert_directory: Path) -> Backbone:
+    """The small random BERT in bfloat16."""
+    return load_backbone(str(bert_directory), dtype="bfloat16")
+
+
+@pytest.fixture(scope="session")
+def t5_bfloat16(t5_directory: Path) -> Backbone:
+    """The small random T5 v1.0 in bfloat16."""
+    return load_backbone(str(t5_directory), dtype="bfloat16")
+
+
+@pytest.fixture(scope="session")
 def bert_int8(bert_directory: Path) -> Backbone:
     """The small random BERT in int8."""
     return load_backbone(str(bert_directory), dtype="int8")

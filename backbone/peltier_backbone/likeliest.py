@@ -16,8 +16,8 @@ class Likeliest(NamedTuple):
 
 
 def find_likeliest(logits: Tensor) -> Likeliest:
-    """The likeliest token of each row of `logits` [rows, vocabulary], the first of equal ones. A row with a logit that
-    is not a number, or is infinite, has a log-probability that is not finite."""
+    """The likeliest token of each row of `logits` [rows, vocabulary], the first of equal ones. A row with a NaN or
+    a positive infinity has a log-probability that is not finite."""
     native = serving_library(logits.device, logits.dtype)
     if native is not None and logits.dtype == torch.float32:
         return Likeliest(*native.likeliest(logits))

@@ -12,7 +12,7 @@ from peltier_backbone.native_linear import NativeLinear
 Kernel = type[PlainLinear] | type[NativeLinear]
 
 _ROUNDS = 7
-# torch prepares a bfloat16 product for each number of tokens, and keeps it. So it has to be faster by this factor.
+# torch prepares a bfloat16 product for each number of tokens, and keeps it. So torch is taken if faster by this.
 _WORTH_PREPARING = 1.25
 
 

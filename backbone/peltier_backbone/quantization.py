@@ -1,5 +1,5 @@
-"""Numbers of 8 bits in the place of float32: weights with one scale for each output channel, activations with one scale
-and zero point for each token, so that a token's numbers never depend on the others of its batch."""
+"""8-bit values instead of float32: weights with one scale for each output channel, activations with one scale
+and zero point for each token, so that a token's values never depend on the others of its batch."""
 
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ def quantize_weight(weight: Tensor) -> QuantizedWeight:
 
 def quantize_rows(x: Tensor) -> QuantizedRows:
     """The nearest values of `x` [rows, width] in float32. A row's range reaches from its least to its largest number
-    and includes 0, which is represented exactly. The scale of a row with an infinite number or none is not finite."""
+    and includes 0, which is represented exactly. The scale of a row with an infinity or a NaN is not finite."""
     least, largest = x.amin(1, keepdim=True).clamp(max=0), x.amax(1, keepdim=True).clamp(min=0)
     span = largest - least
     inverse = torch.where(span > _LEAST_SPAN, torch.full_like(span, _MAX_ACTIVATION) / span, 0)

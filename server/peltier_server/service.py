@@ -71,7 +71,7 @@ class Service:
         self._workers = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="loader")
         loader = StoreLoader(backbone, store.blobs, self._workers, max_adapter_cost=settings.max_adapter_cost)
         budget = Budget(settings.device_bytes, settings.host_bytes, settings.max_load_wait_seconds)
-        # What another server accepted in float32 may not hold here.
+        # The scores of an adapter that another server accepted in float32 may differ too much here.
         cautious = loader if backbone.precision == "float32" else ProvingLoader(loader, self.batcher)
         self.slots = Slots(cautious, budget, metrics, preparation.enforcer.weight)
         self.quarantine = Quarantine(metrics)

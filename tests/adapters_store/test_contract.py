@@ -197,7 +197,7 @@ def test_all_methods_share_one_batch(backbone: Backbone, zoo: Callable[[Backbone
     _same(forward(backbone, rows[::-1]), expected[::-1])
 
 
-@pytest.mark.parametrize("name", ["bert", "bert_int8", "t5", "t5_int8"])
+@pytest.mark.parametrize("name", ["bert", "bert_bfloat16", "bert_int8", "t5", "t5_bfloat16", "t5_int8"])
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):

@@ -295,7 +295,7 @@ INFO = {
         "device": "cpu",
         "dtype": "float32",
     },
-    "kernels": {"linear": "onednn"},
+    "kernels": {"linear": "native"},
     "num_adapters": 3,
 }
 

@@ -251,7 +251,7 @@ typedef struct {
 typedef struct {
     matrix query, key, value, context;
     const placed_row *rows;
-    int64_t count, heads, size, head_stride, most, place;
+    int64_t heads, size, head_stride, most, place;
     int once;
     table table;
     const float *gates;
@@ -293,8 +293,9 @@ static int64_t longest_prefix(table t, int64_t place) {
 }
 
 /* context of `query`, both [tokens, heads * size] and without a scale, for rows whose keys and values lie anywhere; `once`
- * where each row has one query, which rounds otherwise. With groups, row r of the table is row r here, and sees the prefix of its group's program at `place`, times gates[r] if it has
- * a gate; the bias of a prefix is 0. Returns 0, or 1 without memory. */
+ * where each row has one query, whose sums run in another order. With groups, row r of the table is row r here, and sees
+ * the prefix of its group's program at `place`, times gates[r] if it has a gate; the bias of a prefix is 0. Returns 0, or 1
+ * without memory. */
 EXPORT int peltier_attend_placed(
     void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
     const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
@@ -302,7 +303,7 @@ EXPORT int peltier_attend_placed(
     const float *gates) {
     placed_batch b = {
         .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
-        .context = {context, context_stride, half}, .rows = rows, .count = num_rows, .heads = heads, .size = size,
+        .context = {context, context_stride, half}, .rows = rows, .heads = heads, .size = size,
         .head_stride = head_stride, .once = once, .place = place, .table = {groups, count, starts}, .gates = gates};
     int64_t products = 0;
     for (const placed_row *r = rows; r < rows + num_rows; r++) {

@@ -8,8 +8,8 @@
 /* Row r of `from`, [2, heads, size], goes to key number places[r] of `keys` and of `values`, whose heads lie `head_stride`
  * elements apart. */
 EXPORT void peltier_keep_keys(
-    void *keys, void *values, int kept_half, int64_t head_stride, const void *from, int64_t stride, int half, const int64_t *places,
-    int64_t rows, int64_t heads, int64_t size) {
+    void *keys, void *values, int kept_half, int64_t head_stride, const void *from, int64_t stride, int half,
+    const int64_t *places, int64_t rows, int64_t heads, int64_t size) {
     const matrix x = {from, stride, half}, key = {keys, size, kept_half}, value = {values, size, kept_half};
     for (int64_t row = 0; row < rows; row++)
         for (int64_t head = 0; head < heads; head++)
@@ -46,7 +46,7 @@ static void find_likeliest(const float *logits, int64_t width, int64_t *token, f
     *log_probability = -logf(sum_of(total));
 }
 
-/* The likeliest token of each row of logits, and the logarithm of its probability; not a number where a logit is none. */
+/* The likeliest token of each row of logits, and the logarithm of its probability; NaN if a logit is NaN. */
 EXPORT void peltier_likeliest(
     const float *logits, int64_t stride, int64_t rows, int64_t width, int64_t *tokens, float *log_probabilities) {
 #pragma omp parallel for if (rows * width >= ELEMENTS_WORTH_THREADS)

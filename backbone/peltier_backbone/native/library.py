@@ -19,7 +19,7 @@ from peltier_backbone.native.self_check import check
 
 _FOLDER = Path(__file__).parent
 # torch's name of a processor's vector units, and the libraries that were compiled for them, the fastest first.
-_LEVELS = {"AVX512": ("avx512_bf16", "avx512"), "AVX2": ("avx2",)}
+_LEVELS = {"AVX512": ("avx512_bf16", "avx512", "avx2"), "AVX2": ("avx2",)}
 _TENSOR = (c_void_p, c_int64, c_int)  # data, elements between rows, whether bfloat16
 _TABLE = (c_void_p, c_int64, c_void_p)  # groups, their number, starts of rows
 
@@ -99,6 +99,7 @@ class Library:
     ) -> Tensor:  # fmt: skip
         """act(x W^T + bias) of x [rows, inner], in one dtype with the weight: [rows, outer]. The bias [outer] is
         float32."""
+        assert (x.shape[1], x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
         y = x.new_empty(len(x), weight.outer)
         failed = self._multiply(
             y.data_ptr(), y.stride(0), *_rows(x), weight.data.data_ptr(), None if bias is None else bias.data_ptr(),
@@ -127,6 +128,7 @@ class Library:
     def multiply_int8(self, x: Tensor, weight: PackedInt8, activation: Activation = "none") -> Tensor:
         """act(x W^T + bias) of x [rows, inner] in float32, each row quantised with its own range: [rows, outer]. Sums
         are exact."""
+        assert (x.shape[1], x.dtype) == (weight.inner, torch.float32), "rows fit the weight"
         y = x.new_empty(len(x), weight.outer)
         failed = self._multiply_int8(
             y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), weight.address, ACTIVATIONS[activation]
@@ -139,6 +141,7 @@ class Library:
         self, x: Tensor, expand: PackedInt8, contract: PackedInt8, activation: Activation, *, gated: bool = False
     ) -> Tensor:  # fmt: skip
         """`contract` of act(`expand` of x [rows, hidden]), as the single products and `activate` compute it."""
+        assert (x.shape[1], x.dtype) == (expand.inner, torch.float32), "rows fit the first weight"
         y = x.new_empty(len(x), contract.outer)
         failed = self._feed_forward_int8(
             y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), expand.address, contract.address,

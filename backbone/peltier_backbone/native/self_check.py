@@ -34,8 +34,8 @@ class _Kind:
 
 @torch.inference_mode()
 def check(library: "Library") -> None:
-    """Check products, folded and gated steps, biases, norms and attention at odd sizes. Of the three rows of
-    adapters the first two have one. Raises a `RuntimeError` that names what is wrong."""
+    """Check products, also of 8 bits, folded and gated steps, biases, norms and attention at odd sizes. Of the three
+    rows of adapters the first two have one. Raises a `RuntimeError` that names what is wrong."""
     for dtype in (torch.float32, torch.bfloat16):
         _check_product(library, dtype)
     _check_int8(library)
@@ -59,10 +59,11 @@ def _table(program: NativeProgram) -> Table:
 
 
 def _check_product(library: "Library", dtype: torch.dtype) -> None:
-    x, weight, bias = _draw(13, _WIDTH).to(dtype), (_draw(50, _WIDTH) / 6).to(dtype), _draw(50)
-    expected = F.gelu(F.linear(x.float(), weight.float(), bias)).to(dtype)
-    found = library.multiply(x, library.pack(weight), bias, "gelu")
-    _compare(library, f"products in {dtype}", found, expected)
+    for width in (_WIDTH, _WIDTH - 1):
+        x, weight, bias = _draw(13, width).to(dtype), (_draw(50, width) / 6).to(dtype), _draw(50)
+        expected = F.gelu(F.linear(x.float(), weight.float(), bias).to(dtype))
+        found = library.multiply(x, library.pack(weight), bias, "gelu")
+        _compare(library, f"products in {dtype}", found, expected)
 
 
 def _check_int8(library: "Library") -> None:
@@ -74,6 +75,9 @@ def _check_int8(library: "Library") -> None:
     found = library.multiply_int8(x, library.pack_int8(values, torch.ones(70)))
     if not torch.equal(found, x @ values.float().t()):
         raise RuntimeError(f"{library.name} gives wrong products of 8 bits on this machine")
+    shifted, scales, bias = x - 40, _draw(70).abs() / 1000, _draw(70)
+    found = library.multiply_int8(shifted, library.pack_int8(values, scales, bias), "relu")
+    _compare(library, "products of 8 bits", found, F.relu(F.linear(shifted, values.float()) * scales + bias))
 
 
 def _check_steps(library: "Library") -> None:

@@ -69,6 +69,8 @@ NOINLINE void finish(const product *p, int64_t row, int64_t column, int rows, in
             void *y = (void *)at(p->y, row + r, first);
             lanes v = sums[r][c];
             if (p->bias) v += load(p->bias + first, 0, count);
+            /* Rounded as where the activation is applied to a stored result. */
+            if (p->activation && p->y.half && !p->add) v = widen(narrow(v));
             if (p->activation) v = activate(v, p->activation);
             if (p->scale) v *= p->scale[row + r];
             if (p->add) v += load(y, p->y.half, count);

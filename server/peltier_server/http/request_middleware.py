@@ -62,9 +62,9 @@ class RequestMiddleware:
         try:
             await self._answer(answer, scope, receive, is_surplus=is_surplus)
         finally:
+            self._lifecycle.end_request(admitted=admitted)
             self._measure(scope, answer, time.monotonic() - started)
             current_context.reset(token)
-            self._lifecycle.end_request(admitted=admitted)
 
     async def _answer(self, answer: "_Answer", scope: Scope, receive: Receive, *, is_surplus: bool) -> None:
         request_id = answer.context.request_id
@@ -78,7 +78,7 @@ class RequestMiddleware:
                 logger.warning("the server stopped in the middle of the answer to request %s", request_id)
             error = Draining("the server stopped before the answer was ready", retry_after=retry_hints.SOON)
         except ANSWERED as raised:
-            # Only the router raises these here, for an unknown address or method. Routes answer their own.
+            # Of the router, for an unknown address or method or a missing scope. Endpoints answer their own errors.
             await (await answer_error(Request(scope), raised))(scope, receive, answer.send)
             return
         except Exception:

@@ -21,14 +21,16 @@ _FETCH_SECONDS = 30.0
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 A = TypeVar("A")
-A_co = TypeVar("A_co", covariant=True)
 
 
-class Fetcher(Protocol[K_contra, A_co]):
+class Fetcher(Protocol[K_contra, A]):
     """Reads artifacts from the store."""
 
-    async def fetch(self, key: K_contra) -> A_co:
+    async def fetch(self, key: K_contra) -> A:
         """Reads the artifact from the store, parsed and checked."""
+
+    async def prove(self, artifact: A, tenant: str) -> None:
+        """Raises an error for an artifact that must not answer on this server; `tenant` is charged for the check."""
 
 
 class Fetch(Generic[K, A]):
@@ -94,12 +96,12 @@ class Fetches(Generic[K, A]):
             return Verdict.NO_ROOM, 0
         self._shares.take(tenant, 1, 1)
         fetch.charged_to = tenant
-        fetch.task = asyncio.create_task(self._fetch(fetch))
+        fetch.task = asyncio.create_task(self._fetch(fetch, tenant))
         fetch.task.add_done_callback(lambda task: None if succeeded(task) else fetch.fail())
         fetch.begun.set()
         return Verdict.GRANTED, 1
 
-    async def _fetch(self, fetch: Fetch[K, A]) -> None:
+    async def _fetch(self, fetch: Fetch[K, A], tenant: str) -> None:
         clock = asyncio.timeout(_FETCH_SECONDS)
         try:
             async with clock:
@@ -109,6 +111,7 @@ class Fetches(Generic[K, A]):
                 raise
             logger.error("the store has not answered within %g s", _FETCH_SECONDS)
             raise Unavailable("the store does not answer", retry_after=retry_hints.SOON) from None
+        await self._loader.prove(artifact, tenant)
         # Not the result of the task, because that would keep it in memory as long as the task.
         fetch.take(artifact)
 

@@ -1,4 +1,4 @@
-"""Checks that adapters from the store hold in the precision of this server before they answer."""
+"""Runs the golden examples of adapters from the store before they answer on a server in another precision."""
 
 import asyncio
 
@@ -17,8 +17,9 @@ class ProvingLoader:
     """A `slots.Loader` that runs the golden examples of each adapter when it first comes from the store.
 
     A server in another precision may have published it: replicas share a store, and a server may be started again with
-    another `dtype`. The examples are ordinary rows of the adapter's owner. Their copy of the adapter is in memory only
-    while they run, and is not counted in the device's bytes; there are at most as many as fetches in progress.
+    another `dtype`. The examples are ordinary rows of the tenant that asks for the adapter first. Their copy of the
+    adapter is in memory only while they run, and is not counted in the device's bytes; there are at most as many as
+    fetches in progress.
     """
 
     def __init__(self, loader: StoreLoader, batcher: Batcher) -> None:
@@ -27,13 +28,21 @@ class ProvingLoader:
         self._proved: set[str] = set()
 
     async def fetch(self, key: AdapterKey) -> Artifact:
-        """Reads and checks the stored bytes; raises BlobError, InferenceFailed, or ArtifactError, also for an adapter
-        that does not hold here."""
-        artifact = await self._loader.fetch(key)
-        if key.digest not in self._proved:
-            await self._prove(artifact, key.tenant)
-            self._proved.add(key.digest)
-        return artifact
+        """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
+        return await self._loader.fetch(key)
+
+    async def prove(self, artifact: Artifact, tenant: str) -> None:
+        """Runs the golden examples; raises InferenceFailed, QueueFull, or an ArtifactError that says how their outputs
+        differ."""
+        if artifact.digest in self._proved:
+            return
+        backbone, manifest = self._loader.backbone, artifact.manifest
+        resident = await self._loader.install(artifact)
+        rows = await asyncio.to_thread(golden_rows, backbone, manifest, resident)
+        outcomes = await self._batcher.compute(rows, Terms(tenant))
+        if reasons := judge_stored(backbone, manifest, [outcome.output for outcome in outcomes]):
+            raise ArtifactError(reasons)
+        self._proved.add(artifact.digest)
 
     def device_bytes(self, artifact: Artifact) -> int:
         """The bytes of its served parts on the device."""
@@ -42,11 +51,3 @@ class ProvingLoader:
     async def install(self, artifact: Artifact) -> Resident:
         """Copies to memory that no batch reads."""
         return await self._loader.install(artifact)
-
-    async def _prove(self, artifact: Artifact, tenant: str) -> None:
-        backbone, manifest = self._loader.backbone, artifact.manifest
-        resident = await self._loader.install(artifact)
-        rows = await asyncio.to_thread(golden_rows, backbone, manifest, resident)
-        outcomes = await self._batcher.compute(rows, Terms(tenant))
-        if reasons := judge_stored(backbone, manifest, [outcome.output for outcome in outcomes]):
-            raise ArtifactError(reasons)

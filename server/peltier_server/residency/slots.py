@@ -38,6 +38,10 @@ class Loader(Protocol[K_contra, A, R_co]):
     async def fetch(self, key: K_contra) -> A:
         """Reads the artifact from the store, parsed and checked."""
 
+    async def prove(self, artifact: A, tenant: str) -> None:
+        """Raises an error for an artifact from the store that must not answer on this server; `tenant` is charged for
+        the check."""
+
     def device_bytes(self, artifact: A) -> int:
         """The bytes that the artifact takes on the device."""
 

@@ -203,8 +203,6 @@ def test_what_nobody_catches_is_in_the_log(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.usefixtures("logging_of_ones_own")
 def test_debugging_shows_what_the_http_server_says(capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing of libraries whose debugging has whole statements of the database."""
     configure_logging(load_settings({"log_level": "debug"}))
     logging.getLogger("uvicorn.error").info("started")
-    logging.getLogger("aiosqlite").debug("SELECT")
     assert "INFO uvicorn.error: started\n" in capsys.readouterr().err

@@ -53,6 +53,7 @@ async def test_an_adapter_that_does_not_hold_in_int8_is_for_float32_servers(
         )
         assert message.endswith("; 0.125 is allowed in int8")
         assert (await running.upload(data, "again")).status_code == 422
+        assert (await running.predict("delicate", "bad")).status_code == 424
 
 
 @pytest.mark.parametrize(("dtype", "times"), [("float32", 0), ("int8", 1)])

@@ -56,6 +56,9 @@ class FakeLoader:
             held = sum(resident.nbytes for resident in self.installed)
         return held
 
+    async def prove(self, artifact: FakeArtifact, tenant: str) -> None:
+        """Any artifact may answer."""
+
     async def fetch(self, digest: str) -> FakeArtifact:
         self.fetches.append(digest)
         await asyncio.sleep(0)
