@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from peltier_backbone.groups import Groups
 from peltier_backbone.native import library
-from peltier_backbone.native.program import PlacedPrefixes, Table, TableGroup
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.packing import Packed
 from peltier_backbone.padding import Padding
 
@@ -53,7 +54,10 @@ class Span:
         if native is None or isinstance(prefix, Prefix):
             assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
             return self._attend(qkv, prefix)
-        return native.attend(qkv, self._seen_tokens, self._num_heads, prefix or self._no_prefixes)
+        query, key, value = qkv.chunk(3, -1)
+        size = query.shape[1] // self._num_heads
+        rows, heads = self._placed_rows, self._num_heads
+        return native.attend(query, key, value, size, rows, heads, prefix, scale=size**-0.5)
 
     def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """`attend` in torch, without the native kernels."""
@@ -73,12 +77,8 @@ class Span:
         return Padding(self._lengths, self._device, self._seen)
 
     @cached_property
-    def _no_prefixes(self) -> PlacedPrefixes:
-        return PlacedPrefixes(Table(self._lengths, [TableGroup(len(self._lengths))]))
-
-    @cached_property
-    def _seen_tokens(self) -> Tensor:
-        return torch.tensor(self._seen)
+    def _placed_rows(self) -> PlacedRows:
+        return PlacedRows.packed(self._lengths, self._seen)
 
     def _by_row(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         heads = qkv.view(len(qkv), 3, self._num_heads, -1).permute(1, 2, 0, 3)  # [3, heads, tokens, head size]

@@ -1,5 +1,7 @@
 """Frozen linear maps, and the one of torch that works everywhere."""
 
+from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -36,7 +38,7 @@ class LinearKernel(Protocol):
     def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Linear: ...
 
 
-class _Shared:
+class _Map(ABC):
     """What all kernels share."""
 
     _bias: Tensor | None
@@ -46,14 +48,15 @@ class _Shared:
         assert self._bias is not None, "T5 has no biases, and nobody asks for one"
         return self._bias
 
+    @abstractmethod
     def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
-        raise NotImplementedError
+        """See `Linear`."""
 
     def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
         return contract(self(x, activation, gated=gated))
 
 
-class PlainLinear(_Shared):
+class PlainLinear(_Map):
     """`torch.nn.functional.linear`: any device, any dtype."""
 
     name = "torch"
@@ -69,7 +72,7 @@ class PlainLinear(_Shared):
         return self.weight, self._bias
 
 
-class FrozenLinear(_Shared):
+class FrozenLinear(_Map):
     """A map of a kernel that records no gradients. Backward is one product with the frozen W and saves no input."""
 
     def __call__(self, x: Tensor, activation: Activation = "none", *, gated: bool = False) -> Tensor:
@@ -81,13 +84,18 @@ class FrozenLinear(_Shared):
             y = self.multiply(x, "none")
         return y if activation == "none" else activate(y, activation, gated=gated)
 
+    @abstractmethod
     def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         """act(x W^T + b), without a gradient."""
-        raise NotImplementedError
 
-    def backward(self, gradient: Tensor) -> Tensor:
-        """Gradient of the input, [tokens, out] -> [tokens, in]."""
-        raise NotImplementedError
+    @abstractmethod
+    def transpose(self) -> Linear:
+        """The map x W, without a bias."""
+
+    @cached_property
+    def transposed(self) -> Linear:
+        """The same, made at its first use."""
+        return self.transpose()
 
 
 class _Frozen(torch.autograd.Function):
@@ -98,4 +106,4 @@ class _Frozen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return ctx.linear.backward(gradient), None
+        return ctx.linear.transposed(gradient.contiguous()), None

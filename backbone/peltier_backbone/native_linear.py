@@ -1,10 +1,8 @@
 """Frozen linear maps by the native kernels."""
 
-from functools import cached_property
-
 from torch import Tensor
 
-from peltier_backbone.linear import FrozenLinear
+from peltier_backbone.linear import FrozenLinear, Linear
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native.program import Activation
 
@@ -24,15 +22,10 @@ class NativeLinear(FrozenLinear):
         self._summed = None if bias is None else bias.float()
 
     def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        rows = x if x.stride(-1) == 1 else x.contiguous()
-        return self._library.multiply(rows, self._weight, self._summed, activation)
+        return self._library.multiply(x, self._weight, self._summed, activation)
 
-    def backward(self, gradient: Tensor) -> Tensor:
-        return self._transposed.multiply(gradient.contiguous(), "none")
+    def transpose(self) -> Linear:
+        return NativeLinear(self.weights()[0].t())
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         return self._weight.unpack(), self._bias
-
-    @cached_property
-    def _transposed(self) -> "NativeLinear":
-        return NativeLinear(self.weights()[0].t())

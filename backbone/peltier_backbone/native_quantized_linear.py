@@ -1,7 +1,5 @@
 """Frozen linear maps in 8 bits by the native kernels."""
 
-from functools import cached_property
-
 import torch
 from torch import Tensor
 
@@ -25,27 +23,19 @@ class NativeQuantizedLinear(QuantizedLinear):
         self._bias, self._library, self._packed = bias, library, library.pack_int8(own.values, own.scales, bias)
 
     def multiply(self, x: Tensor, activation: Activation) -> Tensor:
-        return self._library.multiply_int8(_rows(x), self._packed, activation)
+        return self._library.multiply_int8(x, self._packed, activation)
 
     def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
         """As for any map. What lies between the two products stays in the cache, unless gradients are recorded."""
         if torch.is_grad_enabled() or not isinstance(contract, NativeQuantizedLinear):
             return super().feed_forward(x, contract, activation, gated=gated)
-        return self._library.feed_forward_int8(_rows(x), self._packed, contract._packed, activation, gated=gated)
+        return self._library.feed_forward_int8(x, self._packed, contract._packed, activation, gated=gated)
 
-    def backward(self, gradient: Tensor) -> Tensor:
-        return self._transposed.multiply(gradient.contiguous(), "none")
+    def transpose(self) -> Linear:
+        return NativeLinear(self.dequantize().t())
 
     def rows(self, ids: Tensor) -> Tensor:
         return self._packed.rows(ids)
 
     def dequantize(self) -> Tensor:
         return self.rows(torch.arange(self._packed.outer))
-
-    @cached_property
-    def _transposed(self) -> NativeLinear:
-        return NativeLinear(self.dequantize().t())
-
-
-def _rows(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()

@@ -1,13 +1,11 @@
 """Frozen linear maps in 8 bits: exact integer sums of a token's values and a channel's, then float32."""
 
-from functools import cached_property
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from peltier_backbone.activation import activate
-from peltier_backbone.linear import FrozenLinear
+from peltier_backbone.linear import FrozenLinear, Linear, PlainLinear
 from peltier_backbone.native.program import Activation
 from peltier_backbone.quantization import QuantizedRows, quantize_rows, quantize_weight
 
@@ -35,9 +33,8 @@ class QuantizedLinear(FrozenLinear):
         y = y if self._bias is None else y + self._bias
         return y if activation == "none" else activate(y, activation)
 
-    def backward(self, gradient: Tensor) -> Tensor:
-        """Gradient of the input, [tokens, out] -> [tokens, in]."""
-        return gradient @ self._kept
+    def transpose(self) -> Linear:
+        return PlainLinear(self.dequantize().t())
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         return self.dequantize(), self._bias
@@ -55,7 +52,3 @@ class QuantizedLinear(FrozenLinear):
         pieces = zip(*(torch.split(one, _EXACT_INNER, 1) for one in (rows.values, self._weight.values)), strict=True)
         sums = [F.linear(values.float(), weight.float()).int() for values, weight in pieces]
         return sum(sums[1:], sums[0])
-
-    @cached_property
-    def _kept(self) -> Tensor:
-        return self.dequantize()

@@ -44,7 +44,7 @@ class RaggedAttention:
             rows = self._placed_rows if prefixes is None else self._rows_of(prefixes)
             key, value = key_value.chunk(2, -1)
             size = query.shape[1] // self._num_heads
-            return Attended(native.attend_placed(query, key, value, size, rows, self._num_heads, prefixes), None)
+            return Attended(native.attend(query, key, value, size, rows, self._num_heads, prefixes), None)
         if self._pads or query.requires_grad or key_value.requires_grad:
             return self._padded(query, key_value, with_logsumexp)
         return self._by_row(query, key_value, with_logsumexp)

@@ -102,7 +102,7 @@ class StepView:
         """`store` is [2, slots, heads, width, head size]."""
         _, _, heads, width, size = store.shape
         key, value = store.view(2, -1, size).unbind()
-        return Attended(native.attend_placed(query, key, value, width * size, rows, heads, prefixes, once=True), None)
+        return Attended(native.attend(query, key, value, width * size, rows, heads, prefixes, once=True), None)
 
     def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, with_logsumexp: bool) -> Attended:
         ordered = query if self._rows is None else query.index_select(0, self._rows)  # [slots, size]

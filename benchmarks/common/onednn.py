@@ -1,7 +1,7 @@
 """Frozen linear maps by oneDNN's prepacked products, to compare with. The operators are private to torch."""
 
 import torch
-from peltier_backbone.linear import FrozenLinear
+from peltier_backbone.linear import FrozenLinear, Linear
 from peltier_backbone.native.program import Activation
 from torch import Tensor
 
@@ -18,6 +18,9 @@ class OneDnnLinear(FrozenLinear):
     def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, activation, [], "none")
         return y
+
+    def transpose(self) -> Linear:
+        return OneDnnLinear(self.weights()[0].t())
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         return self._weight.to_dense(), self._bias

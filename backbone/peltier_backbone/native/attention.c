@@ -133,16 +133,16 @@ INLINE lanes partial_logit(const head *h, int64_t number) {
     return own ? total : total * h->gate;
 }
 
-/* As `attend`, of a single query without a scale: it reads keys and values where they lie. */
-static void attend_once(const head *h, scratch s) {
+/* As `attend`, of a single query: it reads keys and values where they lie. */
+static void attend_once(const head *h, scratch s, float scale) {
     const int64_t keys = h->prefix + h->seen;
     for (int64_t first = 0; first < keys; first += LANES) {
         lanes parts[LANES];
         for (int64_t i = 0; i < LANES; i++) parts[i] = first + i < keys ? partial_logit(h, first + i) : (lanes){0};
-        store(s.logits + first, 0, LANES, sums_of(parts));
+        store(s.logits + first, 0, LANES, sums_of(parts) * scale);
     }
     if (h->bias.data) add_bias(s.logits, h, 0);
-    const float scale = exponentiate(s.logits, keys);
+    const float share = exponentiate(s.logits, keys);
     for (int64_t d = 0; d < h->size; d += LANES) {
         const int64_t left = h->size - d;
         lanes total = {0};
@@ -150,7 +150,7 @@ static void attend_once(const head *h, scratch s) {
         total *= h->gate;
         for (int64_t key = 0; key < h->seen; key++)
             total += s.logits[h->prefix + key] * load(at(h->value, key, d), h->value.half, left);
-        store((void *)at(h->context, 0, d), h->context.half, left, total * scale);
+        store((void *)at(h->context, 0, d), h->context.half, left, total * share);
     }
 }
 
@@ -166,15 +166,6 @@ static matrix moved(matrix m, int64_t row, int64_t column) {
     return (matrix){at(m, row, column), m.stride, m.half};
 }
 
-/* A call of `peltier_attend`. A row sees the first seen[row] of its tokens; `most` is the largest number of keys. */
-typedef struct {
-    matrix qkv, context;
-    const int64_t *seen;
-    int64_t heads, size, most, place;
-    table table;
-    const float *gates;
-} batch;
-
 /* What a group's program has at the place of the prefixes; NULL without a prefix. */
 static const op *prefix_of(int64_t place, const group *g) {
     if (!g->program || g->program->places[place] == g->program->places[place + 1]) return NULL;
@@ -189,55 +180,6 @@ static void place_prefix(head *h, const op *o, const group *g, int64_t number, c
     if (o->gate.outputs) h->gate = gates[row];
 }
 
-static head head_of(const batch *b, const group *g, int64_t row, int64_t number) {
-    const int64_t first = b->table.starts[row], column = number * b->size, width = b->heads * b->size;
-    head h = {
-        .query = moved(b->qkv, first, column), .key = moved(b->qkv, first, width + column),
-        .value = moved(b->qkv, first, 2 * width + column), .context = moved(b->context, first, column),
-        .tokens = b->table.starts[row + 1] - first, .seen = b->seen[row], .size = b->size, .gate = 1};
-    place_prefix(&h, prefix_of(b->place, g), g, number, b->gates, row);
-    return h;
-}
-
-/* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
-NOINLINE int attend_share(const batch *b, share own) {
-    const scratch s = new_scratch(padded(b->most), padded(b->size));
-    if (!s.keys) return 1;
-    const float scale = 1.0f / __builtin_sqrtf((float)b->size);
-    const group *g = b->table.groups;
-    for (int64_t k = own.first; k < own.last; k++) {
-        while (g->last <= k / b->heads) g++;
-        const head h = head_of(b, g, k / b->heads, k % b->heads);
-        attend(&h, s, scale);
-    }
-    free(s.keys);
-    return 0;
-}
-
-/* context [tokens, heads * size] of `qkv` [tokens, 3 * heads * size], of one kind. Rows of a group whose program has an op
- * at `place` see its prefix too, times gates[row] if it has a gate. Returns 0, or 1 without memory. */
-EXPORT int peltier_attend(
-    void *context, int64_t context_stride, const void *qkv, int64_t qkv_stride, int half, const int64_t *seen,
-    int64_t heads, int64_t size, const group *groups, int64_t count, const int64_t *starts, int64_t place,
-    const float *gates) {
-    batch b = {
-        .qkv = {qkv, qkv_stride, half}, .context = {context, context_stride, half}, .seen = seen, .heads = heads,
-        .size = size, .place = place, .table = {groups, count, starts}, .gates = gates};
-    int64_t products = 0;
-    for (const group *g = groups; g < groups + count; g++) {
-        const op *o = prefix_of(place, g);
-        for (int64_t row = g->first; row < g->last; row++) {
-            const int64_t keys = seen[row] + (o ? o->prefix : 0);
-            b.most = keys > b.most ? keys : b.most;
-            products += 2 * heads * size * (starts[row + 1] - starts[row]) * keys;
-        }
-    }
-    int failed = 0;
-#pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
-    failed |= attend_share(&b, own_share(num_rows(b.table) * heads));
-    return failed;
-}
-
 /* Queries `first` to `first` + `tokens` of a batch, which attend to `keys` keys from number `offset` on; those of head h
  * begin h * head_stride elements after those of the first. Without a bias it is NULL; query q of head h has the one that
  * begins at bias + h * bias_head + q * bias_query. */
@@ -247,17 +189,18 @@ typedef struct {
     int64_t bias_head, bias_query;
 } placed_row;
 
-/* A call of `peltier_attend_placed`. */
+/* A call of `peltier_attend`. */
 typedef struct {
     matrix query, key, value, context;
     const placed_row *rows;
     int64_t heads, size, head_stride, most, place;
+    float scale;
     int once;
     table table;
     const float *gates;
-} placed_batch;
+} batch;
 
-static head placed_head(const placed_batch *b, const group *g, int64_t number, int64_t row) {
+static head head_of(const batch *b, const group *g, int64_t number, int64_t row) {
     const placed_row *r = b->rows + row;
     const int64_t column = number * b->size, offset = r->offset * b->key.stride + number * b->head_stride;
     head h = {
@@ -269,15 +212,15 @@ static head placed_head(const placed_batch *b, const group *g, int64_t number, i
 }
 
 /* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
-NOINLINE int attend_placed_share(const placed_batch *b, share own) {
+NOINLINE int attend_share(const batch *b, share own) {
     const scratch s = new_scratch(padded(b->most), padded(b->size));
     if (!s.keys) return 1;
     const group *g = b->table.groups;
     for (int64_t k = own.first; k < own.last; k++) {
         while (g && g->last <= k / b->heads) g++;
-        const head h = placed_head(b, g, k % b->heads, k / b->heads);
-        if (b->once) attend_once(&h, s);
-        else attend(&h, s, 1.0f);
+        const head h = head_of(b, g, k % b->heads, k / b->heads);
+        if (b->once) attend_once(&h, s, b->scale);
+        else attend(&h, s, b->scale);
     }
     free(s.keys);
     return 0;
@@ -292,19 +235,20 @@ static int64_t longest_prefix(table t, int64_t place) {
     return longest;
 }
 
-/* context of `query`, both [tokens, heads * size] and without a scale, for rows whose keys and values lie anywhere; `once`
- * where each row has one query, whose sums run in another order. With groups, row r of the table is row r here, and sees
- * the prefix of its group's program at `place`, times gates[r] if it has a gate; the bias of a prefix is 0. Returns 0, or 1
- * without memory. */
-EXPORT int peltier_attend_placed(
+/* context of `query`, both [tokens, heads * size], for rows whose keys and values lie anywhere; products of queries and keys
+ * are times `scale`. `once` is for rows of one query each, whose sums run in another order. With groups, row r of the table
+ * is row r here, and attends to the prefix of its group's program at `place`, times gates[r] if it has a gate; the bias of a
+ * prefix is 0. Returns 0, or 1 without memory. */
+EXPORT int peltier_attend(
     void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
     const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
-    int64_t heads, int64_t size, int once, const group *groups, int64_t count, const int64_t *starts, int64_t place,
-    const float *gates) {
-    placed_batch b = {
+    int64_t heads, int64_t size, float scale, int once, const group *groups, int64_t count, const int64_t *starts,
+    int64_t place, const float *gates) {
+    batch b = {
         .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
         .context = {context, context_stride, half}, .rows = rows, .heads = heads, .size = size,
-        .head_stride = head_stride, .once = once, .place = place, .table = {groups, count, starts}, .gates = gates};
+        .head_stride = head_stride, .scale = scale, .once = once, .place = place, .table = {groups, count, starts},
+        .gates = gates};
     int64_t products = 0;
     for (const placed_row *r = rows; r < rows + num_rows; r++) {
         b.most = r->keys > b.most ? r->keys : b.most;
@@ -313,6 +257,6 @@ EXPORT int peltier_attend_placed(
     if (groups) b.most += longest_prefix(b.table, place);
     int failed = 0;
 #pragma omp parallel if (products >= WORTH_THREADS) reduction(| : failed)
-    failed |= attend_placed_share(&b, own_share(num_rows * heads));
+    failed |= attend_share(&b, own_share(num_rows * heads));
     return failed;
 }

@@ -41,28 +41,28 @@ typedef struct {
 } int8_weight;
 
 #if defined(__AVX512F__)
-typedef int32_t vnni_vector __attribute__((vector_size(64)));
-#define VNNI __attribute__((target("avx512vnni")))
-VNNI INLINE vnni_vector vnni_dot(vnni_vector sums, vnni_vector values, vnni_vector weights) {
-    return (vnni_vector)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)values, (__m512i)weights);
-}
-#define WAY(name) vnni_##name
-#define TARGET VNNI
-#define SUMS 16
-#define TILE_ROWS 6
-#define TILE_VECTORS 4
-#include "int8_tiles.h"
+#define VNNI_SUMS 16
+#define VNNI_VECTORS 4
+#define VNNI_NAME "avx512vnni"
+#define DPBUSD(a, b, c) _mm512_dpbusd_epi32((__m512i)(a), (__m512i)(b), (__m512i)(c))
 #elif defined(__AVX2__)
-typedef int32_t vnni_vector __attribute__((vector_size(32)));
-#define VNNI __attribute__((target("avxvnni")))
+#define VNNI_SUMS 8
+#define VNNI_VECTORS 2
+#define VNNI_NAME "avxvnni"
+#define DPBUSD(a, b, c) _mm256_dpbusd_avx_epi32((__m256i)(a), (__m256i)(b), (__m256i)(c))
+#endif
+
+#ifdef VNNI_NAME
+typedef int32_t vnni_vector __attribute__((vector_size(4 * VNNI_SUMS)));
+#define VNNI __attribute__((target(VNNI_NAME)))
 VNNI INLINE vnni_vector vnni_dot(vnni_vector sums, vnni_vector values, vnni_vector weights) {
-    return (vnni_vector)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)values, (__m256i)weights);
+    return (vnni_vector)DPBUSD(sums, values, weights);
 }
 #define WAY(name) vnni_##name
 #define TARGET VNNI
-#define SUMS 8
+#define SUMS VNNI_SUMS
 #define TILE_ROWS 6
-#define TILE_VECTORS 2
+#define TILE_VECTORS VNNI_VECTORS
 #include "int8_tiles.h"
 #endif
 
@@ -95,17 +95,15 @@ INLINE paired_vector paired_dot(paired_vector sums, paired_vector values, paired
 
 /* Whether values are single bytes here, for instructions that multiply four of them at once. */
 static int has_vnni(void) {
-#if defined(__AVX512F__)
-    return __builtin_cpu_supports("avx512vnni");
-#elif defined(__AVX2__)
-    return __builtin_cpu_supports("avxvnni");
+#ifdef VNNI_NAME
+    return __builtin_cpu_supports(VNNI_NAME);
 #else
     return 0;
 #endif
 }
 
 static int some_rows(int bytes, const quantized_rows *x, int64_t row, int64_t left, const int8_t *w, int32_t *found) {
-#if defined(__AVX2__)
+#ifdef VNNI_NAME
     if (bytes) return vnni_some(x, row, left, w, found);
 #endif
     return (void)bytes, paired_some(x, row, left, w, found);

@@ -77,18 +77,16 @@ class Library:
         self._activate.restype = None
         self._activate.argtypes = (*_TENSOR, c_int64, c_int64, c_int, c_int)
         self._attend = library.peltier_attend
-        self._keep_keys, self._likeliest = library.peltier_keep_keys, library.peltier_likeliest
-        self._keep_keys.restype = self._likeliest.restype = None
-        self._keep_keys.argtypes = (c_void_p, c_void_p, c_int, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
-        self._likeliest.argtypes = (c_void_p, *(c_int64,) * 3, c_void_p, c_void_p)
-        self._attend_placed = library.peltier_attend_placed
-        self._attend_placed.argtypes = (
-            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
-            c_int, *_TABLE, c_int64, c_void_p,
-        )  # fmt: skip
         self._attend.argtypes = (
-            c_void_p, c_int64, *_TENSOR, c_void_p, c_int64, c_int64, *_TABLE, c_int64, c_void_p,
+            c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
+            c_float, c_int, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
+        self._keep_keys = library.peltier_keep_keys
+        self._keep_keys.restype = None
+        self._keep_keys.argtypes = (c_void_p, c_void_p, c_int, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
+        self._likeliest = library.peltier_likeliest
+        self._likeliest.restype = None
+        self._likeliest.argtypes = (c_void_p, *(c_int64,) * 3, c_void_p, c_void_p)
 
     def pack(self, weight: Tensor) -> PackedWeight:
         """`weight` [outer, inner] as `multiply` takes it."""
@@ -100,6 +98,7 @@ class Library:
         """act(x W^T + bias) of x [rows, inner], in one dtype with the weight: [rows, outer]. The bias [outer] is
         float32."""
         assert (x.shape[1], x.dtype) == (weight.inner, weight.data.dtype), "rows fit the weight"
+        x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), weight.outer)
         failed = self._multiply(
             y.data_ptr(), y.stride(0), *_rows(x), weight.data.data_ptr(), None if bias is None else bias.data_ptr(),
@@ -129,6 +128,7 @@ class Library:
         """act(x W^T + bias) of x [rows, inner] in float32, each row quantised with its own range: [rows, outer]. Sums
         are exact."""
         assert (x.shape[1], x.dtype) == (weight.inner, torch.float32), "rows fit the weight"
+        x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), weight.outer)
         failed = self._multiply_int8(
             y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), weight.address, ACTIVATIONS[activation]
@@ -142,6 +142,7 @@ class Library:
     ) -> Tensor:  # fmt: skip
         """`contract` of act(`expand` of x [rows, hidden]), as the single products and `activate` compute it."""
         assert (x.shape[1], x.dtype) == (expand.inner, torch.float32), "rows fit the first weight"
+        x = _with_contiguous_rows(x)
         y = x.new_empty(len(x), contract.outer)
         failed = self._feed_forward_int8(
             y.data_ptr(), y.stride(0), x.data_ptr(), x.stride(0), len(x), expand.address, contract.address,
@@ -176,34 +177,21 @@ class Library:
             raise MemoryError(f"no memory for a norm of width {x.shape[1]}")
         return y
 
-    def attend(self, qkv: Tensor, seen: Tensor, num_heads: int, prefixes: PlacedPrefixes) -> Tensor:
-        """Each row's softmax attention to its prefix and to itself, [tokens, hidden]. `qkv` is [tokens, 3 * hidden];
-        the tokens of row r attend to its first `seen[r]` tokens; `seen` is [rows] in int64."""
-        context, table = qkv.new_empty(len(qkv), qkv.shape[1] // 3), prefixes.table
-        gates = None if prefixes.gates is None else prefixes.gates.data_ptr()
-        failed = self._attend(
-            context.data_ptr(), context.stride(0), *_rows(qkv), seen.data_ptr(), num_heads,
-            context.shape[1] // num_heads, *table.arguments, prefixes.place, gates,
-        )  # fmt: skip
-        if failed:
-            raise MemoryError(f"no memory for attention over {table.num_rows} rows")
-        return context
-
-    def attend_placed(
+    def attend(
         self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int,
-        prefixes: PlacedPrefixes | None = None, *, once: bool = False,
+        prefixes: PlacedPrefixes | None = None, *, scale: float = 1.0, once: bool = False,
     ) -> Tensor:  # fmt: skip
-        """The softmax attention, without a scale, of `query` [tokens, size] to keys and values of one layout. Their
-        first dimension counts keys, and those of the next head lie `head_stride` elements further on. If there are
-        prefixes, their table has these rows, and their bias is 0. `once`: each row has one query, whose result is
-        rounded in another order."""
+        """The softmax attention of `query` [tokens, size] to keys and values of one layout. Their first dimension
+        counts keys, and those of the next head lie `head_stride` elements further on. Products of queries and keys are
+        times `scale`. If there are prefixes, their table has these rows, and their bias is 0. `once`: each row has one
+        query, whose result is rounded in another order."""
         context, size = query.new_empty(len(query), query.shape[1]), query.shape[1] // num_heads
         table = (None, 0, None) if prefixes is None else prefixes.table.arguments
         place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
-        failed = self._attend_placed(
+        failed = self._attend(
             context.data_ptr(), context.stride(0), *_rows(query), key.data_ptr(), value.data_ptr(), key.stride(0),
-            _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, once, *table, place,
-            None if gates is None else gates.data_ptr(),
+            _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, scale, once,
+            *table, place, None if gates is None else gates.data_ptr(),
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for attention over {len(rows)} rows")
@@ -233,6 +221,10 @@ def _is_half(tensor: Tensor) -> bool:
 
 def _rows(tensor: Tensor) -> tuple[int, int, bool]:
     return tensor.data_ptr(), tensor.stride(0), _is_half(tensor)
+
+
+def _with_contiguous_rows(x: Tensor) -> Tensor:
+    return x if x.stride(1) == 1 else x.contiguous()
 
 
 def knows(dtype: torch.dtype) -> bool:

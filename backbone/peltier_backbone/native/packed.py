@@ -23,7 +23,7 @@ class PackedWeight:
         outer, inner = weight.shape
         together = 2 if weight.dtype == torch.bfloat16 else 1
         padded = F.pad(weight, (0, -inner % together, 0, -outer % columns))
-        panels = padded.view(-(-outer // columns), columns, -1, together)
+        panels = padded.reshape(-(-outer // columns), columns, -1, together)
         return cls(panels.transpose(1, 2).contiguous(), outer, inner)
 
     def unpack(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import torch
@@ -30,6 +31,13 @@ class PlacedRows:
 
     layout: Tensor
     rows: Sequence[PlacedRow]
+
+    @classmethod
+    def packed(cls, lengths: Sequence[int], seen: Sequence[int]) -> Self:
+        """Rows of `lengths` tokens back to back, each of which attends to its first `seen` tokens."""
+        starts = accumulate(lengths, initial=0)
+        rows = zip(starts, lengths, seen, strict=False)
+        return cls.place([PlacedRow(start, length, start, keys) for start, length, keys in rows])
 
     @classmethod
     def place(cls, rows: Sequence[PlacedRow]) -> Self:

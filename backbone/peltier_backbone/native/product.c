@@ -17,7 +17,7 @@ EXPORT int64_t peltier_panel(void) {
 /* Whether this processor has all instructions of this library, if it has AVX-512 where that is one of them. */
 EXPORT int peltier_runs(void) {
 #ifdef __AVX512BF16__
-    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    return __builtin_cpu_supports("avx512bf16");
 #else
     return 1;
 #endif
@@ -59,6 +59,7 @@ INLINE void tile_pairs(const product *p, int64_t row, const int rows) {
     finish(p, row, 0, rows, (int)((p->outer + LANES - 1) / LANES), found);
 }
 
+/* Whether it has computed them: an odd inner dimension has no pairs. */
 static int multiply_pairs(const product *p, int64_t rows) {
     if (p->inner % 2) return 0;
     int64_t row = 0;

@@ -1,12 +1,14 @@
 """Compares the native kernels with torch before the first request."""
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
 from peltier_backbone.native.program import (
     Gate,
     NativeProgram,
@@ -115,5 +117,14 @@ def _check_attention(library: "Library") -> None:
         if row < 2:
             key, value = torch.cat((prefix[0] * gates[row], key), 1), torch.cat((prefix[1] * gates[row], value), 1)
         expected.append(F.scaled_dot_product_attention(query, key, value).transpose(0, 1).flatten(1))
-    found = library.attend(qkv, torch.tensor(_LENGTHS), 2, PlacedPrefixes(_table(program), gates=gates))
+    query, key, value = qkv.chunk(3, -1)
+    size, prefixes = _WIDTH // 2, PlacedPrefixes(_table(program), gates=gates)
+    rows = PlacedRows.packed(_LENGTHS, _LENGTHS)
+    found = library.attend(query, key, value, size, rows, 2, prefixes, scale=size**-0.5)
     _compare(library, "attention", found, torch.cat(expected))
+    starts = accumulate(_LENGTHS, initial=0)
+    first = [PlacedRow(start, 1, start, keys) for start, keys in zip(starts, _LENGTHS, strict=False)]
+    rows = PlacedRows.place(first)
+    single = library.attend(query, key, value, size, rows, 2, prefixes, scale=size**-0.5, once=True)
+    for place, exact in zip(first, expected, strict=True):
+        _compare(library, "attention of one query", single[place.first], exact[0])

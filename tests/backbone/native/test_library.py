@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.native import library
 from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import (
     Activation,
     Gate,
@@ -46,8 +47,13 @@ ACTIVATIONS = {
 pytestmark = pytest.mark.skipif(load_library() is None, reason="the project was installed without a C compiler")
 
 
-def _without_prefixes(lengths: list[int]) -> PlacedPrefixes:
-    return PlacedPrefixes(Table(lengths, [TableGroup(len(lengths))]))
+def _attend(
+    native: Library, qkv: Tensor, lengths: list[int], seen: list[int], heads: int,
+    prefixes: PlacedPrefixes | None = None,
+) -> Tensor:  # fmt: skip
+    """Each row attends to its first `seen` tokens, as a span of BERT does."""
+    size = qkv.shape[1] // (3 * heads)
+    return native.attend(*qkv.chunk(3, -1), size, PlacedRows.packed(lengths, seen), heads, prefixes, scale=size**-0.5)
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:
@@ -143,14 +149,14 @@ def test_threads_change_no_bit(native: Library, threads: Callable[[int], None], 
     x, qkv = _draw(1104, width).to(dtype), _draw(1104, 3 * width, seed=1).to(dtype)
     down, up, bias = _draw(width, 9, seed=2), _draw(9, width, seed=3), _draw(width, seed=4)
     weight, shift = _draw(width, seed=5) / 16, _draw(1, seed=6)
-    gate, seen = Gate(vector(weight), vector(shift), 1, 0), torch.tensor(lengths)
+    gate = Gate(vector(weight), vector(shift), 1, 0)
     steps = step(down, None, activation="relu"), step(up, bias)
 
     def compute() -> list[Tensor]:
         changed = x.clone()
         gates = _adapt(native, changed, changed, lengths, lambda _: place_op(0, steps, gate=gate))
         norm = native.norm(x, None, bias, None, LayerNorm(bias, bias, 1e-5))
-        return [changed, gates, norm, native.attend(qkv, seen, heads, _without_prefixes(lengths))]
+        return [changed, gates, norm, _attend(native, qkv, lengths, lengths, heads)]
 
     threads(1)
     alone = compute()
@@ -257,7 +263,7 @@ def test_rows_attend_to_themselves(
 ) -> None:
     """Softmax attention of each row and head over its prefix and what it may see of itself. Every third row has a
     prefix times a gate, every third one without a gate, the others none."""
-    seen = torch.tensor([max(length - hidden, 1) for length in lengths])
+    seen = [max(length - hidden, 1) for length in lengths]
     qkv = (2 * _draw(sum(lengths), 3 * heads * size)).to(dtype)
     prefix = _draw(len(lengths), 2, prefix_len, heads, size, seed=1).transpose(2, 3)  # [rows, 2, heads, prefix, size]
     gates = torch.tensor([(0.25, 1.0, math.nan)[row % 3] for row in range(len(lengths))])
@@ -265,7 +271,7 @@ def test_rows_attend_to_themselves(
     placed = [place_prefix(0, *own, gate if row % 3 == 0 else None) for row, own in enumerate(prefix)]
     programs = [NativeProgram([own], 1, {}, 0, None) for own in placed]
     table = Table(lengths, [TableGroup(1, None if row % 3 == 2 else own) for row, own in enumerate(programs)])
-    found = native.attend(qkv, seen, heads, PlacedPrefixes(table, 0, gates))
+    found = _attend(native, qkv, lengths, seen, heads, PlacedPrefixes(table, 0, gates))
     for row, piece in enumerate(qkv.double().split(lengths)):
         query, key, value = piece.view(-1, 3, heads, size).permute(1, 2, 0, 3)
         scale, num = (0.0, 0) if row % 3 == 2 else (float(gates[row]), prefix_len)
@@ -281,7 +287,7 @@ def test_what_is_not_a_number_stays_in_its_row(native: Library) -> None:
     """A broken key spoils its own row and head, and nothing else."""
     qkv = _draw(9, 3 * 8)
     qkv[2, 8 + 1] = math.nan
-    found = native.attend(qkv, torch.tensor([4, 5]), 2, _without_prefixes([4, 5]))
+    found = _attend(native, qkv, [4, 5], [4, 5], 2)
     assert bool(found[:4, :4].isnan().all())
     assert bool(found[:4, 4:].isfinite().all())
     assert bool(found[4:].isfinite().all())
@@ -326,7 +332,7 @@ def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
     [
         ("adapt", _unchanged),
         ("norm", lambda self, x, *rest: x),
-        ("attend", lambda self, qkv, *rest: qkv[:, : qkv.shape[1] // 3]),
+        ("attend", lambda self, query, *rest, **options: query),
     ],
 )
 def test_a_library_that_computes_wrongly_is_refused(

@@ -41,7 +41,7 @@ def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
     program = NativeProgram([place_prefix(0, prefix[0], prefix[1], None)], 1, {}, 0, None)
     table = Table([1] * 3, [TableGroup(1, program), TableGroup(2)])
     keys, values = store.flatten(2).unbind(1)
-    found = native.attend_placed(query, keys, values, SIZE, rows, HEADS, PlacedPrefixes(table) if prefixed else None)
+    found = native.attend(query, keys, values, SIZE, rows, HEADS, PlacedPrefixes(table) if prefixed else None)
     for row, (first, count, place, size) in enumerate(zip(firsts, queries, places, sizes, strict=True)):
         own = biases[row]
         expected = _exact(
@@ -65,7 +65,7 @@ def test_a_single_query_reads_its_keys_in_place(native: Library) -> None:
     table = Table([1] * 3, [TableGroup(2, program), TableGroup(1)])
     prefixes = PlacedPrefixes(table, gates=torch.tensor([0.5, 0.25, 1.0]))
     found, expected = (
-        native.attend_placed(query, keys, values, SIZE, rows, HEADS, prefixes, once=once) for once in (True, False)
+        native.attend(query, keys, values, SIZE, rows, HEADS, prefixes, once=once) for once in (True, False)
     )
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
@@ -77,5 +77,5 @@ def test_queries_attend_as_one_row_or_as_many(native: Library) -> None:
     keys, values = store.flatten(2).unbind(1)
     together = PlacedRows.place([PlacedRow(0, 9, 0, 13, bias)])
     apart = PlacedRows.place([PlacedRow(row, 1, 0, 13, bias[:, row:]) for row in range(9)])
-    found = [native.attend_placed(query, keys, values, SIZE, rows, HEADS) for rows in (together, apart)]
+    found = [native.attend(query, keys, values, SIZE, rows, HEADS) for rows in (together, apart)]
     assert torch.equal(*found)
