@@ -1,8 +1,8 @@
 """y += scale (act(x D + d) U + u) with the maps of each run's own slot, in one launch (docs/methods.md#bottleneck)."""
 
+from itertools import chain
 from typing import NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -33,31 +33,13 @@ class Maps(NamedTuple):
 
 def bottleneck(y: Tensor, x: Tensor, maps: Maps, activation: str, runs: Runs, scale: Tensor | None = None) -> None:
     """Add the bottleneck of x to y, both [tokens, width], in place; x may be y. `scale` is [tokens, 1]."""
-    bottleneck_(y, x, *maps, activation, scale, runs.starts, runs.slots, runs.longest)
-
-
-@torch.library.custom_op("peltier::bottleneck_", mutates_args={"y"})
-def bottleneck_(
-    y: Tensor, x: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor, activation: str,
-    scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int,
-) -> None:  # fmt: skip
-    """The whole bottleneck; one Triton program computes both maps for one block of tokens."""
-    width, size = down.shape[-2:]
-    block = block_size(longest, x.dtype)
-    _kernel[(triton.cdiv(longest, block), len(slots))](
-        y, x, down, down_bias, up, up_bias, scale, starts, slots, *strides(y), *strides(x),
-        *strides(down), *strides(down_bias), *strides(up), *strides(up_bias),
+    width, size = maps.down.shape[-2:]
+    block = block_size(runs.longest, x.dtype)
+    _kernel[(triton.cdiv(runs.longest, block), len(runs.slots))](
+        y, x, *maps, scale, runs.starts, runs.slots, *strides(y), *strides(x), *chain.from_iterable(map(strides, maps)),
         width=width, size=size, block=block, tile=min(padded(width), WIDEST), tile_size=padded(size),
         activation=activation, scaled=scale is not None, kind=dot_type(x.dtype),
     )  # fmt: skip
-
-
-@bottleneck_.register_fake
-def _(
-    y: Tensor, x: Tensor, down: Tensor, down_bias: Tensor, up: Tensor, up_bias: Tensor, activation: str,
-    scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int,
-) -> None:  # fmt: skip
-    return None
 
 
 @triton.jit

@@ -5,9 +5,9 @@ bottleneck, h = sum_a (x_a S) R_a with x_a the n blocks of x; away from it, bloc
 where the last n rows of T are the n blocks of the bias and e_c selects block c.
 """
 
+from itertools import chain
 from typing import NamedTuple
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -42,33 +42,15 @@ class Maps(NamedTuple):
 
 def compacter(y: Tensor, x: Tensor, maps: Maps, activation: str, runs: Runs, scale: Tensor | None = None) -> None:
     """Add the bottleneck of x to y, both [tokens, width], in place; x may be y. `scale` is [tokens, 1]."""
-    compacter_(y, x, *maps, activation, scale, runs.starts, runs.slots, runs.longest)
-
-
-@torch.library.custom_op("peltier::compacter_", mutates_args={"y"})
-def compacter_(
-    y: Tensor, x: Tensor, first: Tensor, rule_down: Tensor, bias: Tensor, rule_up: Tensor, ones: Tensor, second: Tensor,
-    activation: str, scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int,
-) -> None:  # fmt: skip
-    """The whole bottleneck; one Triton program computes both maps for one block of tokens."""
-    part, rank_down = first.shape[-2:]
-    rank_up, size = second.shape[-2], rule_down.shape[-1]
-    block = block_size(longest, x.dtype)
-    _kernel[(triton.cdiv(longest, block), len(slots))](
-        y, x, first, rule_down, bias, rule_up, ones, second, scale, starts, slots, *strides(y), *strides(x),
-        *strides(first), *strides(rule_down), *strides(bias), *strides(rule_up), *strides(ones), *strides(second),
+    part, rank_down = maps.first.shape[-2:]
+    rank_up, size = maps.second.shape[-2], maps.rule_down.shape[-1]
+    block = block_size(runs.longest, x.dtype)
+    _kernel[(triton.cdiv(runs.longest, block), len(runs.slots))](
+        y, x, *maps, scale, runs.starts, runs.slots, *strides(y), *strides(x), *chain.from_iterable(map(strides, maps)),
         blocks=x.shape[-1] // part, part=part, rank_down=rank_down, rank_up=rank_up, size=size, block=block,
         tile=min(padded(part), WIDEST), tile_down=padded(rank_down), tile_up=padded(rank_up), tile_size=padded(size),
         activation=activation, scaled=scale is not None, kind=dot_type(x.dtype),
     )  # fmt: skip
-
-
-@compacter_.register_fake
-def _(
-    y: Tensor, x: Tensor, first: Tensor, rule_down: Tensor, bias: Tensor, rule_up: Tensor, ones: Tensor, second: Tensor,
-    activation: str, scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int,
-) -> None:  # fmt: skip
-    return None
 
 
 @triton.jit

@@ -1,6 +1,5 @@
 """x W + b with the W and b of each run's slot, in one launch."""
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -15,31 +14,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, runs: Runs, fold: int
     Like the other kernels it rounds weights to the dtype of x and sums in float32.
     """
     y = x.new_empty(len(x), weight.shape[-1])
-    linear_(y, x, weight, bias, runs.starts, runs.slots, runs.longest, fold)
-    return y
-
-
-@torch.library.custom_op("peltier::linear_", mutates_args={"y"})
-def linear_(
-    y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, starts: Tensor, slots: Tensor, longest: int, fold: int
-) -> None:  # fmt: skip
-    """Write x W + b to y."""
     before, after = weight.shape[-2:]
-    block, tile_out = block_size(longest * fold, x.dtype), min(padded(after), WIDEST)
-    grid = (triton.cdiv(longest * fold, block), len(slots), triton.cdiv(after, tile_out))
+    longest = runs.longest * fold
+    block, tile_out = block_size(longest, x.dtype), min(padded(after), WIDEST)
+    grid = (triton.cdiv(longest, block), len(runs.slots), triton.cdiv(after, tile_out))
     _kernel[grid](
-        y, x, weight, bias, starts, slots, *strides(y), *strides(x), *strides(weight),
+        y, x, weight, bias, runs.starts, runs.slots, *strides(y), *strides(x), *strides(weight),
         *((0,) if bias is None else strides(bias)),
         before=before, after=after, fold=fold, block=block, tile_in=min(padded(before), WIDEST), tile_out=tile_out,
         biased=bias is not None, kind=dot_type(x.dtype),
     )  # fmt: skip
-
-
-@linear_.register_fake
-def _(
-    y: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, starts: Tensor, slots: Tensor, longest: int, fold: int
-) -> None:  # fmt: skip
-    return None
+    return y
 
 
 @triton.jit

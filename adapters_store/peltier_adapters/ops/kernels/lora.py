@@ -1,6 +1,5 @@
 """y += scale (x A) B with the factors of each run's own slot, in one launch (docs/methods.md#lora)."""
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -12,29 +11,14 @@ from peltier_adapters.ops.kernels.tile import WIDEST, add, dot_type, multiply, p
 def lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, runs: Runs, scale: Tensor | None = None) -> None:
     """Add to y [tokens, out], in place; y may be a slice of columns. x is [tokens, in], down [slots, in, r], up [slots,
     r, out] and `scale` [tokens, 1]; `up` contains the factor alpha / r."""
-    lora_(y, x, down, up, scale, runs.starts, runs.slots, runs.longest)
-
-
-@torch.library.custom_op("peltier::lora_", mutates_args={"y"})
-def lora_(
-    y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int
-) -> None:
-    """Both products; one Triton program computes both for one block of tokens."""
     before, rank = down.shape[-2:]
     after = up.shape[-1]
-    block = block_size(longest, x.dtype)
-    _kernel[(triton.cdiv(longest, block), len(slots))](
-        y, x, down, up, scale, starts, slots, *strides(y), *strides(x), *strides(down), *strides(up),
+    block = block_size(runs.longest, x.dtype)
+    _kernel[(triton.cdiv(runs.longest, block), len(runs.slots))](
+        y, x, down, up, scale, runs.starts, runs.slots, *strides(y), *strides(x), *strides(down), *strides(up),
         before=before, after=after, rank=rank, block=block, tile_in=min(padded(before), WIDEST),
         tile_out=min(padded(after), WIDEST), tile_rank=padded(rank), scaled=scale is not None, kind=dot_type(x.dtype),
     )  # fmt: skip
-
-
-@lora_.register_fake
-def _(
-    y: Tensor, x: Tensor, down: Tensor, up: Tensor, scale: Tensor | None, starts: Tensor, slots: Tensor, longest: int
-) -> None:
-    return None
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from peltier_adapters.ops.kernels.bottleneck import Maps, bottleneck, bottleneck_
+from peltier_adapters.ops.kernels.bottleneck import Maps, bottleneck
 from peltier_adapters.ops.kernels.runs import Runs
 from peltier_adapters.ops.op import MatmulStep
 from peltier_adapters.ops.torch import ACTIVATIONS
@@ -77,10 +77,3 @@ def test_other_slots_in_the_same_tensor_are_read():
     bottleneck(expected, x, MAPS, "relu", Runs(first.starts, first.slots.clone(), first.longest))
     assert torch.equal(again, expected)
     assert not torch.equal(again, y)
-
-
-def test_the_operator_keeps_its_schema():
-    """Fake tensors, mutation and dispatch are as declared, so that torch.compile and graphs may hold it."""
-    own_runs = runs()
-    arguments = (draw(TOKENS, WIDTH), draw(TOKENS, WIDTH), *MAPS, "gelu", draw(TOKENS, 1))
-    torch.library.opcheck(bottleneck_, (*arguments, own_runs.starts, own_runs.slots, own_runs.longest))

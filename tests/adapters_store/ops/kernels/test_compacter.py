@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from peltier_adapters.ops.kernels.compacter import Maps, compacter, compacter_
+from peltier_adapters.ops.kernels.compacter import Maps, compacter
 from peltier_adapters.ops.op import MatmulStep
 from peltier_adapters.parts import maps
 from peltier_adapters.spec.maps import LphmMap
@@ -72,10 +72,3 @@ def test_each_run_goes_through_its_own_compacter(dtype: torch.dtype, n: int, ran
     amplitude = changed(y.abs(), lambda y, x: _plain(bank, y, x, rows, None), x.abs())
     compacter(y, x, bank, "gelu_new", runs(), scale)
     check(y, expected, amplitude, roundings=4)
-
-
-def test_the_operator_keeps_its_schema():
-    """Fake tensors, mutation and dispatch are as declared, so that torch.compile and graphs may hold it."""
-    own_runs = runs()
-    arguments = (draw(TOKENS, WIDTH), draw(TOKENS, WIDTH), *_bank(4, 1), "relu", None)
-    torch.library.opcheck(compacter_, (*arguments, own_runs.starts, own_runs.slots, own_runs.longest))

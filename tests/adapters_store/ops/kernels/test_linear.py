@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from peltier_adapters.ops.kernels.linear import linear, linear_
+from peltier_adapters.ops.kernels.linear import linear
 from peltier_adapters.ops.op import MatmulStep
 
 from tests.adapters_store.ops.kernels.cases import (
@@ -34,11 +34,3 @@ def test_each_run_meets_its_own_weights(dtype: torch.dtype, fold: int):
     amplitude = changed(torch.zeros(TOKENS, OUT * fold), lambda _, x: plain(x, weight.abs(), bias.abs()), x.abs())
     y = linear(x.view(-1, WIDTH // fold), weight, bias, runs(), fold)
     check(y.view(TOKENS, -1), expected, amplitude, roundings=1)
-
-
-def test_the_operator_keeps_its_schema():
-    """Fake tensors, mutation and dispatch are as declared, so that torch.compile and graphs may hold it."""
-    y, x, weight, bias = draw(TOKENS, OUT), draw(TOKENS, WIDTH), draw(NUM_SLOTS, WIDTH, OUT), draw(NUM_SLOTS, OUT)
-    own_runs = runs()
-    arguments = (y, x, weight, bias, own_runs.starts, own_runs.slots, own_runs.longest, 1)
-    torch.library.opcheck(linear_, arguments)
