@@ -18,6 +18,7 @@ def lora(y: Tensor, x: Tensor, down: Tensor, up: Tensor, runs: Runs, scale: Tens
         y, x, down, up, scale, runs.starts, runs.slots, *strides(y), *strides(x), *strides(down), *strides(up),
         before=before, after=after, rank=rank, block=block, tile_in=min(padded(before), WIDEST),
         tile_out=min(padded(after), WIDEST), tile_rank=padded(rank), scaled=scale is not None, kind=dot_type(x.dtype),
+        num_stages=2,  # three spill a register on sm_100
     )  # fmt: skip
 
 

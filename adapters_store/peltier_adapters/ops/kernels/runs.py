@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-# Matrix units multiply no fewer rows. Larger blocks spill registers, float32 at half the size (for sm_80 and sm_90).
+# Matrix units multiply no fewer rows. Larger blocks spill registers.
 _MIN_BLOCK_ROWS = 16
-_MAX_BLOCK_ROWS = {torch.float32: 32}
+_MAX_BLOCK_ROWS = {torch.float32: 16}
 
 
 @dataclass(frozen=True)

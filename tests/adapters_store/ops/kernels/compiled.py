@@ -3,6 +3,11 @@
 python -m tests.adapters_store.ops.kernels.compiled
 """
 
+import re
+import subprocess
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -13,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
 WIDTH, SIZE, N = 768, 48, 4
-TARGETS = ((80, torch.float32), (90, torch.bfloat16))
+TARGETS = tuple(product((80, 90, 100), (torch.float32, torch.bfloat16)))
 
 
 class Card:
@@ -51,6 +56,17 @@ def call_kernels(dtype: torch.dtype) -> None:
     compacter.compacter(y, x, compacter.Maps(*contracting, *expanding), "gelu_new", runs, scale)
 
 
+def local_bytes(cubin: bytes) -> int:
+    """The bytes of local memory that a thread of the kernel uses: registers that are spilled, and arrays."""
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "kernel.cubin"
+        path.write_bytes(cubin)
+        command = (triton.knobs.nvidia.cuobjdump.path, "-res-usage", str(path))
+        usage = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    stack, local = (int(re.findall(rf"{name}:(\d+)", usage)[-1]) for name in ("STACK", "LOCAL"))
+    return stack + local
+
+
 def main() -> None:
     compiled: list[Any] = []
     run = JITFunction.run
@@ -64,9 +80,11 @@ def main() -> None:
         call_kernels(dtype)
     assert len(compiled) == 5 * len(TARGETS)
     for kernel in compiled:
-        print(kernel.name, kernel.metadata.target, f"{kernel.metadata.shared} bytes of shared memory")
-        assert kernel.asm["cubin"]
-        assert kernel.metadata.shared <= 99 * 1024, "the smaller cards of these generations have no more"
+        module, target, shared = kernel.src.fn.fn.__module__, kernel.metadata.target, kernel.metadata.shared
+        local = local_bytes(kernel.asm["cubin"])
+        print(module, target, f"{shared} bytes of shared memory, {local} of local memory")
+        assert shared <= 99 * 1024, "the smaller cards of these generations have no more"
+        assert local == 0, "spilled registers are read and written in the card's memory"
 
 
 if __name__ == "__main__":
