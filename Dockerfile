@@ -6,7 +6,7 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
-# The compiler is for the native kernels; the final image has none.
+# The compiler is for the native kernels; the final image has one only for a GPU.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install -y --no-install-recommends gcc libc6-dev \
@@ -30,6 +30,13 @@ RUN groupadd --gid 10001 peltier \
     && useradd --uid 10001 --gid peltier --no-create-home --home-dir /var/lib/peltier --shell /usr/sbin/nologin peltier \
     && install --directory --owner peltier --group peltier --mode 0750 /var/lib/peltier
 COPY --from=build /opt/peltier /opt/peltier
+# Triton, which a torch for CUDA brings, compiles its launcher in C when the server starts.
+# hadolint ignore=DL3008
+RUN if /opt/peltier/bin/python -m pip show --quiet triton; then \
+        apt-get update \
+        && apt-get install -y --no-install-recommends gcc libc6-dev \
+        && rm -rf /var/lib/apt/lists/*; \
+    fi
 # The server listens on every interface of its container and therefore refuses to start without PELTIER_ADMIN_KEY.
 # minilm needs no download; a backbone from the hub needs HF_HUB_OFFLINE=0 once and is then kept in the volume.
 ENV PATH=/opt/peltier/bin:$PATH \

@@ -43,6 +43,14 @@ def test_the_image_holds_every_package() -> None:
     assert list(dict.fromkeys(packages)) == copied
 
 
+def test_the_image_for_a_gpu_has_the_compiler_that_triton_needs() -> None:
+    """Triton compiles a launcher in C at its first use. The final stage has a compiler where it has Triton."""
+    final = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2].replace("\\\n", "")
+    _, copied, after = final.partition("COPY --from=build /opt/peltier /opt/peltier")
+    assert copied
+    assert re.search(r"^RUN if .*show --quiet triton; then .*apt-get install .*gcc libc6-dev", after, re.MULTILINE)
+
+
 def test_prometheus_scrapes_the_server_with_its_key() -> None:
     """The scrape target is the compose service, and the credentials are the secret that compose mounts."""
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]

@@ -1,5 +1,6 @@
 """The interface of the backends that run ops, and the choice of one for a device."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +14,8 @@ from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.op import Program
+
+logger = logging.getLogger(__name__)
 
 RecordedGates = dict[str, dict[int, Tensor]]
 
@@ -67,11 +70,11 @@ class Backend(Protocol):
 
 @cache
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The backend for a backbone that computes in `dtype` on `device`."""
-    if device.type == "cuda" and find_spec("triton") is not None:
-        from peltier_adapters.ops.triton import TritonBackend  # needs Triton
-
-        return TritonBackend(device)
+    """The backend for a backbone that computes in `dtype` on `device`. On a GPU the first call compares the kernels
+    with torch; if they are wrong or do not run, it logs that and chooses torch."""
+    triton = _try_triton(device, dtype) if device.type == "cuda" and find_spec("triton") is not None else None
+    if triton is not None:
+        return triton
     kernels = library.load_library() if device.type == "cpu" and library.knows(dtype) else None
     if kernels is not None:
         from peltier_adapters.ops.native import NativeBackend
@@ -80,3 +83,17 @@ def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     from peltier_adapters.ops.torch import TORCH
 
     return TORCH
+
+
+def _try_triton(device: torch.device, dtype: torch.dtype) -> Backend | None:
+    from peltier_adapters.ops.self_check import check
+
+    try:
+        from peltier_adapters.ops.triton import TritonBackend  # needs Triton
+
+        backend = TritonBackend(device)
+        check(backend, device, dtype)
+    except Exception as error:  # Triton, its compilers and the driver have no common error
+        logger.warning("the Triton kernels are left out: %s: %s", type(error).__name__, error)
+        return None
+    return backend

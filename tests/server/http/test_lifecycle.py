@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import torch
 from peltier_backbone.load import Backbone
 from peltier_client.errors import NotReady
+from peltier_server import service
 from peltier_server.app import create_app
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.settings import Settings
@@ -113,6 +115,16 @@ async def test_a_body_that_arrives_in_the_drain_is_read(
     answer = await running.client.post("/v1/tasks/a/predict", content=body(), headers=headers)
     assert answer.status_code == 200
     assert lifecycle.idle
+
+
+async def test_kernels_are_checked_before_the_first_request(
+    serve: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the backbone's precision, and those of the heads, which compute in float32."""
+    checked = []
+    monkeypatch.setattr(service, "choose_backend", lambda device, dtype: checked.append(dtype))
+    async with serve(dtype="bfloat16"):
+        assert checked == [torch.bfloat16, torch.float32]
 
 
 async def test_a_restart_keeps_everything(
