@@ -17,8 +17,8 @@ _PRODUCTS = 20
 def compare_loads(bench: Bench, nbytes: int) -> None:
     """Checks the copied weights, then times copies.
 
-    `first` also locks the pages, `again` finds them locked, `returns` is the time until the call returns, and `beside`
-    is a copy while the batches' stream is busy for longer (`busy`).
+    `pageable` is a copy from ordinary memory, `staged` one through the server's buffer, and `returns` the time until
+    that call returns. `beside` is such a copy while the batches' stream is busy for longer (`busy`).
     """
     layout, transfer = Layout({"adapter": (nbytes // 4,)}), create_transfer(bench.device)
     adapters = [Weights.copy(layout, {"adapter": torch.randn(nbytes // 4)}) for _ in range(_COUNT)]
@@ -27,12 +27,10 @@ def compare_loads(bench: Bench, nbytes: int) -> None:
     bench.check("load check", float(wrong), 0.0, adapters=_COUNT)
     if bench.device.type != "cuda":
         return
-    fresh = iter([Weights.copy(layout, {"adapter": one["adapter"]}) for one in adapters])
     own = adapters[0]
     us = {
         "pageable": _median_us(lambda: own.flat.to(bench.device)),
-        "first": _median_us(lambda: transfer(next(fresh))),
-        "again": _median_us(lambda: transfer(own)),
+        "staged": _median_us(lambda: transfer(own)),
         "returns": _median_us(lambda: transfer(own), wait=False),
     }
     us |= _beside_work(bench, lambda: transfer(own))

@@ -1,4 +1,4 @@
-"""A fake GPU that records streams, events and page locks in their order; torch has none of them without a GPU."""
+"""A fake GPU that records streams, events and their waits in their order; torch has none of them without a GPU."""
 
 import threading
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Event:
 
     def __init__(self, card: "Card") -> None:
         self._card, self.stream = card, ""
-        self.over = threading.Event()
+        self.over, self.waited = threading.Event(), threading.Event()
         self.over.set()
 
     def record(self, stream: Stream) -> None:
@@ -35,31 +35,18 @@ class Event:
         self._card.events.append(self)
 
     def synchronize(self) -> None:
+        self.waited.set()
         assert self.over.wait(10)
 
 
 class Card:
-    """What the code under test asked of `torch.cuda`; `lock_error` is what locking answers."""
+    """What the code under test asked of `torch.cuda`."""
 
     def __init__(self) -> None:
         self.log: list[tuple[object, ...]] = []
         self.events: list[Event] = []
-        self.locked: dict[int, int] = {}
-        self.lock_error = 0
-        self.unlocked = threading.Semaphore(0)
         self._streams = {"compute": Stream(self, "compute")}
         self.current = "compute"
-
-    def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:  # noqa: N802 - CUDA's name
-        if not self.lock_error:
-            assert address not in self.locked
-            self.locked[address] = nbytes
-        return self.lock_error
-
-    def cudaHostUnregister(self, address: int) -> int:  # noqa: N802 - CUDA's name
-        del self.locked[address]
-        self.unlocked.release()
-        return 0
 
     def copy_stream(self, device: torch.device) -> Stream:
         return self._streams.setdefault("copy", Stream(self, "copy"))
@@ -79,10 +66,10 @@ class Card:
 def install(monkeypatch: pytest.MonkeyPatch) -> Card:
     """Installs a fake GPU in torch."""
     card = Card()
-    monkeypatch.setattr(torch.cuda, "cudart", lambda: card)
     monkeypatch.setattr(torch.cuda, "Stream", card.copy_stream)
     monkeypatch.setattr(torch.cuda, "Event", lambda: Event(card))
     monkeypatch.setattr(torch.cuda, "stream", card.on)
     monkeypatch.setattr(torch.cuda, "current_stream", card.current_stream)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: card.log.append(("keep for", stream.name)))
     return card

@@ -1,5 +1,6 @@
 """Copies the tensors of an adapter from the host to the device."""
 
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -7,7 +8,9 @@ import torch
 from torch import Tensor
 
 from peltier_adapters.artifact.weights import Weights
-from peltier_adapters.residency.page_lock import PageLocks
+
+# Most adapters fit; larger ones are copied in pieces.
+_STAGING_ELEMENTS = 2 * 1024 * 1024
 
 
 class PendingCopy:
@@ -49,8 +52,9 @@ def share_host(weights: Weights) -> DeviceCopy:
 
 
 class CopyStream:
-    """Copies to a GPU from page-locked memory, on a separate stream from the batches. A call returns at once. On the
-    GPU, only batches that read the adapter wait for the copy.
+    """Copies to a GPU on a separate stream from the batches, through one page-locked buffer, which the copy engine
+    reads directly. A call waits for the previous copy to leave the buffer, not for its own. On the GPU, only batches
+    that read the adapter wait for its copy.
 
     The device memory belongs to the pool of this stream, so only other loads reuse it.
     """
@@ -58,15 +62,20 @@ class CopyStream:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._locks = PageLocks()
+        self._staging = torch.empty(_STAGING_ELEMENTS).pin_memory()
+        self._left = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._lock = threading.Lock()
 
     def __call__(self, weights: Weights) -> DeviceCopy:
-        pages = self._locks.lock(weights)
-        with torch.cuda.stream(self._stream):
+        with self._lock, torch.cuda.stream(self._stream):
             flat = torch.empty_like(weights.flat, device=self._device)
-            flat.copy_(weights.flat, non_blocking=pages is not None)
-            copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            copied.record(self._stream)
-        if pages is not None:
-            pages.copied = copied
-        return DeviceCopy(flat, PendingCopy(flat, copied))
+            pieces = (torch.split(one, _STAGING_ELEMENTS) for one in (flat, weights.flat))
+            for target, source in zip(*pieces, strict=True):
+                self._copy(target, source)
+            return DeviceCopy(flat, PendingCopy(flat, self._left))
+
+    def _copy(self, target: Tensor, source: Tensor) -> None:
+        self._left.synchronize()
+        target.copy_(self._staging[: len(source)].copy_(source), non_blocking=True)
+        self._left = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._left.record(self._stream)

@@ -1,11 +1,13 @@
 """Copies of adapters to the device, and which streams wait for which."""
 
+import threading
 from collections.abc import Callable
 
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.artifact.weights import Layout, Weights
+from peltier_adapters.residency import transfer
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.transfer import CopyStream, create_transfer, share_host
 from peltier_backbone.load import Backbone
@@ -43,30 +45,37 @@ def test_a_gpu_has_a_stream_for_copies(card: Card):
 
 
 def test_a_copy_leaves_the_host_and_its_end_is_marked(card: Card):
-    """On its own stream, from locked memory, the same numbers; the thread's stream is as it was."""
+    """On its own stream, the same numbers; the thread's stream is as it was."""
     weights = _weights()
     sent = CopyStream(CPU)(weights)
     assert torch.equal(sent.flat, weights.flat)
     assert sent.flat.data_ptr() != weights.flat.data_ptr()
     assert (card.log, card.current) == ([("record", "copy")], "compute")
-    assert list(card.locked) == [weights.flat.data_ptr()]
 
 
-@pytest.mark.parametrize("error", [0, 2])
-def test_nobody_waits_for_a_copy_from_locked_memory(error: int, card: Card, monkeypatch: pytest.MonkeyPatch):
-    """Memory that could not be locked may go with its last reference, so that copy is waited for."""
-    card.lock_error = error
-    waits: list[bool] = []
-    copy = torch.Tensor.copy_
-
-    def spy(self: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> torch.Tensor:
-        waits.append(not non_blocking)
-        return copy(self, source)
-
+def test_an_adapter_larger_than_the_buffer_is_copied_in_pieces(card: Card, monkeypatch: pytest.MonkeyPatch):
+    """With the same numbers; each piece waits until the one before it has left the buffer."""
+    monkeypatch.setattr(transfer, "_STAGING_ELEMENTS", 4)
     weights = _weights()
-    monkeypatch.setattr(torch.Tensor, "copy_", spy)
-    CopyStream(CPU)(weights)
-    assert waits == [error != 0]
+    sent = CopyStream(CPU)(weights)
+    assert torch.equal(sent.flat, weights.flat)
+    assert len(card.events) == 4
+
+
+def test_a_copy_waits_for_the_buffer_and_for_nothing_else(card: Card):
+    """The copy engine still reads the adapter before; the caller does not wait for its own copy."""
+    copy = CopyStream(CPU)
+    copy(_weights())
+    (before,) = card.events
+    before.over.clear()
+    loader = threading.Thread(target=copy, args=[_weights()])
+    loader.start()
+    assert before.waited.wait(10)
+    assert len(card.events) == 1
+    before.over.set()
+    loader.join(10)
+    assert len(card.events) == 2
+    assert not card.events[1].waited.is_set()
 
 
 def test_the_first_batch_that_reads_an_adapter_waits_on_the_card(card: Card, resident: Resident):
