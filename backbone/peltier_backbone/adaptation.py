@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from peltier_backbone.attention import Prefix
-from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 
 Projection = Literal[
@@ -55,6 +55,10 @@ class Adaptation(Protocol):
         """Norm `index` of `x`, or of `x` + `residual`, with each row's own weights. It may change `x` in place if a
         residual is given."""
 
+    def place_ops(self) -> PlacedOps | None:
+        """All changes in the layers of a T5, for a native call that runs them all; None if Python must call the methods
+        above. What `embed`, and `project` at "key_value" and "lm_head", do is not part of them."""
+
 
 class NoAdaptation:
     """An adaptation that changes nothing."""
@@ -78,6 +82,9 @@ class NoAdaptation:
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return base(x, residual)
+
+    def place_ops(self) -> PlacedOps | None:
+        return None
 
 
 NO_ADAPTATION = NoAdaptation()

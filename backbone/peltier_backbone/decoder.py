@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
+from peltier_backbone.native.stack import NativeStack
+from peltier_backbone.native_stack import lay_out, run_stack
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.relative import RelativeBias
@@ -35,12 +38,20 @@ class Decoder:
     def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded tokens `x`, both [tokens, hidden]. Each token is one row of the
         adaptation."""
+        states = run_stack(self._native, x, view, adaptation)
+        if states is not None:
+            return states
         prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
         for layer, block in enumerate(self.blocks):
             x = block.own(x, layer, view, prefixed, adaptation)
             x = block.cross(x, layer, view, prefixed, adaptation)
             x = block.feed_forward(x, adaptation)
         return adaptation.norm(self.norm_index, x, self.norm)
+
+    @cached_property
+    def _native(self) -> NativeStack | None:
+        layers = [(block.own, block.cross, block.feed_forward) for block in self.blocks]
+        return lay_out(layers, self.norm, self.norm_index, self.num_heads)
 
     def norms(self) -> list[RMSNorm]:
         """Three norms for each block, then the final norm."""

@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
+from peltier_backbone.native.program import Table
+from peltier_backbone.native.stack import NativeStack, StackRows
+from peltier_backbone.native_stack import lay_out, run_stack
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import Attended, PrefixAttention, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
@@ -31,6 +35,9 @@ class _RowView:
         size = qkv.shape[1] // 3
         return self.rows.attend(qkv[:, :size], qkv[:, size:], prefixes)
 
+    def place(self, prefixes: Table | None) -> StackRows:
+        return StackRows(self.rows.place(prefixes))
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -45,12 +52,20 @@ class Encoder:
         """The states after the final norm of embedded packed rows of `lengths` tokens, both [tokens, hidden]."""
         biases = [self.bias.square(max(lengths))] * len(lengths)
         view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases))
+        states = run_stack(self._native, x, view, adaptation)
+        if states is not None:
+            return states
         prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
 
         for layer, block in enumerate(self.blocks):
             x = block.attention(x, layer, view, prefixed, adaptation)
             x = block.feed_forward(x, adaptation)
         return adaptation.norm(2 * len(self.blocks), x, self.norm)
+
+    @cached_property
+    def _native(self) -> NativeStack | None:
+        layers = [(block.attention, None, block.feed_forward) for block in self.blocks]
+        return lay_out(layers, self.norm, 2 * len(self.blocks), self.num_heads)
 
     def norms(self) -> list[RMSNorm]:
         """Two norms for each block, then the final norm."""

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from peltier_backbone.activation import activate
 from peltier_backbone.native.program import Activation
+from peltier_backbone.native.stack import FrozenMap
 
 
 class Linear(Protocol):
@@ -25,6 +26,9 @@ class Linear(Protocol):
 
     def feed_forward(self, x: Tensor, contract: "Linear", activation: Activation, *, gated: bool = False) -> Tensor:
         """`contract` of this map's activated result, [tokens, in] -> [tokens, contract's out]."""
+
+    def place(self) -> FrozenMap | None:
+        """Where the native kernels read the map; None for a map with a bias or of other kernels."""
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         """The plain weight and bias, for hashing."""
@@ -54,6 +58,9 @@ class _Map(ABC):
 
     def feed_forward(self, x: Tensor, contract: Linear, activation: Activation, *, gated: bool = False) -> Tensor:
         return contract(self(x, activation, gated=gated))
+
+    def place(self) -> FrozenMap | None:
+        return None
 
 
 class PlainLinear(_Map):

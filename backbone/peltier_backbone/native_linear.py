@@ -5,6 +5,7 @@ from torch import Tensor
 from peltier_backbone.linear import FrozenLinear, Linear
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native.program import Activation
+from peltier_backbone.native.stack import FrozenMap
 
 
 class NativeLinear(FrozenLinear):
@@ -23,6 +24,10 @@ class NativeLinear(FrozenLinear):
 
     def multiply(self, x: Tensor, activation: Activation) -> Tensor:
         return self._library.multiply(x, self._weight, self._summed, activation)
+
+    def place(self) -> FrozenMap | None:
+        weight = self._weight
+        return FrozenMap(None, weight.data.data_ptr(), weight.inner, weight.outer) if self._bias is None else None
 
     def transpose(self) -> Linear:
         return NativeLinear(self.weights()[0].t())

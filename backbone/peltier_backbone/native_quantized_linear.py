@@ -6,6 +6,7 @@ from torch import Tensor
 from peltier_backbone.linear import Linear
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native.program import Activation
+from peltier_backbone.native.stack import FrozenMap
 from peltier_backbone.native_linear import NativeLinear
 from peltier_backbone.quantization import quantize_weight
 from peltier_backbone.quantized_linear import QuantizedLinear
@@ -30,6 +31,10 @@ class NativeQuantizedLinear(QuantizedLinear):
         if torch.is_grad_enabled() or not isinstance(contract, NativeQuantizedLinear):
             return super().feed_forward(x, contract, activation, gated=gated)
         return self._library.feed_forward_int8(x, self._packed, contract._packed, activation, gated=gated)
+
+    def place(self) -> FrozenMap | None:
+        packed = self._packed
+        return FrozenMap(packed.address, None, packed.inner, packed.outer) if self._bias is None else None
 
     def transpose(self) -> Linear:
         return NativeLinear(self.dequantize().t())

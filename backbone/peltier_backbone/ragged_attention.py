@@ -11,7 +11,7 @@ from torch import Tensor
 
 from peltier_backbone.native.library import serving_library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.native.program import Table
 from peltier_backbone.padding import Padding
 from peltier_backbone.prefix_attention import Attended, Prefixes, attend
 
@@ -41,7 +41,7 @@ class RaggedAttention:
         others the logsumexp [queries, heads]."""
         native, with_logsumexp = serving_library(query.device, query.dtype), isinstance(prefixes, list)
         if native is not None and not isinstance(prefixes, list):
-            rows = self._placed_rows if prefixes is None else self._rows_of(prefixes)
+            rows = self.place(None if prefixes is None else prefixes.table)
             key, value = key_value.chunk(2, -1)
             size = query.shape[1] // self._num_heads
             return Attended(native.attend(query, key, value, size, rows, self._num_heads, prefixes), None)
@@ -55,9 +55,10 @@ class RaggedAttention:
         places = zip(queries, self._lengths, keys, self._key_lengths, self._row_biases, strict=False)
         return PlacedRows.place([PlacedRow(*place) for place in places])
 
-    def _rows_of(self, prefixes: PlacedPrefixes) -> PlacedRows:
-        """The rows as the prefixes' table has them: whole rows, or in a decoder single tokens."""
-        return self._placed_rows if prefixes.table.num_rows == len(self._lengths) else self._placed_tokens
+    def place(self, prefixes: Table | None) -> PlacedRows:
+        """The rows as the table of their prefixes has them: whole rows, or in a decoder single tokens."""
+        whole = prefixes is None or prefixes.num_rows == len(self._lengths)
+        return self._placed_rows if whole else self._placed_tokens
 
     @cached_property
     def _placed_tokens(self) -> PlacedRows:

@@ -10,7 +10,8 @@ from torch import Tensor
 from peltier_backbone.cache import Cache
 from peltier_backbone.native.library import Library, serving_library
 from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
-from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.native.program import PlacedPrefixes, Table
+from peltier_backbone.native.stack import StackRows
 from peltier_backbone.prefix_attention import Attended, Prefixes, attend
 from peltier_backbone.relative import RelativeBias
 
@@ -95,6 +96,10 @@ class StepView:
         if self._native is not None and not isinstance(prefixes, list):
             return self._attend_placed(self._native, query, store, self._memory_rows, prefixes)
         return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, prefixes is not None)
+
+    def place(self, prefixes: Table | None) -> StackRows:
+        own, memory = self._cache.own.layer_keys(), self._cache.memory.layer_keys()
+        return StackRows(self._own_rows, self._memory_rows, memory, own, self._key_numbers)
 
     def _attend_placed(
         self, native: Library, query: Tensor, store: Tensor, rows: PlacedRows, prefixes: PlacedPrefixes | None

@@ -82,8 +82,13 @@ class FeedForward:
         normed = adaptation.norm(self.norm_index, x, self.norm)
         return x + adaptation.sublayer(self.block, "ffn", self._expand_and_contract(normed, adaptation), x)
 
+    @property
+    def kind(self) -> Activation:
+        """The kernels' name of the activation."""
+        return "swish" if self.activation == "silu" else self.activation
+
     def _expand_and_contract(self, x: Tensor, adaptation: Adaptation) -> Tensor:
-        kind: Activation = "swish" if self.activation == "silu" else self.activation
+        kind = self.kind
         if adaptation.projections.isdisjoint(("intermediate", "output")):
             return self.intermediate.feed_forward(x, self.output, kind, gated=self.gated)
         if "intermediate" in adaptation.projections:

@@ -5,6 +5,8 @@ import math
 from torch import Tensor
 
 from peltier_backbone.encoder_kv import EncoderKV
+from peltier_backbone.native.program import Table
+from peltier_backbone.native.stack import LayerKeys, StackRows
 from peltier_backbone.prefix_attention import Attended, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
@@ -17,7 +19,7 @@ class TreeView:
     def __init__(self, targets: Targets, memory: EncoderKV, bias: RelativeBias, num_heads: int) -> None:
         assert len(targets.lengths) == len(memory.lengths), "one memory a row"
         lengths = targets.lengths
-        self._memory, self._size = memory, memory.key_values[0].shape[-1] // 2
+        self._memory, self._num_heads, self._size = memory, num_heads, memory.key_values[0].shape[-1] // 2
         self._own = RaggedAttention(num_heads, lengths, lengths, bias.line, _biases(targets, bias))
         self._cross = RaggedAttention(num_heads, lengths, memory.lengths, bias.line)
 
@@ -26,6 +28,11 @@ class TreeView:
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         return self._cross.attend(query, self._memory.key_values[layer], prefixes)
+
+    def place(self, prefixes: Table | None) -> StackRows:
+        keys = [(one[:, : self._size], one[:, self._size :]) for one in self._memory.key_values]
+        placed = LayerKeys(keys, self._size // self._num_heads)
+        return StackRows(self._own.place(prefixes), self._cross.place(prefixes), placed)
 
 
 def _biases(targets: Targets, bias: RelativeBias) -> list[Tensor]:

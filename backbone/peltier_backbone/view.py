@@ -5,6 +5,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from peltier_backbone.native.program import Table
+from peltier_backbone.native.stack import StackRows
 from peltier_backbone.prefix_attention import Attended, Prefixes
 
 
@@ -20,3 +22,6 @@ class View(SelfView, Protocol):
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         """Cross-attention of decoder block `layer`; queries are [tokens, attention]."""
+
+    def place(self, prefixes: Table | None) -> StackRows:
+        """The same for all blocks in one native call; `prefixes`, if there are any, are of whole rows or of tokens."""

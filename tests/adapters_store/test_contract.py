@@ -15,11 +15,12 @@ from peltier_adapters.generation.generation import Draft, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.ops.native import NativeOps
 from peltier_adapters.presets.presets import PRESETS
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
 from peltier_backbone.load import Backbone, load_backbone
-from peltier_backbone.native.library import load_library
+from peltier_backbone.native.library import Library, load_library
 from torch import Tensor
 
 MakeArtifact = Callable[..., bytes]
@@ -210,6 +211,36 @@ def test_batches_change_no_bit(
     expected = _alone(backbone, rows)
     for found in (forward(backbone, rows), forward(backbone, rows[::-1])[::-1]):
         assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", ["t5", "t5_gated", "t5_bfloat16", "t5_int8"])
+def test_one_call_of_all_layers_changes_no_bit(
+    name: str,
+    zoo: Callable[[Backbone], dict[str, Resident]],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Likelihoods and texts of all methods are to the last bit those of layers that Python calls one by one."""
+    if load_library() is None:
+        pytest.skip("the project was installed without a C compiler")
+    backbone: Backbone = request.getfixturevalue(name)
+    rows = _rows(backbone, [None, *zoo(backbone).values(), None])
+    calls = []
+    run = Library.run_stack
+    monkeypatch.setattr(Library, "run_stack", lambda self, *given: calls.append(given) or run(self, *given))
+
+    def answers() -> tuple[list[RowOutput], list[tuple[list[int], float]]]:
+        drafts = [create_draft(backbone, row, Decoding(max_new_tokens=4)) for row in rows]
+        generate(backbone, drafts, max_rows=len(rows) // 2)
+        return forward(backbone, rows), [(draft.ids, draft.score) for draft in drafts]
+
+    found = answers()
+    called = len(calls)
+    monkeypatch.setattr(NativeOps, "place_ops", lambda self: None)
+    expected = answers()
+    assert called == len(calls) > 0
+    assert found[1] == expected[1]
+    assert all(torch.equal(one.logits, other.logits) for one, other in zip(found[0], expected[0], strict=True))
 
 
 @pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])

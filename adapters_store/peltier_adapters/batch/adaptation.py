@@ -7,7 +7,7 @@ import torch
 from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
 from peltier_backbone.attention import Prefix
 from peltier_backbone.load import Backbone
-from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
@@ -30,6 +30,9 @@ class SiteAdaptation(NoAdaptation):
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return self._ops.norm(index, x, base, residual)
+
+    def place_ops(self) -> PlacedOps | None:
+        return self._ops.place_ops()
 
 
 class BatchAdaptation(SiteAdaptation):

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 
 import torch
 from peltier_backbone.native import library
-from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
@@ -56,6 +56,10 @@ class GroupedOps(Protocol):
 
     def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | None:
         """The prefixes of attention `number` and their gates, for the native attention; None in other backends."""
+        return None
+
+    def place_ops(self) -> PlacedOps | None:
+        """All ops in the layers of a T5 for one native call; None in other backends, and if gates are recorded."""
         return None
 
 

@@ -5,14 +5,17 @@ of its weights, which the kernels read without a copy.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 import torch
 from peltier_backbone.native import program as layout
 from peltier_backbone.native.library import Library
 from peltier_backbone.native.program import (
+    STACK_SITES,
     NativeProgram,
     PlacedOp,
+    PlacedOps,
     PlacedPrefixes,
     Table,
     TableGroup,
@@ -135,6 +138,15 @@ class NativeOps(GroupedOps):
             if self._recorded:
                 self._record_prefix(number)
         return PlacedPrefixes(self._table, place, self._gates[0])
+
+    def place_ops(self) -> PlacedOps | None:
+        return None if self._recorded else self._placed
+
+    @cached_property
+    def _placed(self) -> PlacedOps:
+        places = [_place(site, 0, self._depth) for site in STACK_SITES]
+        prefixed = any(one.program is not None and one.program.prefixes for one in self._groups)
+        return PlacedOps(self._table, places, self._gates, prefixed=prefixed)
 
     def _record(self, site: str, number: int) -> None:
         for group, rows in self._rows():

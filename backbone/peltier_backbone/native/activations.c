@@ -1,6 +1,7 @@
 /* Activations of whole batches. */
 
 #include "activations.h"
+#include "kernels.h"
 #include "threads.h"
 
 NOINLINE void activate_rows(const activations *a, share rows) {

@@ -1,8 +1,8 @@
 /* What adapters do at one place of a model: all rows of a batch in one call, whatever the shapes of their ops. What lies
  * between two products of an op never leaves the cache. */
 
+#include "kernels.h"
 #include "norms.h"
-#include "program.h"
 #include "threads.h"
 #include "tiles.h"
 

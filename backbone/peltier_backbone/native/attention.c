@@ -1,6 +1,6 @@
 /* Softmax attention in float32, row by row and head by head: no pads, no masks and no neighbours. */
 
-#include "program.h"
+#include "kernels.h"
 #include "threads.h"
 #include "tiles.h"
 
@@ -179,15 +179,6 @@ static void place_prefix(head *h, const op *o, const group *g, int64_t number, c
     h->prefix_value = (matrix){find(o->values, g->base) + number * o->head_stride, o->key_stride, 0};
     if (o->gate.outputs) h->gate = gates[row];
 }
-
-/* Queries `first` to `first` + `tokens` of a batch, which attend to `keys` keys from number `offset` on; those of head h
- * begin h * head_stride elements after those of the first. Without a bias it is NULL; query q of head h has the one that
- * begins at bias + h * bias_head + q * bias_query. */
-typedef struct {
-    int64_t first, tokens, offset, keys;
-    const float *bias;
-    int64_t bias_head, bias_query;
-} placed_row;
 
 /* A call of `peltier_attend`. */
 typedef struct {

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "kernels.h"
 #include "lanes.h"
 #include "threads.h"
 

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "activations.h"
+#include "kernels.h"
 #include "threads.h"
 
 #define QUANTIZED_PANEL 64
@@ -30,15 +31,6 @@ typedef struct {
     int32_t *zeros;
     int64_t stride, groups;
 } quantized_rows;
-
-/* A weight [inner, outer] of `values` times the scale of each column; `sums` are those of each column's values. All vectors
- * have whole panels; without a bias it is NULL. */
-typedef struct {
-    const int8_t *values;
-    const int32_t *sums;
-    const float *scales, *bias;
-    int64_t inner, outer;
-} int8_weight;
 
 #if defined(__AVX512F__)
 #define VNNI_SUMS 16

@@ -3,7 +3,7 @@
 import ctypes
 import hashlib
 import logging
-from ctypes import c_float, c_int, c_int64, c_void_p
+from ctypes import addressof, c_float, c_int, c_int64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -14,8 +14,9 @@ from torch import Tensor
 from peltier_backbone.native.packed import PackedWeight
 from peltier_backbone.native.packed_int8 import PackedInt8
 from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedPrefixes, Table
+from peltier_backbone.native.program import ACTIVATIONS, Activation, PlacedOps, PlacedPrefixes, Table
 from peltier_backbone.native.self_check import check
+from peltier_backbone.native.stack import NativeStack, StackRows
 
 _FOLDER = Path(__file__).parent
 # torch's name of a processor's vector units, and the libraries that were compiled for them, the fastest first.
@@ -84,6 +85,8 @@ class Library:
         self._keep_keys = library.peltier_keep_keys
         self._keep_keys.restype = None
         self._keep_keys.argtypes = (c_void_p, c_void_p, c_int, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
+        self._stack = library.peltier_stack
+        self._stack.argtypes = (c_void_p, c_void_p)
         self._likeliest = library.peltier_likeliest
         self._likeliest.restype = None
         self._likeliest.argtypes = (c_void_p, *(c_int64,) * 3, c_void_p, c_void_p)
@@ -205,6 +208,15 @@ class Library:
             store[0].data_ptr(), store[1].data_ptr(), _is_half(store), width * size, *_rows(key_value),
             places.data_ptr(), len(places), heads, size,
         )  # fmt: skip
+
+    def run_stack(self, stack: NativeStack, x: Tensor, rows: StackRows, ops: PlacedOps) -> Tensor:
+        """All layers of `stack` and the final norm of x, both [tokens, hidden], with the adapters' `ops`."""
+        x = _with_contiguous_rows(x)
+        y = torch.empty_like(x)
+        call = stack.place(x, y, rows, ops)
+        if self._stack(addressof(stack.layout), addressof(call)):
+            raise MemoryError(f"no memory for the layers of {len(x)} tokens")
+        return y
 
     def likeliest(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The number of the largest of each row of `logits` in float32, and the logarithm of its softmax."""

@@ -1,7 +1,7 @@
 /* Norms over the last dimension, each group of neighbouring rows with weights of its own. */
 
+#include "kernels.h"
 #include "norms.h"
-#include "program.h"
 #include "threads.h"
 
 /* A call of `peltier_norm`. */

@@ -2,6 +2,7 @@
  * line of PANEL floats for each element of the inner dimension, in bfloat16 a line of PANEL pairs for each two elements.
  * Zeros stand for columns and elements that the weight does not have. */
 
+#include "kernels.h"
 #include "threads.h"
 #include "tiles.h"
 

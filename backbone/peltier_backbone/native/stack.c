@@ -1,0 +1,224 @@
+/* All layers of a T5's encoder or decoder in one call: the kernels in the order in which the modules in Python call them
+ * (`sublayers.py`), so results are the same to the last bit. For few rows Python takes as long as the kernels. */
+
+#include "kernels.h"
+#include "lanes.h"
+#include "threads.h"
+
+/* A frozen map: `quantized`, or else `packed` in the dtype of the rows. */
+typedef struct {
+    const int8_weight *quantized;
+    const void *packed;
+    int64_t inner, outer;
+} frozen_map;
+
+/* A norm's weight [hidden] and its number in the model. */
+typedef struct {
+    const void *weight;
+    int64_t index;
+} stack_norm;
+
+/* An encoder's layer has no cross-attention: its `query` has no outputs. */
+typedef struct {
+    stack_norm own_norm, cross_norm, feed_norm;
+    frozen_map query_key_value, output, query, cross_output, expand, contract;
+    int64_t block, attention, cross;
+} layer;
+
+typedef struct {
+    const layer *layers;
+    int64_t count;
+    stack_norm final;
+    int64_t norms_half, hidden, heads, size, activation, gated;
+    double eps;
+} stack;
+
+/* Where a layer's keys and values lie. */
+typedef struct {
+    const void *keys, *values;
+    int64_t stride, head_stride, half;
+} placed_keys;
+
+/* Sites of adapters, each with its first place in a program (`PlacedOps`). */
+enum { QUERY_KEY_VALUE, QUERY, ATTENTION_OUTPUT, INTERMEDIATE, OUTPUT, ATTENTION, FFN, PREFIX };
+
+/* One call: `rows` and `cross_rows` say which keys each row's queries see. Without `own` keys they are those of the rows
+ * themselves; with them each row is one token, whose keys go to number places[row] before it attends. */
+typedef struct {
+    const void *x;
+    void *y;
+    int64_t tokens, half;
+    const placed_row *rows, *cross_rows;
+    int64_t num_rows, num_cross_rows;
+    const placed_keys *own, *cross;
+    const int64_t *places;
+    int64_t once, prefixed;
+    const group *groups;
+    int64_t num_groups;
+    const int64_t *starts, *sites;
+    float *gates;
+} stack_call;
+
+/* A call with its memory: the sum so far, its norm, what an attention gives, what is added to the sum, and room for what
+ * a map gives. */
+typedef struct {
+    const stack *s;
+    const stack_call *c;
+    matrix x, normed, context, y, room;
+} run;
+
+/* Room for what `w` gives. */
+static matrix room_for(const run *r, const frozen_map *w) {
+    return (matrix){r->room.data, w->outer, r->room.half};
+}
+
+static int normalise(const run *r, const stack_norm *n, matrix y) {
+    const stack_call *c = r->c;
+    return peltier_norm(
+        (void *)y.data, r->x.data, NULL, y.stride, r->x.stride, 0, y.half, n->weight, NULL, (int)r->s->norms_half,
+        c->tokens, r->s->hidden, (float)r->s->eps, 0, c->groups, c->num_groups, c->starts, n->index);
+}
+
+static int apply(const run *r, const frozen_map *w, matrix y, matrix x, int activation) {
+    const int64_t tokens = r->c->tokens;
+    if (w->quantized)
+        return peltier_multiply_int8((float *)y.data, y.stride, x.data, x.stride, tokens, w->quantized, activation);
+    return peltier_multiply(
+        (void *)y.data, y.stride, x.data, x.stride, x.half, w->packed, NULL, tokens, w->inner, w->outer, activation);
+}
+
+/* Whether an adapter acts at a site. */
+static int acts(const run *r, int site, int64_t number) {
+    const stack_call *c = r->c;
+    for (const group *g = c->groups; g < c->groups + c->num_groups; g++) {
+        const int64_t *place = g->program ? g->program->places + c->sites[site] + number : NULL;
+        if (place && place[0] != place[1]) return 1;
+    }
+    return 0;
+}
+
+/* What adapters add to y at a site, where x is `width` wide. */
+static int adapt(const run *r, int site, int64_t number, matrix y, matrix x, matrix residual, int64_t width) {
+    const stack_call *c = r->c;
+    if (!acts(r, site, number)) return 0;
+    return peltier_adapt(
+        (void *)y.data, y.stride, y.half, x.data, x.stride, x.half, residual.data, residual.stride, width, c->groups,
+        c->num_groups, c->starts, c->sites[site] + number, c->gates);
+}
+
+/* A frozen map and what adapters add to it. */
+static int project(const run *r, int site, int64_t number, const frozen_map *w, matrix y, matrix x) {
+    return apply(r, w, y, x, 0) | adapt(r, site, number, y, x, (matrix){0}, w->inner);
+}
+
+static int attend(
+    const run *r, int64_t number, matrix query, const placed_keys *k, const placed_row *rows, int64_t num_rows) {
+    const stack_call *c = r->c;
+    const stack *s = r->s;
+    /* A prefix adds nothing to y; its gates are found. */
+    const int failed = c->prefixed && adapt(r, PREFIX, number, r->normed, r->normed, (matrix){0}, s->hidden);
+    return failed | peltier_attend(
+        (void *)r->context.data, r->context.stride, query.data, query.stride, query.half, k->keys, k->values, k->stride,
+        (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, 1, (int)c->once,
+        c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
+}
+
+static void add_to_sum(const run *r) {
+    const matrix x = r->x, y = r->y;
+    const int64_t width = r->s->hidden, tokens = r->c->tokens;
+#pragma omp parallel for if (tokens * width >= ELEMENTS_WORTH_THREADS)
+    for (int64_t row = 0; row < tokens; row++)
+        for (int64_t k = 0; k < width; k += LANES) {
+            const lanes sum = load(at(x, row, k), x.half, width - k) + load(at(y, row, k), x.half, width - k);
+            store((void *)at(x, row, k), x.half, width - k, sum);
+        }
+}
+
+static int own_attention(const run *r, const layer *l, int64_t number) {
+    const stack_call *c = r->c;
+    const int64_t size = r->s->heads * r->s->size;
+    const matrix query = room_for(r, &l->query_key_value), keys = {at(query, 0, size), query.stride, query.half};
+    const placed_keys beside = {keys.data, at(keys, 0, size), keys.stride, r->s->size, keys.half};
+    int failed = normalise(r, &l->own_norm, r->normed);
+    failed |= project(r, QUERY_KEY_VALUE, l->attention, &l->query_key_value, query, r->normed);
+    const placed_keys *own = c->own ? c->own + number : &beside;
+    if (c->own)
+        peltier_keep_keys(
+            (void *)own->keys, (void *)own->values, (int)own->half, own->head_stride, keys.data, keys.stride, keys.half,
+            c->places, c->tokens, r->s->heads, r->s->size);
+    failed |= attend(r, l->attention, query, own, c->rows, c->num_rows);
+    failed |= project(r, ATTENTION_OUTPUT, l->attention, &l->output, r->y, r->context);
+    return failed | adapt(r, ATTENTION, l->block, r->y, r->y, r->x, r->s->hidden);
+}
+
+static int cross_attention(const run *r, const layer *l, int64_t number) {
+    const stack_call *c = r->c;
+    const matrix query = room_for(r, &l->query);
+    int failed = normalise(r, &l->cross_norm, r->normed);
+    failed |= project(r, QUERY, l->cross, &l->query, query, r->normed);
+    failed |= attend(r, l->cross, query, c->cross + number, c->cross_rows, c->num_cross_rows);
+    return failed | project(r, ATTENTION_OUTPUT, l->cross, &l->cross_output, r->y, r->context);
+}
+
+static int feed_forward(const run *r, const layer *l) {
+    const stack *s = r->s;
+    const int activation = (int)s->activation, gated = (int)s->gated, adapted = acts(r, INTERMEDIATE, l->block);
+    const int64_t tokens = r->c->tokens;
+    const matrix inner = room_for(r, &l->expand);
+    int failed = normalise(r, &l->feed_norm, r->normed);
+    if (l->expand.quantized && !adapted && !acts(r, OUTPUT, l->block))
+        failed |= peltier_feed_forward_int8(
+            (float *)r->y.data, r->y.stride, r->normed.data, r->normed.stride, tokens, l->expand.quantized,
+            l->contract.quantized, activation, gated);
+    else {
+        const int apart = adapted || gated;
+        failed |= apply(r, &l->expand, inner, r->normed, apart ? 0 : activation);
+        failed |= adapt(r, INTERMEDIATE, l->block, inner, r->normed, (matrix){0}, s->hidden);
+        if (apart)
+            peltier_activate((void *)inner.data, inner.stride, inner.half, tokens, l->contract.inner, activation, gated);
+        failed |= project(r, OUTPUT, l->block, &l->contract, r->y, inner);
+    }
+    return failed | adapt(r, FFN, l->block, r->y, r->y, r->x, s->hidden);
+}
+
+static int64_t widest(const stack *s) {
+    int64_t most = 3 * s->heads * s->size;
+    for (const layer *l = s->layers; l < s->layers + s->count; l++) most = l->expand.outer > most ? l->expand.outer : most;
+    return most;
+}
+
+/* The next matrix of `memory`, which begins with a line of the cache. */
+static matrix cut(float **memory, int64_t rows, int64_t width, int64_t half) {
+    const matrix found = {*memory, width, (int)half};
+    *memory += (rows * width + LANES - 1) / LANES * LANES;
+    return found;
+}
+
+/* y = all layers and the final norm of x, both [tokens, hidden]. Returns 0, or 1 without memory. */
+EXPORT int peltier_stack(const stack *s, const stack_call *c) {
+    const int64_t context = s->heads * s->size, wide = widest(s), bytes = c->half ? 2 : 4;
+    float *memory = new_floats(c->tokens * (3 * s->hidden + context + wide) + 5 * LANES);
+    if (!memory) return 1;
+    float *rest = memory;
+    run r = {.s = s, .c = c};
+    matrix *made[] = {&r.x, &r.normed, &r.y, &r.context, &r.room};
+    const int64_t widths[] = {s->hidden, s->hidden, s->hidden, context, wide};
+    for (int i = 0; i < 5; i++) *made[i] = cut(&rest, c->tokens, widths[i], c->half);
+    for (int64_t row = 0; row < c->tokens; row++)
+        memcpy((void *)at(r.x, row, 0), (const char *)c->x + row * s->hidden * bytes, (size_t)(s->hidden * bytes));
+    int failed = 0;
+    for (int64_t number = 0; number < s->count; number++) {
+        const layer *l = s->layers + number;
+        failed |= own_attention(&r, l, number);
+        add_to_sum(&r);
+        if (l->query.outer) {
+            failed |= cross_attention(&r, l, number);
+            add_to_sum(&r);
+        }
+        failed |= feed_forward(&r, l);
+        add_to_sum(&r);
+    }
+    failed |= normalise(&r, &s->final, (matrix){c->y, s->hidden, (int)c->half});
+    free(memory);
+    return failed;
+}

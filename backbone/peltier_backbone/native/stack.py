@@ -1,0 +1,122 @@
+"""All layers of a T5's encoder or decoder in the memory layout of the kernels (`stack.c`)."""
+
+from collections.abc import Sequence
+from ctypes import Structure, addressof, c_double, c_int64, c_void_p
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.program import PlacedOps
+
+
+class FrozenMap(Structure):
+    """`frozen_map` in stack.c."""
+
+    _fields_ = (("quantized", c_void_p), ("packed", c_void_p), ("inner", c_int64), ("outer", c_int64))
+
+
+class StackNorm(Structure):
+    """`stack_norm` in stack.c."""
+
+    _fields_ = (("weight", c_void_p), ("index", c_int64))
+
+
+class StackLayer(Structure):
+    """`layer` in stack.c."""
+
+    _fields_ = (
+        *((name, StackNorm) for name in ("own_norm", "cross_norm", "feed_norm")),
+        *((name, FrozenMap) for name in (
+            "query_key_value", "output", "query", "cross_output", "expand", "contract",
+        )),
+        *((name, c_int64) for name in ("block", "attention", "cross")),
+    )  # fmt: skip
+
+
+class StackLayout(Structure):
+    """`stack` in stack.c."""
+
+    _fields_ = (
+        ("layers", c_void_p),
+        ("count", c_int64),
+        ("final", StackNorm),
+        *((name, c_int64) for name in ("norms_half", "hidden", "heads", "size", "activation", "gated")),
+        ("eps", c_double),
+    )
+
+
+class _PlacedKeys(Structure):
+    """`placed_keys` in stack.c."""
+
+    _fields_ = (
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        *((name, c_int64) for name in ("stride", "head_stride", "half")),
+    )
+
+
+class StackCall(Structure):
+    """`stack_call` in stack.c."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("x", "y")),
+        *((name, c_int64) for name in ("tokens", "half")),
+        *((name, c_void_p) for name in ("rows", "cross_rows")),
+        *((name, c_int64) for name in ("num_rows", "num_cross_rows")),
+        *((name, c_void_p) for name in ("own", "cross", "places")),
+        *((name, c_int64) for name in ("once", "prefixed")),
+        ("groups", c_void_p),
+        ("num_groups", c_int64),
+        *((name, c_void_p) for name in ("starts", "sites", "gates")),
+    )
+
+
+class LayerKeys:
+    """Where the keys and values of each layer lie. Keys of the next head begin `head_stride` elements further on."""
+
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], head_stride: int) -> None:
+        """`layers` are keys and values of one layout, whose first dimension counts keys."""
+        self._kept = layers
+        self._layout = (_PlacedKeys * len(layers))(
+            *(
+                _PlacedKeys(
+                    keys.data_ptr(), values.data_ptr(), keys.stride(0), head_stride, keys.dtype == torch.bfloat16
+                )
+                for keys, values in layers
+            )
+        )
+        self.address = addressof(self._layout)
+
+
+class StackRows(NamedTuple):
+    """Which keys each row's queries see, `cross` in a decoder. Without `own_keys` rows see keys of their batch; with
+    them each row is one token, whose key becomes number `places[row]` (int64) before it attends."""
+
+    own: PlacedRows
+    cross: PlacedRows | None = None
+    cross_keys: LayerKeys | None = None
+    own_keys: LayerKeys | None = None
+    places: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class NativeStack:
+    """The layers of an encoder or decoder; `kept` owns what `layout` points to."""
+
+    layout: StackLayout
+    kept: object
+
+    def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
+        """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
+        own, cross, cross_keys, own_keys, places = rows
+        groups, num_groups, starts = ops.table.arguments
+        return StackCall(
+            x.data_ptr(), y.data_ptr(), len(x), x.dtype == torch.bfloat16, own.layout.data_ptr(),
+            None if cross is None else cross.layout.data_ptr(), len(own), 0 if cross is None else len(cross),
+            own_keys and own_keys.address, cross_keys and cross_keys.address,
+            None if places is None else places.data_ptr(), own_keys is not None, ops.prefixed, groups, num_groups,
+            starts, ops.sites_address, ops.gates.data_ptr(),
+        )  # fmt: skip
