@@ -8,7 +8,7 @@ from peltier_backbone import varlen
 from peltier_backbone.attention import Prefix, Span
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded, Packed
-from peltier_backbone.varlen import VarlenSpan, choose_span, fits, kernel_name
+from peltier_backbone.varlen import Rows, VarlenSpan, choose_span, fits, kernel_name
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -24,15 +24,17 @@ def _qkv() -> Tensor:
     return torch.randn(sum(LENGTHS), 3 * HEADS * SIZE, generator=torch.Generator().manual_seed(0))
 
 
-def _by_row(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, key_starts: Tensor, longest: int, longest_key: int
-) -> Tensor:
-    """What `torch.nn.attention.varlen.varlen_attn` says it computes: [tokens, heads, head size]."""
-    assert starts.dtype == key_starts.dtype == torch.int32
-    bounds = list(pairwise(starts.tolist()))
-    assert longest == longest_key == max(last - first for first, last in bounds)
-    rows = [[x[first:last].transpose(0, 1) for x in (query, key, value)] for first, last in bounds]
-    return torch.cat([F.scaled_dot_product_attention(*row).transpose(0, 1) for row in rows])
+def _by_row(query: Tensor, key: Tensor, value: Tensor, queries: Rows, keys: Rows) -> Tensor:
+    """What flash attention computes: [tokens, heads, head size]."""
+    context = []
+    for rows, packed in ((queries, query), (keys, key)):
+        bounds = rows.starts.tolist()
+        assert (rows.starts.dtype, bounds[0], bounds[-1]) == (torch.int32, 0, len(packed))
+        assert rows.longest == max(last - first for first, last in pairwise(bounds))
+    for own, others in zip(pairwise(queries.starts.tolist()), pairwise(keys.starts.tolist()), strict=True):
+        row = (one[slice(*place)].transpose(0, 1) for one, place in ((query, own), (key, others), (value, others)))
+        context.append(F.scaled_dot_product_attention(*row).transpose(0, 1))
+    return torch.cat(context)
 
 
 def test_the_cpu_never_chooses_it(bert: Backbone):
@@ -62,21 +64,32 @@ def test_a_gpu_chooses_it_where_it_can_multiply(
     assert kernel_name(cuda, dtype, head_size) == ("varlen-flash" if chosen else "sdpa-padded")
 
 
-def test_rows_are_handed_over_back_to_back(bert: Backbone, monkeypatch: pytest.MonkeyPatch):
-    """Given the function that torch describes, a span attends as the padded one does."""
-    monkeypatch.setattr(varlen, "_varlen_attn", lambda: _by_row)
-    packed, qkv = _packed(bert), _qkv()
+@pytest.mark.parametrize("pads", [0, 1])
+@pytest.mark.parametrize("prefix_len", [None, 2])
+def test_rows_are_handed_over_back_to_back(
+    pads: int, prefix_len: int | None, bert: Backbone, monkeypatch: pytest.MonkeyPatch
+):
+    """Given the function that torch describes, a span attends as the padded one does: to prefixes, and not to pads."""
+    monkeypatch.setattr(varlen, "flash", _by_row)
+    packed, qkv = _packed(bert, pads=pads), _qkv()
+    generator = torch.Generator().manual_seed(1)
+    prefix = None if prefix_len is None else Prefix(*torch.randn(2, 3, HEADS, prefix_len, SIZE, generator=generator))
     span = VarlenSpan(packed, 1, 4, HEADS)
-    found = span.attend(qkv[span.tokens], None)
-    torch.testing.assert_close(found, Span(packed, 1, 4, HEADS).attend(qkv[span.tokens], None))
+    found, expected = (own.attend(qkv[span.tokens], prefix) for own in (span, Span(packed, 1, 4, HEADS)))
+    torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("reason", ["prefix", "pads", "training"])
-def test_what_it_cannot_do_keeps_the_padded_view(reason: str, bert: Backbone, monkeypatch: pytest.MonkeyPatch):
-    """Prefixes, rows with pads of their own and training never reach it."""
-    monkeypatch.setattr(varlen, "_varlen_attn", lambda: pytest.fail("flash attention was called"))
-    packed, qkv = _packed(bert, pads=1 if reason == "pads" else 0), _qkv().requires_grad_(reason == "training")
-    drawn = torch.randn(2, len(LENGTHS), HEADS, 2, SIZE, generator=torch.Generator().manual_seed(1))
-    prefix = Prefix(*drawn) if reason == "prefix" else None
-    found = VarlenSpan(packed, 0, 4, HEADS).attend(qkv, prefix)
-    torch.testing.assert_close(found, Span(packed, 0, 4, HEADS).attend(qkv, prefix))
+def test_training_keeps_the_padded_view(bert: Backbone, monkeypatch: pytest.MonkeyPatch):
+    """Flash attention records nothing for a backward pass here."""
+    monkeypatch.setattr(varlen, "flash", lambda *arguments: pytest.fail("flash attention was called"))
+    packed, qkv = _packed(bert), _qkv().requires_grad_()
+    found = VarlenSpan(packed, 0, 4, HEADS).attend(qkv, None)
+    torch.testing.assert_close(found, Span(packed, 0, 4, HEADS).attend(qkv, None))
+
+
+def test_torch_has_the_function_that_is_called():
+    """It takes these arguments and gives a context of the queries' shape; on the meta device nothing is computed."""
+    query, key = (torch.empty(tokens, HEADS, SIZE, dtype=torch.bfloat16, device="meta") for tokens in (14, 22))
+    starts = torch.empty(5, dtype=torch.int32, device="meta")
+    context = varlen.flash(query, key, key, Rows(starts, 5), Rows(starts, 7))
+    assert (context.shape, context.dtype, context.is_meta) == (query.shape, query.dtype, True)

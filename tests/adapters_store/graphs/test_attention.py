@@ -58,14 +58,15 @@ def test_rows_attend_to_themselves_and_their_prefixes(
     spans = [(_starts(prefixed, sum(plain), rows), lambda layer, x: prefix)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(varlen, "fits", lambda device, dtype, head_size: flash)
-        patch.setattr(varlen, "_varlen_attn", lambda: _by_row)
+        patch.setattr(varlen, "flash", _by_row)
         attention = Attention(bert, _starts(plain, 0, 4), LONGEST, NUM_TOKENS, spans)
         found = attention.attend(0, qkv, qkv)
     torch.testing.assert_close(found[: sum(lengths)], expected)
 
 
-def _by_row(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, *others: object) -> Tensor:
-    """What torch says of `varlen_attn`; tokens of no row get what is not even a number."""
+def _by_row(query: Tensor, key: Tensor, value: Tensor, rows: varlen.Rows, keys: varlen.Rows) -> Tensor:
+    """What flash attention computes; tokens of no row get what is not even a number."""
+    starts = rows.starts
     context = torch.full_like(query, torch.nan)
     attend: Callable[..., Tensor] = torch.nn.functional.scaled_dot_product_attention
     for first, last in zip(starts.tolist(), starts.tolist()[1:], strict=False):
