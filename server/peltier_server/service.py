@@ -38,6 +38,8 @@ from peltier_server.settings import Settings
 logger = logging.getLogger(__name__)
 
 _NUM_WORKERS = 4
+# Until benchmarks/gpu/run.py has passed on one.
+_EXPERIMENTAL_DEVICES = ("cuda",)
 # A thread that is killed during a forward pass can change the exit status of the process.
 _MAX_JOIN_SECONDS = 10.0
 
@@ -115,6 +117,8 @@ class Service:
             _warn_about_other_backbones(catalog, backbone)
             store = Store(blobs, registry, catalog, sync, preparation.enforcer.bounds_storage)
             service = cls(settings, backbone, store, metrics, preparation)
+            for device in service.experimental:
+                logger.warning("device %r is experimental: this release has not been tested on one", device)
             service._runner.start()
             sync.start(service.slots)
             service._purge_task.start()
@@ -124,6 +128,11 @@ class Service:
                 await publish_examples(settings.publish, registry, service.publisher)
             opened.pop_all()
         return service
+
+    @property
+    def experimental(self) -> tuple[str, ...]:
+        """The devices in use on which this code has not been tested."""
+        return tuple(device for device in _EXPERIMENTAL_DEVICES if device == self.backbone.device.type)
 
     async def close(self) -> None:
         """Computes the waiting rows, then stops."""

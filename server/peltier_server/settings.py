@@ -93,8 +93,10 @@ class Settings(BaseSettings):
         repr=False,
     )
     device: Literal["auto", "cpu", "cuda"] = _setting("auto", "Device of the backbone: auto, cpu or cuda.")
-    dtype: Literal["float32", "bfloat16", "int8"] = _setting(
-        "float32", "Precision of the backbone: float32, bfloat16, or on a CPU int8."
+    dtype: Literal["auto", "float32", "bfloat16", "int8"] = _setting(
+        "auto",
+        "Precision of the backbone: float32, bfloat16, or on a CPU int8. auto is bfloat16 on a GPU that has it, else "
+        "float32.",
     )
     cuda_graphs: bool = _setting(False, "Replay small batches of encoders from CUDA graphs.")
     threads: int = _setting(0, "CPU threads that compute; 0 is one for each core the process may use.", ge=0)
@@ -156,6 +158,8 @@ class Settings(BaseSettings):
         resolved = dict(given)
         if resolved.get("device", "auto") == "auto":
             resolved["device"] = _best_device()
+        if resolved.get("dtype", "auto") == "auto":
+            resolved["dtype"] = _best_dtype(resolved["device"])
         if str(resolved.get("threads", 0)) == "0":
             resolved["threads"] = usable_cores()
         store = resolved.get("store", cls.model_fields["store"].default)
@@ -269,6 +273,15 @@ def _best_device() -> str:
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _best_dtype(device: object) -> str:
+    if device != "cuda":
+        return "float32"
+    import torch
+
+    # A GPU before Ampere emulates bfloat16 and is slower in it.
+    return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
 
 
 def _is_loopback(host: str) -> bool:

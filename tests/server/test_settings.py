@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import torch
 from peltier_server.cli import serve
 from peltier_server.settings import Settings, SettingsError, load_settings
 from peltier_store.blobs.location import BlobError
@@ -72,6 +73,25 @@ def test_a_remote_store_needs_a_registry_beside_it() -> None:
         load_settings({"store": url})
 
 
+@pytest.mark.parametrize(
+    ("device", "has_bfloat16", "given", "expected"),
+    [
+        ("cpu", True, "auto", "float32"),
+        ("cuda", False, "auto", "float32"),
+        ("cuda", True, "auto", "bfloat16"),
+        ("cuda", True, "float32", "float32"),
+    ],
+)
+def test_a_gpu_with_bfloat16_computes_in_it(
+    device: str, has_bfloat16: bool, given: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless another precision is asked for. Emulated bfloat16 does not count."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: has_bfloat16)
+    assert load_settings({"device": device, "dtype": given}).dtype == expected
+    if given == "auto":
+        assert load_settings({"device": device}).dtype == expected
+
+
 def test_settings_are_frozen() -> None:
     """What was resolved stays."""
     with pytest.raises(ValidationError, match="frozen"):
@@ -108,7 +128,7 @@ def test_the_variables_of_the_client_are_not_settings(monkeypatch: pytest.Monkey
             {"max_metric_versions": 501},
             "setting 'max_metric_versions' is 501: Input should be less than or equal to 500",
         ),
-        ({"dtype": "int4"}, "setting 'dtype' is 'int4': Input should be 'float32', 'bfloat16' or 'int8'"),
+        ({"dtype": "int4"}, "setting 'dtype' is 'int4': Input should be 'auto', 'float32', 'bfloat16' or 'int8'"),
         ({"log_format": "xml"}, "setting 'log_format' is 'xml': Input should be 'text' or 'json'"),
         (
             {"log_level": "loud"},

@@ -58,6 +58,9 @@ class InfoResponse(ResponseModel):
     version: str
     backbone: BackboneInfo
     kernels: dict[str, str] = Field(default_factory=dict)
+    experimental: list[str] = Field(
+        default_factory=list, description="Devices in use on which the server's code has not been tested: `cuda`."
+    )
     limits: dict[str, int] = Field(default_factory=dict)
     num_adapters: int
     quarantined: list[QuarantinedVersion] = Field(default_factory=list)

@@ -61,6 +61,7 @@ async def info(context: Context, service: Accepted) -> InfoResponse:
         version=release_of("peltier"),
         backbone=_describe(service.backbone),
         kernels=service.backbone.kernels | _batch_kernels(service),
+        experimental=list(service.experimental),
         limits={name: getattr(service.settings, name) for name in _LIMITS},
         num_adapters=service.catalog.count(context.tenant),
         quarantined=service.quarantine.of(context.tenant),

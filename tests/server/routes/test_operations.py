@@ -1,7 +1,9 @@
 """Routes about the server itself."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import pytest
 import torch
 from peltier_adapters.artifact.manifest import Manifest
 from peltier_adapters.ops.backend import choose_backend
@@ -19,6 +21,16 @@ async def test_info_describes_what_runs(running: Running, bert: Backbone, make_a
     assert info["kernels"] == bert.kernels | {"adapters": choose_backend(torch.device("cpu"), torch.float32).name}
     assert info["limits"]["max_inputs"] == 1024
     assert info["num_adapters"] == 1
+    assert info["experimental"] == []
+
+
+async def test_info_names_a_device_on_which_nothing_was_tested(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA, until the benchmark of the kernels has passed on a GPU."""
+    on_gpu = replace(running.service.backbone, device=torch.device("cuda"))
+    monkeypatch.setattr(running.service, "backbone", on_gpu)
+    assert (await running.client.get("/info")).json()["experimental"] == ["cuda"]
 
 
 async def test_the_schema_of_artifacts_is_published(running: Running) -> None:
