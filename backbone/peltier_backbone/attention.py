@@ -6,7 +6,7 @@ batch is one span. Elsewhere rows with a prefix form their own spans, and other 
 """
 
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,7 +41,10 @@ class Prefix(NamedTuple):
 
 
 class Span:
-    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths."""
+    """Rows `first..last` of a batch. All layers share the values that depend only on the lengths. `rounded`: the native
+    kernels may compute products of bfloat16."""
+
+    rounded: ClassVar[bool] = False
 
     def __init__(self, packed: Packed, first: int, last: int, num_heads: int) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
@@ -57,7 +60,7 @@ class Span:
         query, key, value = qkv.chunk(3, -1)
         size = query.shape[1] // self._num_heads
         rows, heads = self._placed_rows, self._num_heads
-        return native.attend(query, key, value, size, rows, heads, prefix, scale=size**-0.5)
+        return native.attend(query, key, value, size, rows, heads, prefix, scale=size**-0.5, rounded=self.rounded)
 
     def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """`attend` in torch, without the native kernels."""
@@ -112,6 +115,12 @@ class Span:
         mask = _mask(padding, qkv, key.shape[2] - padding.width)
         attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
         return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
+
+
+class RoundedSpan(Span):
+    """A span of queries, keys and values that come from coarse products."""
+
+    rounded = True
 
 
 def _mask(padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:

@@ -47,7 +47,7 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if "pooler.dense.weight" in weights else None
     weights.finish(f"{config.family} encoder")
     like = embeddings.positions
-    kind = choose_span(like.device, like.dtype, config.head_size)
+    kind = choose_span(like.device, like.dtype, config.head_size, coarse=kernel.coarse)
     return Bert(config, embeddings, layers, pooler, kind)
 
 

@@ -35,9 +35,10 @@ class Linear(Protocol):
 
 
 class LinearKernel(Protocol):
-    """A way to build frozen linear maps."""
+    """A way to build frozen linear maps. `coarse`: their results are rounded more than bfloat16 rounds."""
 
     name: str
+    coarse: bool
 
     def __call__(self, weight: Tensor, bias: Tensor | None = None) -> Linear: ...
 
@@ -45,6 +46,7 @@ class LinearKernel(Protocol):
 class _Map(ABC):
     """What all kernels share."""
 
+    coarse = False
     _bias: Tensor | None
 
     @property

@@ -21,6 +21,7 @@ class QuantizedLinear(FrozenLinear):
     """
 
     name = "int8-torch"
+    coarse = True
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._weight, self._bias = quantize_weight(weight), bias

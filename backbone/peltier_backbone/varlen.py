@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone import attention
-from peltier_backbone.attention import Prefix, Span
+from peltier_backbone.attention import Prefix, RoundedSpan, Span
 from peltier_backbone.native.program import PlacedPrefixes
 
 # The dtypes of flash attention 2: half precision, on Ampere and later.
@@ -33,9 +33,11 @@ def kernel_name(device: torch.device, dtype: torch.dtype, head_size: int) -> str
     return "varlen-flash" if fits(device, dtype, head_size) else attention.kernel_name(device)
 
 
-def choose_span(device: torch.device, dtype: torch.dtype, head_size: int) -> type[Span]:
-    """The span class of a backbone that computes in `dtype` on `device`."""
-    return VarlenSpan if fits(device, dtype, head_size) else Span
+def choose_span(device: torch.device, dtype: torch.dtype, head_size: int, *, coarse: bool = False) -> type[Span]:
+    """The span class of a backbone that computes in `dtype` on `device`, whose linear maps may be `coarse`."""
+    if fits(device, dtype, head_size):
+        return VarlenSpan
+    return RoundedSpan if coarse else Span
 
 
 class Rows(NamedTuple):

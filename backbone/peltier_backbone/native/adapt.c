@@ -45,8 +45,8 @@ static matrix read_input(const call *c, const op *o, const float *base, int64_t 
     const matrix residual = {at(c->residual, first, 0), c->residual.stride, c->residual.half};
     if (o->reads == READS_NORM) {
         const norm n = {made, x, residual, c->width, (float)o->eps, (int)o->centered};
-        const norm_vector weight = {find(o->norm_weight, base), 0}, bias = {find(o->norm_bias, base), 0};
-        for (int64_t row = 0; row < rows; row++) normalise(&n, row, weight, bias, x.half, 0, s.between[0]);
+        const float *weight = find(o->norm_weight, base), *bias = find(o->norm_bias, base);
+        for (int64_t row = 0; row < rows; row++) normalise(&n, row, 1, weight, bias, x.half, 0, s.between[0]);
         return made;
     }
     for (int64_t row = 0; row < rows; row++)

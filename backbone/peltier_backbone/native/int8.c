@@ -149,52 +149,70 @@ INLINE void store_values(uint8_t *to, int bytes, lanes v, int32_t zero) {
 #endif
 }
 
-/* The range of `inner` floats, in which 0 lies; not a number if one of them is not finite. */
-INLINE float range_of(const float *x, int64_t inner, float *least) {
-    lanes low = {0}, high = {0}, unordered = {0};
-    for (int64_t k = 0; k < inner; k += LANES) {
-        const lanes v = load(x + k, 0, inner - k);
-        low = smaller(v, low);
-        high = smaller(-v, high);
-        unordered += v * 0.0f;
-    }
-    *least = -largest_of(-low);
-    return largest_of(-high) - *least + sum_of(unordered);
+/* The least and the largest of some floats and 0; `unordered` is not a number if one of them is not finite. */
+typedef struct {
+    lanes low, high, unordered;
+} range;
+
+INLINE void widen_range(range *r, lanes v) {
+    r->low = smaller(v, r->low);
+    r->high = smaller(-v, r->high);
+    r->unordered += v * 0.0f;
 }
 
-INLINE void quantize_row(const float *x, int64_t inner, int bytes, const quantized_rows *to, int64_t row) {
-    float least;
-    const float span = range_of(x, inner, &least), inverse = span > LEAST_SPAN ? MAX_VALUE / span : 0.0f;
+INLINE range range_of(const float *x, int64_t inner) {
+    range found = {{0}, {0}, {0}};
+    int64_t k = 0;
+    for (; k + LANES <= inner; k += LANES) widen_range(&found, load(x + k, 0, LANES));
+    if (k < inner) widen_range(&found, load(x + k, 0, inner - k));
+    return found;
+}
+
+INLINE void quantize_row(const float *x, int64_t inner, const int bytes, const quantized_rows *to, int64_t row) {
+    const range r = range_of(x, inner);
+    const float least = -largest_of(-r.low), span = largest_of(-r.high) - least + sum_of(r.unordered);
+    const float inverse = span > LEAST_SPAN ? MAX_VALUE / span : 0.0f;
     const int32_t zero = span > LEAST_SPAN ? -(int32_t)__builtin_lrintf(least * inverse) : 0;
     to->scales[row] = span / MAX_VALUE;
     to->zeros[row] = zero;
     uint8_t *values = to->values + row * to->stride;
-    for (int64_t k = 0; k < inner; k += LANES)
-        store_values(values + (bytes ? k : 2 * k), bytes, load(x + k, 0, inner - k) * inverse, zero);
+    int64_t k = 0;
+    for (; k + LANES <= inner; k += LANES)
+        store_values(values + (bytes ? k : 2 * k), bytes, load(x + k, 0, LANES) * inverse, zero);
+    if (k < inner) store_values(values + (bytes ? k : 2 * k), bytes, load(x + k, 0, inner - k) * inverse, zero);
 }
 
 NOINLINE void quantize_block(matrix x, int64_t rows, int64_t inner, int bytes, const quantized_rows *to) {
-    for (int64_t row = 0; row < rows; row++) quantize_row(at(x, row, 0), inner, bytes, to, row);
+    for (int64_t row = 0; bytes && row < rows; row++) quantize_row(at(x, row, 0), inner, 1, to, row);
+    for (int64_t row = 0; !bytes && row < rows; row++) quantize_row(at(x, row, 0), inner, 0, to, row);
 }
 
-/* What follows the sums of `rows` rows and of the panel that begins at `column`. */
+/* What follows the sums of `rows` rows and of the LANES columns that begin at `column`, of which y has `count`. */
+INLINE void finish_column(
+    const int8_weight *w, matrix y, const int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
+    const int32_t *found, int64_t count) {
+    ints own;
+    memcpy(&own, w->sums + column, sizeof own);
+    const lanes scales = load(w->scales + column, 0, LANES);
+    const lanes bias = w->bias ? load(w->bias + column, 0, LANES) : (lanes){0};
+    float *to = (float *)at(y, row, column);
+    for (int r = 0; r < rows; r++, found += QUANTIZED_PANEL, to += y.stride) {
+        ints sums;
+        memcpy(&sums, found, sizeof sums);
+        const lanes v = __builtin_convertvector(sums - x->zeros[row + r] * own, lanes) * (x->scales[row + r] * scales) + bias;
+        store(to, 0, count, activate(v, activation));
+    }
+}
+
+/* Of a panel that begins at `column`. */
 INLINE void finish_with(
     const int8_weight *w, matrix y, const int activation, const quantized_rows *x, int64_t row, int64_t column, int rows,
     const int32_t *found) {
     const int64_t columns = w->outer - column < QUANTIZED_PANEL ? w->outer - column : QUANTIZED_PANEL;
-    for (int r = 0; r < rows; r++, found += QUANTIZED_PANEL) {
-        const int32_t zero = x->zeros[row + r];
-        const float scale = x->scales[row + r];
-        float *to = (float *)at(y, row + r, column);
-        for (int64_t c = 0; c < columns; c += LANES) {
-            ints sums, own;
-            memcpy(&sums, found + c, sizeof sums);
-            memcpy(&own, w->sums + column + c, sizeof own);
-            lanes v = __builtin_convertvector(sums - zero * own, lanes) * (scale * load(w->scales + column + c, 0, LANES));
-            if (w->bias) v += load(w->bias + column + c, 0, LANES);
-            store(to + c, 0, columns - c, activate(v, activation));
-        }
-    }
+    int64_t c = 0;
+    for (; c + LANES <= columns; c += LANES)
+        finish_column(w, y, activation, x, row, column + c, rows, found + c, LANES);
+    if (c < columns) finish_column(w, y, activation, x, row, column + c, rows, found + c, columns - c);
 }
 
 /* Each activation has code of its own. */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __AVX512BF16__
+#ifdef __AVX512F__
 #include <immintrin.h>
 #endif
 
@@ -114,13 +114,26 @@ INLINE lanes keep(lanes v, int64_t count, lanes rest) {
     return count >= LANES ? v : select_lanes(LANE_NUMBERS < (ints){0} + (int32_t)count, v, rest);
 }
 
+INLINE lanes larger_lanes(lanes a, lanes b) {
+#ifdef __AVX512F__
+    return (lanes)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+    return select_lanes(a > b, a, b);
+#endif
+}
+
 /* e^x to two units in the last place, as Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */
 INLINE lanes exp_lanes(lanes x) {
     const lanes zero = {0};
+#ifdef __AVX512F__ /* of a number and what is not one, these take the second */
+    x = (lanes)_mm512_min_ps((__m512)(zero + 88.0f), _mm512_max_ps((__m512)(zero - 87.0f), (__m512)x));
+    const lanes n = (lanes)_mm512_roundscale_ps((__m512)(x * 1.44269504f), 0);
+#else
     x = select_lanes(x < -87.0f, zero - 87.0f, x);
     x = select_lanes(x > 88.0f, zero + 88.0f, x);
     lanes shifted = x * 1.44269504f + 12582912.0f; /* the sum's last bits are n */
     lanes n = shifted - 12582912.0f;
+#endif
     lanes r = x - n * 0.693359375f;
     r = r + n * 2.12194440e-4f;
     lanes p = zero + 1.9875691500e-4f;
@@ -130,8 +143,12 @@ INLINE lanes exp_lanes(lanes x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
+#ifdef __AVX512F__
+    return (lanes)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
     const lanes power = (lanes)((ints)p + (((ints)shifted - (ints)(zero + 12582912.0f)) << 23));
     return select_lanes(x == x, power, x); /* not a number stays so */
+#endif
 }
 
 #endif

@@ -4,6 +4,12 @@
 #include "norms.h"
 #include "threads.h"
 
+/* A weight or a bias, [width]. */
+typedef struct {
+    const void *data;
+    int half;
+} norm_vector;
+
 /* A call of `peltier_norm`. */
 typedef struct {
     norm norm;
@@ -12,30 +18,45 @@ typedef struct {
     int64_t index;
 } norm_call;
 
-static void normalise_rows(const norm *n, share rows, norm_vector weight, norm_vector bias, float *line) {
-    for (int64_t row = rows.first; row < rows.last; row++)
-        if (n->y.half) normalise(n, row, weight, bias, 1, 1, line);
-        else normalise(n, row, weight, bias, 0, 0, line);
+static void normalise_rows(const norm *n, share rows, const float *weight, const float *bias, float *lines) {
+    const int half = n->y.half;
+    int64_t row = rows.first;
+    for (; row + NORM_ROWS <= rows.last; row += NORM_ROWS)
+        if (half) normalise(n, row, NORM_ROWS, weight, bias, 1, 1, lines);
+        else normalise(n, row, NORM_ROWS, weight, bias, 0, 0, lines);
+    for (; row < rows.last; row++)
+        if (half) normalise(n, row, 1, weight, bias, 1, 1, lines);
+        else normalise(n, row, 1, weight, bias, 0, 0, lines);
 }
 
-static norm_vector own_or(vector own, const float *base, norm_vector other) {
+/* The elements as floats, which `line` becomes where they are not. */
+static const float *floats_of(norm_vector v, int64_t width, float *line) {
+    if (!v.half || !v.data) return v.data;
+    for (int64_t k = 0; k < width; k += LANES) store(line + k, 0, LANES, of_row(v.data, 1, k, width - k));
+    return line;
+}
+
+static const float *own_or(vector own, const float *base, const float *other) {
     const float *found = find(own, base);
-    return found ? (norm_vector){found, 0} : other;
+    return found ? found : other;
 }
 
 /* The rows of `own`. Returns 0, or 1 without memory. */
 NOINLINE int normalise_share(const norm_call *c, share own) {
-    float *line = new_floats(c->norm.width + LANES);
-    if (!line) return 1;
-    if (!c->table.groups) normalise_rows(&c->norm, own, c->weight, c->bias, line);
+    const int64_t stride = line_stride(c->norm.width);
+    float *lines = new_floats((NORM_ROWS + 2) * stride);
+    if (!lines) return 1;
+    const float *weight = floats_of(c->weight, c->norm.width, lines + NORM_ROWS * stride);
+    const float *bias = floats_of(c->bias, c->norm.width, lines + (NORM_ROWS + 1) * stride);
+    if (!c->table.groups) normalise_rows(&c->norm, own, weight, bias, lines);
     for (const group *g = c->table.groups; g < c->table.groups + c->table.count; g++) {
         const share rows = common(own, c->table.starts[g->first], c->table.starts[g->last]);
         const norm_weights none = {{NULL, -1}, {NULL, -1}};
         const norm_weights w = g->program ? g->program->norms[c->index] : none;
         normalise_rows(
-            &c->norm, rows, own_or(w.weight, g->base, c->weight), own_or(w.bias, g->base, c->bias), line);
+            &c->norm, rows, own_or(w.weight, g->base, weight), own_or(w.bias, g->base, bias), lines);
     }
-    free(line);
+    free(lines);
     return 0;
 }
 

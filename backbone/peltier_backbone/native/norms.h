@@ -7,12 +7,6 @@
 
 #include "lanes.h"
 
-/* A weight or a bias, [width]. */
-typedef struct {
-    const void *data;
-    int half;
-} norm_vector;
-
 /* y = (x + residual - mean) / sqrt(variance + eps) * weight + bias; without `centered` the mean is taken as 0 and the
  * variance as that of squares. */
 typedef struct {
@@ -22,36 +16,89 @@ typedef struct {
     int centered;
 } norm;
 
-/* sum of (line - mean)^2 over the row's width; with a mean of 0 that of squares. */
-static float squares(const float *line, float mean, int64_t width) {
+/* A row waits for its two sums, so many rows run side by side. */
+#define NORM_ROWS 4
+#define EACH_NORM_ROW for (int r = 0; r < rows; r++)
+
+/* Elements between two rows in what `normalise` needs. */
+INLINE int64_t line_stride(int64_t width) {
+    return (width + LANES - 1) / LANES * LANES;
+}
+
+/* The first `count` of the elements from number k on. */
+INLINE lanes of_row(const void *row, int half, int64_t k, int64_t count) {
+    return load((const char *)row + k * (half ? 2 : 4), half, count);
+}
+
+/* `line` becomes the sum of a row and its residual, with zeros behind it; returns the sum of its elements. */
+INLINE float add_row(const norm *n, int64_t row, int half, float *line) {
+    const void *x = at(n->x, row, 0), *residual = n->residual.data ? at(n->residual, row, 0) : NULL;
+    const int64_t width = n->width, whole = width / LANES * LANES;
     lanes total = {0};
-    for (int64_t k = 0; k < width; k += LANES) {
-        const lanes v = keep(load(line + k, 0, LANES) - mean, width - k, (lanes){0});
+    for (int64_t k = 0; residual && k < whole; k += LANES) {
+        const lanes v = of_row(x, half, k, LANES) + of_row(residual, half, k, LANES);
+        total += v;
+        store(line + k, 0, LANES, v);
+    }
+    for (int64_t k = 0; !residual && k < whole; k += LANES) {
+        const lanes v = of_row(x, half, k, LANES);
+        total += v;
+        store(line + k, 0, LANES, v);
+    }
+    if (whole < width) {
+        lanes v = of_row(x, half, whole, width - whole);
+        if (residual) v += of_row(residual, half, whole, width - whole);
+        total += v;
+        store(line + whole, 0, LANES, v);
+    }
+    return sum_of(total);
+}
+
+/* sum of (line - mean)^2 over the row's width; with a mean of 0 that of squares. */
+INLINE float squares(const float *line, float mean, int64_t width) {
+    const int64_t whole = width / LANES * LANES;
+    lanes total = {0};
+    for (int64_t k = 0; k < whole; k += LANES) {
+        const lanes v = load(line + k, 0, LANES) - mean;
+        total += v * v;
+    }
+    if (whole < width) {
+        const lanes v = keep(load(line + whole, 0, LANES) - mean, width - whole, (lanes){0});
         total += v * v;
     }
     return sum_of(total);
 }
 
-INLINE lanes of_vector(norm_vector v, int64_t k, int64_t count) {
-    return load((const char *)v.data + k * (v.half ? 2 : 4), v.half, count);
+INLINE void scale_row(
+    char *y, int half, const float *line, float mean, float scale, const float *weight, const float *bias, int64_t width) {
+    const int64_t whole = width / LANES * LANES, bytes = half ? 2 : 4;
+    for (int64_t k = 0; bias && k < whole; k += LANES) {
+        const lanes v = (load(line + k, 0, LANES) - mean) * scale * load(weight + k, 0, LANES);
+        store(y + k * bytes, half, LANES, v + load(bias + k, 0, LANES));
+    }
+    for (int64_t k = 0; !bias && k < whole; k += LANES)
+        store(y + k * bytes, half, LANES, (load(line + k, 0, LANES) - mean) * scale * load(weight + k, 0, LANES));
+    if (whole < width) {
+        const int64_t left = width - whole;
+        lanes v = (load(line + whole, 0, left) - mean) * scale * load(weight + whole, 0, left);
+        if (bias) v += load(bias + whole, 0, left);
+        store(y + whole * bytes, half, left, v);
+    }
 }
 
-/* One row, by way of `line`, which has room for LANES more; `from` and `to` say whether x and y are bfloat16. */
-INLINE void normalise(const norm *n, int64_t row, norm_vector weight, norm_vector bias, int from, int to, float *line) {
-    lanes total = {0};
-    for (int64_t k = 0; k < n->width; k += LANES) {
-        lanes v = load(at(n->x, row, k), from, n->width - k);
-        if (n->residual.data) v += load(at(n->residual, row, k), from, n->width - k);
-        total += v;
-        store(line + k, 0, LANES, v);
+/* `rows` rows, by way of as many lines; `from` and `to` say whether x and y are bfloat16. Without a bias it is NULL. */
+INLINE void normalise(
+    const norm *n, int64_t row, const int rows, const float *weight, const float *bias, int from, int to, float *lines) {
+    const int64_t width = n->width, stride = line_stride(width);
+    float means[NORM_ROWS], scales[NORM_ROWS];
+    EACH_NORM_ROW means[r] = add_row(n, row + r, from, lines + r * stride) / (float)width;
+    EACH_NORM_ROW {
+        if (!n->centered) means[r] = 0;
+        scales[r] = 1.0f / sqrtf(squares(lines + r * stride, means[r], width) / (float)width + n->eps);
     }
-    const float mean = n->centered ? sum_of(total) / (float)n->width : 0.0f;
-    const float scale = 1.0f / sqrtf(squares(line, mean, n->width) / (float)n->width + n->eps);
-    for (int64_t k = 0; k < n->width; k += LANES) {
-        const int64_t count = n->width - k;
-        lanes v = (load(line + k, 0, LANES) - mean) * scale * of_vector(weight, k, count);
-        if (bias.data) v += of_vector(bias, k, count);
-        store((void *)at(n->y, row, k), to, count, v);
+    EACH_NORM_ROW {
+        char *y = (char *)at(n->y, row + r, 0);
+        scale_row(y, to, lines + r * stride, means[r], scales[r], weight, bias, width);
     }
 }
 

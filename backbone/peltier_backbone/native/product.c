@@ -38,43 +38,17 @@ static void multiply_panel(const product *p, int64_t rows) {
     multiply(p, rows);
 }
 
-#ifdef __AVX512BF16__
-/* As `tile`, of pairs of bfloat16; the inner dimension is even. */
-INLINE void tile_pairs(const product *p, int64_t row, const int rows) {
-    const int columns = COLUMNS;
-    __m512 sums[ROWS][COLUMNS];
-    __m512bh line[COLUMNS];
-    EACH_ROW EACH_COLUMN sums[r][c] = _mm512_setzero_ps();
-    const uint16_t *x = at(p->x, row, 0), *w = p->w.data;
-    for (int64_t k = 0; k < p->inner; k += 2, w += 2 * PANEL) {
-        EACH_COLUMN line[c] = (__m512bh)_mm512_loadu_si512(w + 2 * LANES * c);
-        EACH_ROW {
-            int32_t pair;
-            memcpy(&pair, x + r * p->x.stride + k, sizeof pair);
-            const __m512bh spread = (__m512bh)_mm512_set1_epi32(pair);
-            EACH_COLUMN sums[r][c] = _mm512_dpbf16_ps(sums[r][c], spread, line[c]);
-        }
-    }
-    lanes found[ROWS][COLUMNS];
-    EACH_ROW EACH_COLUMN found[r][c] = (lanes)sums[r][c];
-    finish(p, row, 0, rows, (int)((p->outer + LANES - 1) / LANES), found);
-}
-
 /* Whether it has computed them: an odd inner dimension has no pairs. */
-static int multiply_pairs(const product *p, int64_t rows) {
-    if (p->inner % 2) return 0;
-    int64_t row = 0;
-    for (; row + ROWS <= rows; row += ROWS) tile_pairs(p, row, ROWS);
-    if (row + 4 <= rows) tile_pairs(p, row, 4), row += 4;
-    if (row + 2 <= rows) tile_pairs(p, row, 2), row += 2;
-    if (row < rows) tile_pairs(p, row, 1);
-    return 1;
-}
-#else
-static int multiply_pairs(const product *p, int64_t rows) {
+static int multiply_half(const product *p, int64_t rows) {
+#ifdef __AVX512BF16__
+    if (p->inner % 2 == 0) {
+        product pairs = *p;
+        pairs.w.stride = 2 * PANEL;
+        return pair_stripe_3(&pairs, rows, 0), 1;
+    }
+#endif
     return (void)p, (void)rows, 0;
 }
-#endif
 
 static void widen_rows(matrix x, int64_t rows, int64_t inner, float *to) {
     for (int64_t row = 0; row < rows; row++, to += inner)
@@ -121,7 +95,7 @@ static int multiply_share(const product *whole, int64_t rows, int64_t panels, sh
         if (p.bias) p.bias += column;
         p.outer = p.outer - column < PANEL ? p.outer - column : PANEL;
         if (!half) multiply_panel(&p, count);
-        else if (!multiply_pairs(&p, count)) failed |= multiply_widened(&p, count);
+        else if (!multiply_half(&p, count)) failed |= multiply_widened(&p, count);
     }
     return failed;
 }

@@ -119,7 +119,7 @@ static int attend(
     const int failed = c->prefixed && adapt(r, PREFIX, number, r->normed, r->normed, (matrix){0}, s->hidden);
     return failed | peltier_attend(
         (void *)r->context.data, r->context.stride, query.data, query.stride, query.half, k->keys, k->values, k->stride,
-        (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, 1, (int)c->once,
+        (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, 1, (int)c->once, 0,
         c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
 }
 

@@ -113,6 +113,12 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
     finish(p, row, column, rows, columns, found);
 }
 
+/* So many columns of LANES are next, of so many elements that are left: three, but two and two of four. */
+INLINE int next_columns(int64_t left) {
+    if (COLUMNS < 3 || left <= LANES) return 1;
+    return left <= 2 * LANES || (left > 3 * LANES && left <= 4 * LANES) ? 2 : 3;
+}
+
 #define STRIPE(columns)                                                  \
     static void stripe_##columns(const product *p, int64_t rows, int64_t column) { \
         int64_t row = 0;                                                 \
@@ -130,12 +136,71 @@ STRIPE(3)
 
 /* All of `rows` rows; a stripe of w's columns stays in the cache for all of them. */
 static void multiply(const product *p, int64_t rows) {
-    int64_t column = 0;
+    for (int64_t column = 0; column < p->outer;) {
+        const int columns = next_columns(p->outer - column);
+        switch (columns) {
 #if COLUMNS == 3
-    for (; p->outer - column > 2 * LANES; column += 3 * LANES) stripe_3(p, rows, column);
-    if (p->outer - column > LANES) stripe_2(p, rows, column), column += 2 * LANES;
+            case 3: stripe_3(p, rows, column); break;
+            case 2: stripe_2(p, rows, column); break;
 #endif
-    for (; column < p->outer; column += LANES) stripe_1(p, rows, column);
+            default: stripe_1(p, rows, column);
+        }
+        column += columns * LANES;
+    }
 }
+
+#ifdef __AVX512BF16__
+/* As `tile`, of pairs of bfloat16; the inner dimension is even. A row of w has a pair for each column, and whole vectors. */
+INLINE void tile_pairs(const product *p, int64_t row, int64_t column, const int rows, const int columns) {
+    __m512 sums[ROWS][COLUMNS];
+    __m512bh line[COLUMNS];
+    EACH_ROW EACH_COLUMN sums[r][c] = _mm512_setzero_ps();
+    const uint16_t *x = at(p->x, row, 0), *w = (const uint16_t *)p->w.data + 2 * column;
+    const int64_t x_stride = p->x.stride, w_stride = p->w.stride;
+    for (int64_t k = 0; k < p->inner; k += 2, w += w_stride) {
+        EACH_COLUMN line[c] = (__m512bh)_mm512_loadu_si512(w + 2 * LANES * c);
+        EACH_ROW {
+            int32_t pair;
+            memcpy(&pair, x + r * x_stride + k, sizeof pair);
+            const __m512bh spread = (__m512bh)_mm512_set1_epi32(pair);
+            EACH_COLUMN sums[r][c] = _mm512_dpbf16_ps(sums[r][c], spread, line[c]);
+        }
+    }
+    if (!p->y.half && !p->activation && !p->bias && !p->add && p->outer - column >= columns * LANES) {
+        EACH_ROW EACH_COLUMN {
+            const lanes v = (lanes)sums[r][c];
+            store((float *)at(p->y, row + r, column + c * LANES), 0, LANES, p->scale ? v * p->scale[row + r] : v);
+        }
+        return;
+    }
+    lanes found[ROWS][COLUMNS];
+    EACH_ROW EACH_COLUMN found[r][c] = (lanes)sums[r][c];
+    const int64_t whole = (p->outer - column + LANES - 1) / LANES;
+    finish(p, row, column, rows, whole < columns ? (int)whole : columns, found);
+}
+
+#define PAIR_STRIPE(columns)                                                  \
+    static void pair_stripe_##columns(const product *p, int64_t rows, int64_t column) { \
+        int64_t row = 0;                                                      \
+        for (; row + ROWS <= rows; row += ROWS) tile_pairs(p, row, column, ROWS, columns); \
+        if (row + 4 <= rows) tile_pairs(p, row, column, 4, columns), row += 4; \
+        if (row + 2 <= rows) tile_pairs(p, row, column, 2, columns), row += 2; \
+        if (row < rows) tile_pairs(p, row, column, 1, columns);               \
+    }
+
+PAIR_STRIPE(1)
+PAIR_STRIPE(2)
+PAIR_STRIPE(3)
+
+static void multiply_pairs(const product *p, int64_t rows) {
+    for (int64_t column = 0; column < p->outer;) {
+        const int columns = next_columns(p->outer - column);
+        if (columns == 3) pair_stripe_3(p, rows, column);
+        else if (columns == 2) pair_stripe_2(p, rows, column);
+        else pair_stripe_1(p, rows, column);
+        column += columns * LANES;
+    }
+}
+#endif
 
 #endif

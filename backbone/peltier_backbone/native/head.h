@@ -1,0 +1,216 @@
+/* The attention of one head of one row: by products of floats, of pairs of bfloat16, or of a single query. */
+
+#ifndef PELTIER_HEAD_H
+#define PELTIER_HEAD_H
+
+#include "softmax.h"
+#include "tiles.h"
+
+/* So many queries at a time, so that their logits stay in the cache. */
+#define QUERIES 64
+
+/* One head of one row. Its keys are `prefix` ones times `gate`, then `seen` ones; its values likewise. A bias, if there is
+ * data, has a row for each query and an element for each of the seen keys. */
+typedef struct {
+    matrix query, key, value, prefix_key, prefix_value, context, bias;
+    int64_t tokens, seen, prefix, size;
+    float gate;
+} head;
+
+/* What a head's turn needs, in one piece of memory that begins with `keys`. `shares` are what the logits become where
+ * these are no floats. */
+typedef struct {
+    float *keys, *values, *queries, *logits, *scales;
+    void *shares;
+} scratch;
+
+static int64_t padded(int64_t count) {
+    return (count + LANES - 1) / LANES * LANES;
+}
+
+/* Of heads of at most so many keys and of `size`; without memory `keys` is NULL. */
+static scratch new_scratch(int64_t keys, int64_t size) {
+    const int64_t most = padded(keys), wide = padded(size + LANES);
+    float *memory = new_floats(2 * most * wide + QUERIES * (2 * most + wide + 1));
+    if (!memory) return (scratch){NULL};
+    float *queries = memory + 2 * most * wide, *logits = queries + QUERIES * wide, *scales = logits + QUERIES * most;
+    return (scratch){memory, memory + most * wide, queries, logits, scales, scales + QUERIES};
+}
+
+/* Elements of a token of one head, while those of the next head, which lie behind them, are on their way to the cache:
+ * tokens are so far apart that the processor does not foresee them, and waiting took a third of all attention. */
+INLINE lanes load_ahead(matrix m, int64_t token, int64_t d, int64_t size) {
+    __builtin_prefetch(at(m, token, d + size));
+    return load(at(m, token, d), m.half, size - d);
+}
+
+/* Of each pair of lines `width` apart, the lanes that stand on the wrong side for a transposition change places. */
+INLINE void exchange(lanes v[LANES], const int width) {
+    const ints far = LANE_NUMBERS & width, from = (LANE_NUMBERS ^ far) | far * (LANES / width);
+    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++)
+        if (!(i & width)) {
+            const lanes first = v[i], second = v[i | width];
+            v[i] = pick(first, second, from);
+            v[i | width] = pick(first, second, from | width);
+        }
+}
+
+/* Of a key or a value, whether of the prefix, the row or none. */
+INLINE lanes load_key(const head *h, matrix prefix, matrix own, int64_t key, int64_t d) {
+    if (key < h->prefix) return load_ahead(prefix, key, d, h->size) * h->gate;
+    return key < h->prefix + h->seen ? load_ahead(own, key - h->prefix, d, h->size) : (lanes){0};
+}
+
+INLINE void store_square(float *to, int64_t stride, lanes square[LANES]) {
+    exchange(square, 1), exchange(square, 2), exchange(square, 4), exchange(square, 8);
+    for (int64_t i = 0; i < LANES; i++) store(to + i * stride, 0, LANES, square[i]);
+}
+
+/* Keys as columns, [padded size, padded keys], zeros in the columns beyond the last. */
+static void transpose(float *to, const head *h) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    for (int64_t first = 0; first < keys; first += LANES)
+        for (int64_t d = 0; d < h->size; d += LANES) {
+            lanes square[LANES];
+            for (int64_t i = 0; i < LANES; i++) square[i] = load_key(h, h->prefix_key, h->key, first + i, d);
+            store_square(to + d * stride + first, stride, square);
+        }
+}
+
+/* Rows times `factor`. In the batch the rows of a head are far apart, at distances that share few lines of the cache:
+ * contiguous rows multiply faster. */
+INLINE void copy_rows(matrix to, matrix from, int64_t rows, int64_t size, float factor) {
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t d = 0; d < size; d += LANES)
+            store((void *)at(to, row, d), to.half, to.stride - d, load_ahead(from, row, d, size) * factor);
+}
+
+static void add_bias(float *logits, const head *h, int64_t query) {
+    for (int64_t key = 0; key < h->seen; key += LANES) {
+        const int64_t left = h->seen - key;
+        float *to = logits + h->prefix + key;
+        store(to, 0, left, load(to, 0, left) + load(at(h->bias, query, key), 0, left));
+    }
+}
+
+/* How logits are found of queries and keys, and context of what becomes of the logits and of values. */
+typedef struct {
+    void (*multiply)(const product *p, int64_t rows);
+    product find, mix;
+    softmax soft;
+    float scale;
+} ways;
+
+static void attend_by(const head *h, ways w) {
+    for (int64_t first = 0; first < h->tokens; first += QUERIES) {
+        const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
+        const matrix from = {at(h->query, first, 0), h->query.stride, h->query.half};
+        copy_rows(w.find.x, from, count, h->size, w.scale);
+        w.multiply(&w.find, count);
+        for (int64_t row = 0; h->bias.data && row < count; row++)
+            add_bias((float *)at(w.find.y, row, 0), h, first + row);
+        exponentiate_rows(&w.soft, (float *)w.mix.scale, count);
+        w.mix.y = (matrix){at(h->context, first, 0), h->context.stride, h->context.half};
+        w.multiply(&w.mix, count);
+    }
+}
+
+static void attend(const head *h, scratch s, float scale) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    transpose(s.keys, h);
+    for (int64_t key = 0; key < keys; key++)
+        for (int64_t d = 0; d < h->size; d += LANES)
+            store(s.values + key * h->size + d, 0, h->size - d, load_key(h, h->prefix_value, h->value, key, d));
+    const matrix logits = {s.logits, stride, 0}, queries = {s.queries, h->size, 0};
+    attend_by(h, (ways){
+        .multiply = multiply, .scale = scale, .soft = {s.logits, logits, stride, keys},
+        .find = {.y = logits, .x = queries, .w = {s.keys, stride, 0}, .inner = h->size, .outer = stride},
+        .mix = {.x = logits, .w = {s.values, h->size, 0}, .scale = s.scales, .inner = keys, .outer = h->size}});
+}
+
+#ifdef __AVX512BF16__
+/* As `transpose`, with a pair of neighbouring elements in the place of each float. */
+static void transpose_pairs(float *to, const head *h) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(keys);
+    for (int64_t first = 0; first < keys; first += LANES)
+        for (int64_t d = 0; d < h->size; d += 2 * LANES) {
+            lanes square[LANES];
+            for (int64_t i = 0; i < LANES; i++) {
+                const lanes low = load_key(h, h->prefix_key, h->key, first + i, d);
+                const lanes high = load_key(h, h->prefix_key, h->key, first + i, d + LANES);
+                square[i] = (lanes)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+            }
+            store_square(to + d / 2 * stride + first, stride, square);
+        }
+}
+
+/* Of each two values the pairs of their elements. */
+static void pair_values(float *to, const head *h) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(h->size);
+    for (int64_t key = 0; key < keys; key += 2)
+        for (int64_t d = 0; d < h->size; d += LANES) {
+            const halves low = narrow(load_key(h, h->prefix_value, h->value, key, d));
+            const halves high = narrow(load_key(h, h->prefix_value, h->value, key + 1, d));
+            const bits pairs = __builtin_convertvector(low, bits) | __builtin_convertvector(high, bits) << 16;
+            store(to + key / 2 * stride + d, 0, LANES, (lanes)pairs);
+        }
+}
+
+/* As `attend`, by products of bfloat16. */
+static void attend_pairs(const head *h, scratch s, float scale) {
+    const int64_t keys = h->prefix + h->seen, stride = padded(keys), inner = padded(h->size), even = (keys + 1) / 2 * 2;
+    transpose_pairs(s.keys, h);
+    pair_values(s.values, h);
+    const matrix logits = {s.logits, stride, 0}, shares = {s.shares, stride, 1}, queries = {s.queries, inner, 1};
+    attend_by(h, (ways){
+        .multiply = multiply_pairs, .scale = scale, .soft = {s.logits, shares, stride, keys},
+        .find = {.y = logits, .x = queries, .w = {s.keys, 2 * stride, 1}, .inner = inner, .outer = stride},
+        .mix = {.x = shares, .w = {s.values, 2 * inner, 1}, .scale = s.scales, .inner = even, .outer = h->size}});
+}
+#endif
+
+/* Of sixteen vectors the sum of each. */
+INLINE lanes sums_of(lanes v[LANES]) {
+    EACH_HALVING {
+        const ints own = LANE_NUMBERS & width, from = own * (LANES / width);
+        for (int i = 0; i < width; i++)
+            v[i] = pick(v[i], v[i + width], (LANE_NUMBERS ^ own) | from) + pick(v[i], v[i + width], LANE_NUMBERS | width | from);
+    }
+    return v[0];
+}
+
+/* A part of sum of query * key, of one query. */
+INLINE lanes partial_logit(const head *h, int64_t number) {
+    const int own = number >= h->prefix;
+    const matrix key = own ? h->key : h->prefix_key;
+    lanes total = {0};
+    for (int64_t d = 0; d < h->size; d += LANES) {
+        const int64_t left = h->size - d;
+        total += load(at(h->query, 0, d), h->query.half, left) * load(at(key, own ? number - h->prefix : number, d), key.half, left);
+    }
+    return own ? total : total * h->gate;
+}
+
+/* As `attend`, of a single query: it reads keys and values where they lie. */
+static void attend_once(const head *h, scratch s, float scale) {
+    const int64_t keys = h->prefix + h->seen;
+    for (int64_t first = 0; first < keys; first += LANES) {
+        lanes parts[LANES];
+        for (int64_t i = 0; i < LANES; i++) parts[i] = first + i < keys ? partial_logit(h, first + i) : (lanes){0};
+        store(s.logits + first, 0, LANES, sums_of(parts) * scale);
+    }
+    if (h->bias.data) add_bias(s.logits, h, 0);
+    float share;
+    exponentiate_rows(&(softmax){s.logits, {s.logits, 0, 0}, 0, keys}, &share, 1);
+    for (int64_t d = 0; d < h->size; d += LANES) {
+        const int64_t left = h->size - d;
+        lanes total = {0};
+        for (int64_t key = 0; key < h->prefix; key++) total += s.logits[key] * load(at(h->prefix_value, key, d), 0, left);
+        total *= h->gate;
+        for (int64_t key = 0; key < h->seen; key++)
+            total += s.logits[h->prefix + key] * load(at(h->value, key, d), h->value.half, left);
+        store((void *)at(h->context, 0, d), h->context.half, left, total * share);
+    }
+}
+
+#endif
