@@ -131,7 +131,7 @@ class Publisher:
         unknown = None if self._store.catalog.holds(owned) else artifact
         async with self._slots.lease(owned, owned.tenant, unknown) as lease:
             rows = await asyncio.to_thread(golden_rows, self._loader.backbone, artifact.manifest, lease.resident)
-            return [outcome.output for outcome in await self._batcher.compute(rows, Terms(owned.tenant))]
+            return list((await self._batcher.compute(rows, Terms(owned.tenant))).outputs)
 
     async def _run_twin(self, artifact: Artifact, number: int, tenant: str) -> list[RowOutput]:
         twin = await asyncio.to_thread(create_twin, artifact, number)

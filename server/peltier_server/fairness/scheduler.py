@@ -15,7 +15,7 @@ _STEPS = 10**9
 
 
 class Item(Hashable, Protocol):
-    """A waiting item. Its properties do not change while it waits."""
+    """A waiting item. While it waits only `charge` for a part of it may change its `pass_cost`, and nothing else."""
 
     @property
     def tenant(self) -> str:
@@ -42,6 +42,7 @@ class _Line(Generic[T]):
     turn: int
     items: Ranking[float, T] = field(default_factory=Ranking)
     head: T | None = None
+    head_cost: int = 0
 
 
 class Scheduler(Generic[T]):
@@ -89,6 +90,11 @@ class Scheduler(Generic[T]):
         line = self._lines.get(item.tenant)
         return line is not None and item in line.items
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether items of several tenants wait."""
+        return len(self._lines) > 1
+
     def put(self, item: T) -> None:
         """Adds an item."""
         line = self._lines.get(item.tenant) or self._begin(item.tenant)
@@ -100,17 +106,17 @@ class Scheduler(Generic[T]):
     def next(self, max_cost: int | None = None) -> T | None:
         """The next item, of any cost or of at most `max_cost`; None if no item may be served now."""
         line = self._heads.first
-        if line is None or max_cost is None or _size(line) <= max_cost:
+        if line is None or max_cost is None or line.head_cost <= max_cost:
             return None if line is None else line.head
         other = self._heads.first_within(min(max_cost, self._max_batch_tokens)) if max_cost > 0 else None
         return None if other is None or self._would_lead(other, line) else other.head
 
-    def serve(self, item: T) -> None:
-        """Removes an item and charges its tenant."""
+    def serve(self, item: T, cost: int | None = None) -> None:
+        """Removes an item and charges its tenant `cost`, which is its `pass_cost` by default."""
         line = self._lines[item.tenant]
         line.items.remove(item)
         self._num_items -= 1
-        self._advance(line, item.pass_cost)
+        self._advance(line, item.pass_cost if cost is None else cost)
 
     def remove(self, item: T) -> None:
         """Removes an item without a charge."""
@@ -121,7 +127,8 @@ class Scheduler(Generic[T]):
             self._place(line)
 
     def charge(self, tenant: str, cost: int) -> None:
-        """Charges a tenant for a cost besides its items."""
+        """Charges a tenant for a cost besides its items, or for a part of its first item, whose `pass_cost` is now that
+        of the rest."""
         line = self._lines.get(tenant)
         if line is not None:
             self._advance(line, cost)
@@ -141,18 +148,18 @@ class Scheduler(Generic[T]):
 
     def _place(self, line: _Line[T]) -> None:
         """Updates a tenant's position after a change of its tag or first item; removes it if no item waits."""
-        before, line.head = line.head, line.items.first
+        cost_before, line.head = line.head_cost, line.items.first
+        line.head_cost = 0 if line.head is None else line.head.pass_cost
         if line.head is None:
-            self._end(line, before)
-        elif before is None:
-            self._heads.put(line, line.head.pass_cost, (line.tag, line.turn))
+            self._end(line, cost_before)
+        elif not cost_before:
+            self._heads.put(line, line.head_cost, (line.tag, line.turn))
         else:
-            self._heads.move(line, before.pass_cost, line.head.pass_cost, (line.tag, line.turn))
+            self._heads.move(line, cost_before, line.head_cost, (line.tag, line.turn))
 
-    def _end(self, line: _Line[T], last: T | None) -> None:
+    def _end(self, line: _Line[T], last_cost: int) -> None:
         del self._lines[line.tenant]
-        if last is not None:
-            self._heads.remove(line, last.pass_cost)
+        self._heads.remove(line, last_cost)
         if self._lines:
             self._remember(line.tenant, line.tag)
         else:
@@ -173,7 +180,7 @@ class Scheduler(Generic[T]):
 
     def _would_lead(self, line: _Line[T], passed: _Line[T]) -> bool:
         """Whether serving the item of `line` would put it too far ahead of the passed tenant."""
-        return line.tag - passed.tag > (self._max_lead - _size(line)) * self._step(line.tenant)
+        return line.tag - passed.tag > (self._max_lead - line.head_cost) * self._step(line.tenant)
 
     @property
     def _now(self) -> int:
@@ -187,8 +194,3 @@ class Scheduler(Generic[T]):
     def _turn(self) -> int:
         self._num_turns += 1
         return self._num_turns
-
-
-def _size(line: _Line[T]) -> int:
-    assert line.head is not None, "an indexed tenant has an item"
-    return line.head.pass_cost

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import AdapterError
+from peltier_adapters.generation.generation import Draft
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
@@ -210,16 +211,15 @@ class Predictor:
             if request.stream is not None:
                 request.stream.open(opening)
             rows = [Row(one, lease.resident) for one in encoded]
-            outcomes = await self._compute(rows, decoding, request)
-        last = max(outcomes, key=lambda outcome: outcome.queue_seconds)
-        predictions, num_bytes = await self._read(outcomes, request, size)
+            outcome = await self._compute(rows, decoding, request)
+        predictions, num_bytes = await self._read(outcome.outputs, request, size)
         response = PredictResponse(
             task=entry.version.name,
             adapter=entry.reference,
             predictions=predictions,
-            usage=create_usage(opening, outcomes),
-            timings_ms=create_timings(lease, last, time.monotonic() - started),
-            batch=BatchInfo(rows=last.batch_rows, adapters=last.batch_adapters),
+            usage=create_usage(opening, outcome.outputs),
+            timings_ms=create_timings(lease, outcome, time.monotonic() - started),
+            batch=BatchInfo(rows=outcome.batch_rows, adapters=outcome.batch_adapters),
         )
         return Prediction(response, lease.tier, num_bytes)
 
@@ -233,9 +233,7 @@ class Predictor:
             return self._measure.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
         return self._measure.of_text(num_inputs, entry.label_bytes, decoding)
 
-    async def _compute(
-        self, rows: Sequence[Row], decoding: Decoding | None, request: _Request
-    ) -> Sequence[Outcome[Any]]:
+    async def _compute(self, rows: Sequence[Row], decoding: Decoding | None, request: _Request) -> Outcome[Any]:
         parameters = request.parameters
         terms = Terms(request.target.context.tenant, request.deadline, parameters.priority)
         if decoding is None:
@@ -244,19 +242,19 @@ class Predictor:
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
     async def _read(
-        self, outcomes: Sequence[Outcome[Any]], request: _Request, size: AnswerSize
+        self, outputs: Sequence[RowOutput | Draft], request: _Request, size: AnswerSize
     ) -> tuple[list[AnyPrediction], int]:
         """All predictions, and the maximum of bytes of the answer."""
         read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
         row_bytes = size.prediction_bytes + size.names_bytes
-        if len(outcomes) <= _ANSWERS_ON_THE_LOOP and len(outcomes) * row_bytes <= BYTES_ON_THE_LOOP:
-            predictions, num_bytes = read(outcomes)
+        if len(outputs) <= _ANSWERS_ON_THE_LOOP and len(outputs) * row_bytes <= BYTES_ON_THE_LOOP:
+            predictions, num_bytes = read(outputs)
             request.budget.take_names(num_bytes, size)
             return predictions, size.num_bytes + num_bytes
         predictions, num_bytes = [], 0
         num_rows = max(1, PIECE_BYTES // row_bytes)
-        for start in range(0, len(outcomes), num_rows):
-            piece = partial(read, outcomes[start : start + num_rows])
+        for start in range(0, len(outputs), num_rows):
+            piece = partial(read, outputs[start : start + num_rows])
             some, more_bytes = await self._limits.preparation.run(request.target.context.tenant, MAX_PIECE_COST, piece)
             request.budget.take_names(more_bytes, size)
             predictions += some
@@ -265,9 +263,9 @@ class Predictor:
 
 
 def _read_answers(
-    backbone: Backbone, task: TaskSpec, parameters: Parameters, outcomes: Sequence[Outcome[Any]]
+    backbone: Backbone, task: TaskSpec, parameters: Parameters, outputs: Sequence[RowOutput | Draft]
 ) -> tuple[list[AnyPrediction], int]:
-    predictions = read_answers(backbone, task, outcomes, parameters)
+    predictions = read_answers(backbone, task, outputs, parameters)
     return predictions, bytes_of_names(predictions)
 
 

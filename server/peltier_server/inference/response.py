@@ -51,20 +51,20 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
 
 
 def read_answers(
-    backbone: Backbone, task: TaskSpec, outcomes: Sequence[Outcome[Any]], parameters: Parameters
+    backbone: Backbone, task: TaskSpec, outputs: Sequence[RowOutput | Draft], parameters: Parameters
 ) -> list[AnyPrediction]:
-    """One prediction per outcome, in order."""
+    """One prediction per output, in order."""
     return [
-        _read_text(backbone, task, outcome.output, parameters)
-        if isinstance(outcome.output, Draft)
-        else _read_scores(task, outcome.output, parameters)
-        for outcome in outcomes
+        _read_text(backbone, task, output, parameters)
+        if isinstance(output, Draft)
+        else _read_scores(task, output, parameters)
+        for output in outputs
     ]
 
 
-def create_usage(opening: StreamStart, outcomes: Sequence[Outcome[Any]]) -> Usage:
+def create_usage(opening: StreamStart, outputs: Sequence[RowOutput | Draft]) -> Usage:
     """The numbers of tokens of the inputs and of the generated texts, if there are any."""
-    drafts = [outcome.output for outcome in outcomes if isinstance(outcome.output, Draft)]
+    drafts = [output for output in outputs if isinstance(output, Draft)]
     return Usage(
         tokens=opening.num_tokens,
         truncated_inputs=opening.num_truncated,
@@ -72,8 +72,8 @@ def create_usage(opening: StreamStart, outcomes: Sequence[Outcome[Any]]) -> Usag
     )
 
 
-def create_timings(lease: Lease[Resident], last: Outcome[Any], total_seconds: float) -> Timings:
-    """The times in milliseconds. `last` is the outcome of the row that waited longest."""
-    seconds = (last.queue_seconds, lease.load_seconds, last.compute_seconds, total_seconds)
+def create_timings(lease: Lease[Resident], outcome: Outcome[Any], total_seconds: float) -> Timings:
+    """The times in milliseconds."""
+    seconds = (outcome.queue_seconds, lease.load_seconds, outcome.compute_seconds, total_seconds)
     queue, load, compute, total = (round(1000 * value, 3) for value in seconds)
     return Timings(queue=queue, load=load, compute=compute, total=total)

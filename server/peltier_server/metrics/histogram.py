@@ -20,10 +20,10 @@ class Series:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def observe(self, value: float) -> None:
-        """Counts one value."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+    def observe(self, value: float, times: int = 1) -> None:
+        """Counts a value, once or several times."""
+        self.counts[bisect_left(self._bounds, value)] += times
+        self.total += times * value
 
 
 class Histogram(Collector):

@@ -159,7 +159,7 @@ class Metrics:
     def observe_batch(self, batch: Batch, seconds: float) -> None:
         """A batch has been computed."""
         self.compute_seconds.observe(seconds)
-        self.batch_rows.observe(len(batch.tickets))
+        self.batch_rows.observe(batch.num_rows)
         self.batch_tokens.observe(batch.tokens)
         self.batch_adapters.observe(batch.num_adapters)
         self.observe_start(batch.tickets, batch.started_at)
@@ -168,12 +168,12 @@ class Metrics:
         """Rows are computed or texts begun: counts their waiting times and the tokens of their first pass."""
         tokens, rows, waits = Counts[str](), Counts[str](), defaultdict[str, float](float)
         for ticket in tickets:
-            waited = started_at - ticket.queued_at
-            self.queue_seconds.observe(waited)
+            waited, num_rows = started_at - ticket.queued_at, len(ticket.rows)
+            self.queue_seconds.observe(waited, num_rows)
             tenant = self._tenants.of(ticket.tenant)
             tokens[tenant] += ticket.pass_tokens
-            rows[tenant] += 1
-            waits[tenant] += waited
+            rows[tenant] += num_rows
+            waits[tenant] += waited * num_rows
         for tenant, waited in waits.items():
             self._tenant_tokens_of(tenant).inc(tokens[tenant])
             self._tenant_rows_of(tenant).inc(rows[tenant])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from itertools import islice
 
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_client.errors import PeltierError
@@ -20,7 +21,12 @@ class Batch:
     @property
     def rows(self) -> list[Row]:
         """The rows of the tickets, in their order."""
-        return [ticket.row for ticket in self.tickets]
+        return [row for ticket in self.tickets for row in ticket.rows]
+
+    @property
+    def num_rows(self) -> int:
+        """The number of all rows."""
+        return sum(len(ticket.rows) for ticket in self.tickets)
 
     @property
     def tokens(self) -> int:
@@ -38,12 +44,18 @@ class Batch:
         return any(ticket.record_gates for ticket in self.tickets)
 
     def resolve(self, outputs: Sequence[RowOutput | PeltierError]) -> None:
-        """Gives each caller its output or error."""
-        compute, num_adapters = time.monotonic() - self.started_at, self.num_adapters
-        results = [
-            output
-            if isinstance(output, PeltierError)
-            else Outcome(output, self.started_at - ticket.queued_at, compute, len(self.tickets), num_adapters)
-            for ticket, output in zip(self.tickets, outputs, strict=True)
-        ]
-        settle(self.tickets, results)
+        """Gives each caller the outputs or errors of its rows."""
+        compute, num_adapters, rest = time.monotonic() - self.started_at, self.num_adapters, iter(outputs)
+        settle(
+            self.tickets,
+            [
+                Outcome(
+                    list(islice(rest, len(ticket.rows))),
+                    self.started_at - ticket.queued_at,
+                    compute,
+                    len(outputs),
+                    num_adapters,
+                )
+                for ticket in self.tickets
+            ],
+        )

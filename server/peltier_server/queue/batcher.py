@@ -4,14 +4,14 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
 
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.generation.search import Decoding
-from peltier_client.errors import DeadlinePassed, Draining, PeltierError
+from peltier_client.errors import DeadlinePassed, Draining
 
 from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
@@ -19,10 +19,12 @@ from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
 from peltier_server.queue.fair_queue import FairQueue, Room
-from peltier_server.queue.prices import Price, Priced, Prices
-from peltier_server.queue.ticket import Listener, Outcome, Terms, Ticket, settle
+from peltier_server.queue.prices import Price, Prices
+from peltier_server.queue.ticket import Listener, Outcome, Results, Terms, Ticket, settle
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _ANY_TIME = Terms()
 
@@ -34,11 +36,12 @@ def _equal_weight(_: str) -> float:
 class Batcher:
     """The queue between the event loop, which puts rows, and the runner's thread, which takes batches. Thread-safe.
 
-    A batch stays within `bounds`, by the estimated cost of its rows (`Prices`, `BatchLimit`); a row that costs more is
-    computed alone. Drafts wait in a queue of their own until they fit into `max_decode_rows`, so that rows and drafts
-    do not block each other. In each queue tenants take turns by their weight (`Scheduler`), and the tickets of a tenant
-    leave in the order of their ranks. A draft is charged for its input when it leaves the queue, and then for each
-    generated token.
+    Neighbouring rows of a request with the same adapter wait as one ticket, which is split where a batch ends, or where
+    another tenant has its turn. A batch stays within `bounds`, by the estimated cost of its rows (`Prices`,
+    `BatchLimit`); a row that costs more is computed alone. Drafts wait in a queue of their own until they fit into
+    `max_decode_rows`, so that rows and drafts do not block each other. In each queue tenants take turns by their weight
+    (`Scheduler`), and the tickets of a tenant leave in the order of their ranks. A draft is charged for its input when
+    it leaves the queue, and then for each generated token.
 
     The queue is bounded, for all tenants together and for each (`Admission`). Cancelled tickets leave at once. Tickets
     whose deadline passes while they wait fail with `DeadlinePassed`.
@@ -76,13 +79,16 @@ class Batcher:
 
     async def compute(
         self, rows: Sequence[Row], terms: Terms = _ANY_TIME, *, record_gates: bool = False
-    ) -> list[Outcome[RowOutput]]:
-        """The outcomes of one request's rows, in order; the caller holds the leases of their adapters.
+    ) -> Outcome[RowOutput]:
+        """The outcome of one request's rows; the caller holds the leases of their adapters.
 
         Raises the first error, but only after every row has ended, because the leases must outlive all rows.
         """
-        create = partial(_ticket, asyncio.get_running_loop().create_future, terms, record_gates=record_gates)
-        return await self._outcomes(list(map(create, rows, self._price(rows))))
+        results, tickets, start = Results[RowOutput](len(rows)), list[Ticket](), 0
+        for run in _runs(rows):
+            tickets.append(_ticket(run, results, start, terms, price=self._price(run), record_gates=record_gates))
+            start += len(run)
+        return await self._outcome(results, tickets)
 
     async def write(
         self,
@@ -91,16 +97,16 @@ class Batcher:
         terms: Terms = _ANY_TIME,
         *,
         listener: Listener | None = None,
-    ) -> list[Outcome[Draft]]:
+    ) -> Outcome[Draft]:
         """`compute` for texts: one draft per row. `listener` gets the new tokens of a single draft."""
-        create = partial(_ticket, asyncio.get_running_loop().create_future, terms, listener=listener)
-        prices = self._price(rows, drafted=True)
-        return await self._outcomes(
-            [
-                create(row, price, decoding=decoding)
-                for row, price, decoding in zip(rows, prices, decodings, strict=True)
-            ]
-        )
+        results = Results[Draft](len(rows))
+        tickets = [
+            _ticket(
+                [row], results, place, terms, price=self._price([row], drafted=True), decoding=own, listener=listener
+            )
+            for place, (row, own) in enumerate(zip(rows, decodings, strict=True))
+        ]
+        return await self._outcome(results, tickets)
 
     def put(self, tickets: Sequence[Ticket]) -> None:
         """Queues all tickets of one request, which have one tenant and the running event loop; if it raises, none.
@@ -152,13 +158,15 @@ class Batcher:
     def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
         """Learns prices from the time of the first pass of `tickets`; the runner calls it."""
         if self._prices is not None:
-            self._prices.observe(_priced(tickets), seconds)
+            drafted = tickets[0].decoding is not None
+            self._prices.observe([ticket.rows for ticket in tickets], seconds, drafted=drafted)
 
     def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
         """Learns prices from the time of one step of these drafts; the runner calls it."""
         if self._prices is not None:
-            beams = [beam for ticket in tickets for beam in [ticket] * ticket.num_rows]
-            self._prices.observe_step(_priced(beams), seconds)
+            beams = [beam for ticket in tickets for beam in [ticket] * ticket.num_beams]
+            priced = [(ticket.price, ticket.row.resident) for ticket in beams if ticket.price is not None]
+            self._prices.observe_step(priced, seconds)
 
     def close(self) -> None:
         """Refuses new tickets; waiting ones are still computed."""
@@ -175,8 +183,8 @@ class Batcher:
     def _waits(self) -> bool:
         return bool(self._rows or self._drafts)
 
-    def _price(self, rows: Sequence[Row], *, drafted: bool = False) -> Sequence[Price | None]:
-        return [None if self._prices is None else self._prices.price(row, drafted=drafted) for row in rows]
+    def _price(self, rows: Sequence[Row], *, drafted: bool = False) -> Price | None:
+        return None if self._prices is None else self._prices.price(rows, drafted=drafted)
 
     def _queue_of(self, ticket: Ticket) -> FairQueue:
         return self._rows if ticket.decoding is None else self._drafts
@@ -207,50 +215,34 @@ class Batcher:
             # Tickets that have left the queue must be computed, because their callers wait for them.
             if not (rows or drafts or live_rows):
                 raise
-            logger.exception("the queue failed after %d rows and %d texts had left it", len(rows), len(drafts))
+            logger.exception(
+                "the queue failed after rows of %d requests and %d texts had left it", len(rows), len(drafts)
+            )
         return Batch(rows, drafts)
 
-    async def _outcomes(self, tickets: Sequence[Ticket]) -> list[Outcome[Any]]:
+    async def _outcome(self, results: Results[T], tickets: Sequence[Ticket]) -> Outcome[T]:
         self.put(tickets)
-        results: list[Outcome[Any] | Exception] = []
         try:
-            # In order, because the tickets of a batch end together: `gather` would wake up for each of them.
-            for ticket in tickets:
-                try:
-                    results.append(await ticket.future)
-                except Exception as error:
-                    results.append(error)
+            return await results.future
         except asyncio.CancelledError:
             self._drop(tickets)
             raise
-        return _all_or_error(results)
 
     def _drop(self, tickets: Sequence[Ticket]) -> None:
         with self._changed:
             for ticket in tickets:
-                ticket.future.cancel()
                 self._queue_of(ticket).drop(ticket)
 
 
-def _ticket(
-    new: Callable[[], asyncio.Future[Any]], terms: Terms, row: Row, price: Price | None, **given: Any
-) -> Ticket:
-    return Ticket(row, new(), terms.deadline, tenant=terms.tenant, priority=terms.priority, price=price, **given)
+def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Neighbouring rows with the same adapter and label strings."""
+    for _, run in groupby(rows, lambda row: (id(row.resident), row.bare, id(row.tree))):
+        yield list(run)
 
 
-def _priced(tickets: Sequence[Ticket]) -> list[Priced]:
-    return [(ticket.price, ticket.row.resident) for ticket in tickets if ticket.price is not None]
+def _ticket(rows: Sequence[Row], results: Results[Any], start: int, terms: Terms, **given: Any) -> Ticket:
+    return Ticket(rows, results, start, terms.deadline, tenant=terms.tenant, priority=terms.priority, **given)
 
 
 def _refuse(late: Sequence[Ticket]) -> None:
     settle(late, [DeadlinePassed("the deadline passed while the input waited") for _ in late])
-
-
-def _all_or_error(results: Sequence[Outcome[Any] | Exception]) -> list[Outcome[Any]]:
-    errors = [(number, result) for number, result in enumerate(results) if isinstance(result, Exception)]
-    if not errors:
-        return [result for result in results if isinstance(result, Outcome)]
-    number, first = errors[0]
-    if len(results) > 1 and isinstance(first, PeltierError):
-        raise type(first)(f"input {number}: {first}", [f"input {place}: {error}" for place, error in errors])
-    raise first

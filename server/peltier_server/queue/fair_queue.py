@@ -1,9 +1,10 @@
-"""Waiting tickets of one kind, and how many of them a pass takes."""
+"""Waiting tickets of one kind, and how many of their rows a pass takes."""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from peltier_adapters.residency.bank import Resident
 
@@ -17,7 +18,7 @@ class Room:
     """The room of one pass: rows, and cost in tokens of the plain backbone. An adapter's weights are charged once, with
     its first ticket.
 
-    The first ticket may cost more, and may have more rows if it is `alone`, with nothing else in progress. The steps of
+    The first row may cost more, and may have more beams if it is `alone`, with nothing else in progress. The steps of
     the taken texts cost at most `steps` together.
     """
 
@@ -36,33 +37,40 @@ class Room:
         """The cost that `ticket` adds to each step of the taken texts."""
         return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.step_weights_cost)
 
-    def admits(self, ticket: Ticket) -> bool:
-        """Whether `ticket` fits; if so, takes its room."""
+    def admits(self, ticket: Ticket, max_rows: int) -> int:
+        """How many of the first `max_rows` rows of `ticket` fit; takes their room."""
         cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
         if not (self.first or cost <= self.cost):
-            return False
-        fits = ticket.num_rows <= self.rows and step_cost <= self.steps
+            return 0
+        fits = ticket.num_beams <= self.rows and step_cost <= self.steps
         if not ((self.first and self.alone) or fits):
-            return False
+            return 0
         self.cost -= cost
         self.steps -= step_cost
-        self.rows -= ticket.num_rows
+        self.rows -= ticket.num_beams
         self.first = False
-        return True
+        num_rows = 1
+        for cost in islice(ticket.costs, 1, max_rows):
+            if cost > self.cost or not self.rows:
+                break
+            self.cost -= cost
+            self.rows -= 1
+            num_rows += 1
+        return num_rows
 
 
 class FairQueue:
-    """Tickets in the fair order of a `Scheduler`. `tokens` are those of all tickets, including those that they may
-    generate. The caller holds a lock."""
+    """Tickets in the fair order of a `Scheduler`. Its length is the number of their rows, and `tokens` are those of all
+    rows, including those that they may generate. The caller holds a lock."""
 
     def __init__(self, max_batch_tokens: int, weight_of: WeightOf) -> None:
-        self.tokens = 0
+        self._num_rows = self.tokens = 0
         self.tokens_by_tenant = Counter[str]()
         self._scheduler = Scheduler[Ticket](max_batch_tokens, weight_of)
         self._deadlines = Ranking[float, Ticket]()
 
     def __len__(self) -> int:
-        return len(self._scheduler)
+        return self._num_rows
 
     def put(self, ticket: Ticket) -> None:
         """Queues a ticket."""
@@ -72,25 +80,22 @@ class FairQueue:
         self._count(ticket, 1)
 
     def take(self, room: Room) -> Iterator[Ticket]:
-        """Takes tickets in order while `room` admits them, and drops cancelled ones.
+        """Takes rows in order while `room` admits them, as tickets, and drops cancelled tickets.
 
-        A ticket with more rows than the room ends the pass. Otherwise later tickets would always take the free rows,
-        and there would never be enough of them.
+        A text with more beams than the room has rows ends the pass. Otherwise later texts would always take the free
+        rows, and there would never be enough of them.
         """
         while (ticket := self._scheduler.next(None if room.first else room.cost)) is not None:
             if ticket.gone:
                 self.drop(ticket)
                 continue
             weights = room.weights_cost(ticket)
-            if room.admits(ticket):
-                room.adapters.add(ticket.row.resident)
-                self._scheduler.serve(ticket)
-                if weights:
-                    self._scheduler.charge(ticket.tenant, weights)
-                self._forget(ticket)
-                yield ticket
-            else:
+            # After each row another tenant may be next.
+            num_rows = room.admits(ticket, 1 if self._scheduler.is_shared else len(ticket.rows))
+            if not num_rows:
                 break
+            room.adapters.add(ticket.row.resident)
+            yield self._serve(ticket, num_rows, weights)
 
     def take_late(self, now: float) -> list[Ticket]:
         """Takes all tickets whose deadline has passed."""
@@ -111,12 +116,25 @@ class FairQueue:
         for tenant, cost in cost_by_tenant.items():
             self._scheduler.charge(tenant, cost)
 
+    def _serve(self, ticket: Ticket, num_rows: int, weights_cost: int) -> Ticket:
+        """Takes rows of a ticket, whose other rows wait on."""
+        cost = sum(ticket.costs[:num_rows]) + weights_cost
+        if num_rows == len(ticket.rows):
+            self._scheduler.serve(ticket, cost)
+            self._forget(ticket)
+            return ticket
+        first = ticket.split(num_rows)
+        self._scheduler.charge(ticket.tenant, cost)
+        self._count(first, -1)
+        return first
+
     def _forget(self, ticket: Ticket) -> None:
         if ticket in self._deadlines:
             self._deadlines.remove(ticket)
         self._count(ticket, -1)
 
     def _count(self, ticket: Ticket, sign: int) -> None:
+        self._num_rows += sign * len(ticket.rows)
         self.tokens += sign * ticket.tokens
         # Tenants without tickets are removed, because over time there may be many tenants.
         if waiting := self.tokens_by_tenant[ticket.tenant] + sign * ticket.tokens:

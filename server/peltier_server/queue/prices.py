@@ -1,6 +1,7 @@
 """The cost of rows in the queue: their estimated time, in tokens of the plain backbone."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import mul
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -13,14 +14,14 @@ from peltier_server.queue.estimator import NO_WORK, Estimator, Work
 
 
 class Price(NamedTuple):
-    """The cost of a ticket, in tokens of the plain backbone: `first` for its first pass without the weights of its
-    adapter, `weights` once for each adapter of a batch, `step` for each token of a beam, `step_weights` once a step."""
+    """The cost of rows with one adapter, in tokens of the plain backbone: `rows` for the first pass of each row without
+    the weights of the adapter, `weights` once for each adapter of a batch, `step` for each token of a beam,
+    `step_weights` once a step."""
 
-    first: int
+    rows: Sequence[int]
     weights: int = 0
     step: int = 1
     step_weights: int = 0
-    work: Work = NO_WORK
     step_work: Work = NO_WORK
 
 
@@ -54,6 +55,16 @@ class _BackboneUnits:
         self.target_pair = 2 * self.num_decoder_layers * cost.pair / self.size
 
 
+class _Rates(NamedTuple):
+    """The cost of a row, for each of its tokens, and for the square of their number, under `factors`."""
+
+    row: float
+    token: float
+    square: float
+    factors: Work
+    targets: int
+
+
 class _Tariff:
     """The prices of rows with one adapter."""
 
@@ -62,29 +73,40 @@ class _Tariff:
         self._encoder, self._decoder, self._prefix = (rate / units.size for rate in rates)
         self._head = 0.0 if resident is None else resident.head.cost.row / units.size
         self._weights = 0.0 if resident is None else resident.nbytes / 4 / units.size
+        self._rates: _Rates | None = None
 
-    def of_row(self, factors: Work, inputs: int, targets: int = 0) -> Price:
-        """The price of a row of `inputs` tokens that scores `targets` tokens of label strings."""
-        units = self._units
-        tokens, products = inputs * units.input, inputs * self._encoder + self._head
-        pairs = inputs * inputs * units.input_pair + (inputs + targets) * self._prefix
-        if targets:
-            tokens += targets * units.target
-            products += targets * self._decoder
-            pairs += targets * (inputs + targets) * units.target_pair
-        cost = (
-            tokens * factors.tokens
-            + products * factors.products
-            + pairs * factors.pairs
-            + self._prefix * factors.prefixes
+    def work(self, num_rows: int, inputs: int, squares: int, targets: int) -> Work:
+        """The work of rows that have `inputs` tokens together and score `targets` tokens of label strings each.
+        `squares` is the sum of the squares of their numbers of tokens."""
+        units, scored = self._units, num_rows * targets
+        return Work(
+            tokens=inputs * units.input + scored * units.target,
+            products=inputs * self._encoder + num_rows * self._head + scored * self._decoder,
+            pairs=squares * units.input_pair
+            + (inputs + scored) * self._prefix
+            + targets * (inputs + scored) * units.target_pair,
+            prefixes=num_rows * self._prefix,
+            weights=self._weights,
         )
-        work = Work(0.0, tokens, products, pairs, self._prefix, self._weights)
-        return Price(max(1, inputs + targets, round(cost)), round(self._weights * factors.weights), work=work)
+
+    def of_rows(self, factors: Work, inputs: Sequence[int], targets: int = 0) -> Price:
+        """The price of rows of `inputs` tokens each, which score `targets` tokens of label strings each."""
+        rates = self._rates
+        if rates is None or (rates.factors, rates.targets) != (factors, targets):
+            rates = self._rates = self._measure(factors, targets)
+        row, token, square = rates[:3]
+        costs = [max(1, num + targets, round(row + num * (token + num * square))) for num in inputs]
+        return Price(costs, round(self._weights * factors.weights))
+
+    def _measure(self, factors: Work, targets: int) -> _Rates:
+        # The work is linear in these three numbers.
+        row, token, square = (_cost(self.work(*one, targets), factors) for one in ((1, 0, 0), (0, 1, 0), (0, 0, 1)))
+        return _Rates(row, token, square, factors, targets)
 
     def of_text(self, factors: Work, inputs: int) -> Price:
         """The price of a text whose input has `inputs` tokens. It assumes that the decoder's share of the weights is
         its share of the blocks, and does not count the text's own keys."""
-        units, first = self._units, self.of_row(factors, inputs)
+        units, first = self._units, self.of_rows(factors, [inputs])
         pairs = inputs * units.target_pair + self._prefix
         weights = self._weights * units.decoder_share
         cost = units.target * factors.tokens + self._decoder * factors.products + pairs * factors.pairs
@@ -118,22 +140,28 @@ class Prices:
         """The current time of a token of the plain backbone; 0 before the first batch."""
         return self._estimator.seconds_per_token
 
-    def price(self, row: Row, *, drafted: bool = False) -> Price:
-        """The price of a row, including scoring its label strings, or of a text that is `drafted`."""
-        tariff, factors = self._tariff(row), self._estimator.factors
+    def price(self, rows: Sequence[Row], *, drafted: bool = False) -> Price:
+        """The price of rows with the same adapter and label strings, including scoring these, or of one text that is
+        `drafted`."""
+        tariff, factors = self._tariff(rows[0]), self._estimator.factors
         if drafted:
-            return tariff.of_text(factors, row.num_inputs)
-        return tariff.of_row(factors, row.num_inputs, row.num_targets)
+            return tariff.of_text(factors, rows[0].num_inputs)
+        return tariff.of_rows(factors, [row.num_inputs for row in rows], rows[0].num_targets)
 
-    def observe(self, prices: Iterable[Priced], seconds: float) -> None:
-        """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts."""
-        works = [(price.work, resident) for price, resident in prices]
+    def observe(self, runs: Iterable[Sequence[Row]], seconds: float, *, drafted: bool = False) -> None:
+        """Learns from the time of a batch of rows, in runs that each have a price, or of the first pass of texts."""
+        works = [(self._work(rows, drafted=drafted), rows[0].resident) for rows in runs]
         self._estimator.observe(_total(Work(batch=1.0), works), seconds)
 
     def observe_step(self, prices: Iterable[Priced], seconds: float) -> None:
         """Learns from the time of one step of rows; a text has one row for each beam."""
         works = [(price.step_work, resident) for price, resident in prices]
         self._estimator.observe(_total(Work(steps=1.0), works), seconds)
+
+    def _work(self, rows: Sequence[Row], *, drafted: bool) -> Work:
+        inputs = [row.num_inputs for row in rows]
+        targets = 0 if drafted else rows[0].num_targets
+        return self._tariff(rows[0]).work(len(inputs), sum(inputs), sum(map(mul, inputs, inputs)), targets)
 
     def _tariff(self, row: Row) -> _Tariff:
         """The prices of the rows with the same adapter, which are created once."""
@@ -147,6 +175,12 @@ class Prices:
             rates = _split(resident.body.cost, self._num_layers)
             tariff = self._tariffs[resident] = _Tariff(self._units, rates, resident)
         return tariff
+
+
+def _cost(work: Work, factors: Work) -> float:
+    """The cost of the work of rows, without the weights of their adapter."""
+    cost: float = sum(map(mul, work._replace(weights=0.0), factors))
+    return cost
 
 
 def _total(fixed: Work, works: Iterable[tuple[Work, Resident | None]]) -> Work:

@@ -1,10 +1,10 @@
-"""A row in the queue and the runner, and its results for its caller."""
+"""Rows of a request in the queue and the runner, and their results for the caller."""
 
 import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from peltier_adapters.batch.row import Row
@@ -22,13 +22,47 @@ SECONDS_PER_PRIORITY = 60.0
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """A row's output or finished draft, its times, and the rows and adapters of its last batch."""
+    """The outputs of rows or finished drafts, in order. The times are those of the last batch, which waited longest,
+    and so are the numbers of its rows and adapters."""
 
-    output: T
+    outputs: Sequence[T]
     queue_seconds: float
     compute_seconds: float
     batch_rows: int
     batch_adapters: int
+
+
+class Results(Generic[T]):
+    """The results of all rows or texts of one request. `future` has their outcome once each of them has ended, or the
+    first error. Belongs to the event loop that runs when it is created."""
+
+    def __init__(self, count: int) -> None:
+        self.future: asyncio.Future[Outcome[T]] = asyncio.get_running_loop().create_future()
+        self._found: list[T | PeltierError | None] = [None] * count
+        self._num_open = count
+        self._last: Outcome[Any] | None = None
+
+    def is_open(self, place: int) -> bool:
+        """Whether the caller still waits for the result at `place`."""
+        return not self.future.done() and self._found[place] is None
+
+    def put(self, start: int, found: Sequence[T | PeltierError], outcome: Outcome[Any] | None = None) -> None:
+        """Notes what was found from `start` on, and the outcome of the batch. A result never changes."""
+        if not self.is_open(start):
+            return
+        self._found[start : start + len(found)] = found
+        self._num_open -= len(found)
+        if outcome is not None and (self._last is None or outcome.queue_seconds > self._last.queue_seconds):
+            self._last = outcome
+        if not self._num_open:
+            self._end()
+
+    def _end(self) -> None:
+        errors = [(place, found) for place, found in enumerate(self._found) if isinstance(found, PeltierError)]
+        if errors:
+            self.future.set_exception(_first_error(errors, len(self._found)))
+        elif self._last is not None:
+            self.future.set_result(self._last._replace(outputs=self._found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +87,20 @@ class Terms(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Ticket:
-    """One row and the future of its outcome: an output, or with `decoding` a text. Without `price` it costs its tokens.
+    """Rows of one request with the same adapter, or with `decoding` the input of one text. Their results begin at
+    `start` of `results`. Without `price` a row costs its tokens.
 
     Times are seconds of `time.monotonic`. The `listener` gets new tokens, in the caller's event loop. `pass_tokens` is
-    the exact number of tokens of its first pass, `tokens` the maximum with those that its beams may generate.
+    the exact number of tokens of their first pass, `tokens` the maximum with those that beams may generate. `costs` are
+    those of the rows' first pass without their adapter's weights, in tokens of the plain backbone.
 
-    Nothing in it changes. It is not frozen because frozen ones take ten times as long to create, for every row.
+    Only `split` changes it. It is not frozen because frozen ones take ten times as long to create.
     """
 
-    row: Row
-    future: asyncio.Future[Outcome[Any]]
-    deadline: float
+    rows: Sequence[Row]
+    results: Results[Any]
+    start: int = 0
+    deadline: float = math.inf
     record_gates: bool = False
     decoding: Decoding | None = None
     listener: Listener | None = None
@@ -71,29 +108,50 @@ class Ticket:
     priority: int = 0
     queued_at: float = field(default_factory=time.monotonic)
     price: Price | None = None
+    costs: Sequence[int] = field(init=False)
     pass_tokens: int = field(init=False)
     tokens: int = field(init=False)
 
-    # The cost of its first pass without its adapter's weights, in tokens of the plain backbone, and of these weights,
-    # once in a batch.
-    pass_cost: int = field(init=False)
-    weights_cost: int = field(init=False)
-
     def __post_init__(self) -> None:
         if self.decoding is None:
-            self.tokens = self.pass_tokens = self.row.num_tokens
+            tokens = [row.num_tokens for row in self.rows]
+            self.tokens = self.pass_tokens = sum(tokens)
         else:
-            self.pass_tokens = self.row.num_inputs
+            tokens = [self.row.num_inputs]
+            self.pass_tokens = tokens[0]
             self.tokens = self.pass_tokens + self.decoding.max_new_tokens * self.decoding.num_beams
-        if self.price is None:
-            self.pass_cost, self.weights_cost = self.pass_tokens, 0
-        else:
-            self.pass_cost, self.weights_cost = self.price.first, self.price.weights
+        self.costs = tokens if self.price is None else self.price.rows
+
+    def split(self, count: int) -> "Ticket":
+        """Removes the first `count` rows; returns a ticket with them."""
+        price = self.price
+        first = replace(
+            self, rows=self.rows[:count], price=None if price is None else price._replace(rows=price.rows[:count])
+        )
+        self.rows, self.costs, self.start = self.rows[count:], self.costs[count:], self.start + count
+        self.tokens -= first.tokens
+        self.pass_tokens -= first.pass_tokens
+        return first
+
+    @property
+    def row(self) -> Row:
+        """The first of its rows. They all have its adapter."""
+        return self.rows[0]
+
+    @property
+    def future(self) -> asyncio.Future[Outcome[Any]]:
+        """The outcome of the request."""
+        return self.results.future
 
     @property
     def gone(self) -> bool:
-        """Whether the caller has cancelled it."""
+        """Whether the caller has cancelled the request."""
         return self.future.cancelled()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the caller still waits for its results."""
+        return self.results.is_open(self.start)
 
     @property
     def rank(self) -> float:
@@ -103,18 +161,28 @@ class Ticket:
     @property
     def asked(self) -> Decoding:
         """The parameters of a text's decoding."""
-        assert self.decoding is not None, "a ticket without decoding is a row of a batch"
+        assert self.decoding is not None, "a ticket without decoding has rows of a batch"
         return self.decoding
 
     @property
-    def num_rows(self) -> int:
-        """Rows of its computation: one, or one for each beam."""
+    def pass_cost(self) -> int:
+        """The cost of the first pass of its first row."""
+        return self.costs[0]
+
+    @property
+    def weights_cost(self) -> int:
+        """The cost of its adapter's weights, once in a batch."""
+        return 0 if self.price is None else self.price.weights
+
+    @property
+    def num_beams(self) -> int:
+        """The rows of the computation of each of its rows."""
         return 1 if self.decoding is None else self.decoding.num_beams
 
     @property
     def step_cost(self) -> int:
-        """The cost of a step that generates a token on each of its rows."""
-        return self.num_rows * (1 if self.price is None else self.price.step)
+        """The cost of a step that generates a token on each of its beams."""
+        return self.num_beams * (1 if self.price is None else self.price.step)
 
     @property
     def step_weights_cost(self) -> int:
@@ -123,7 +191,8 @@ class Ticket:
 
 
 def settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:
-    """Gives each caller its result, in one call to their event loop."""
+    """Gives each caller the outcome of a ticket, whose outputs may be errors, or one error for all of its rows. Makes
+    one call to their event loop."""
     if tickets:
         tickets[0].future.get_loop().call_soon_threadsafe(_settle, tickets, results)
 
@@ -136,15 +205,20 @@ def report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) 
 
 def _settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:
     for ticket, result in zip(tickets, results, strict=True):
-        if ticket.future.done():
-            continue
         if isinstance(result, PeltierError):
-            ticket.future.set_exception(result)
+            ticket.results.put(ticket.start, [result] * len(ticket.rows))
         else:
-            ticket.future.set_result(result)
+            ticket.results.put(ticket.start, result.outputs, result)
 
 
 def _report_progress(tickets: Sequence[Ticket], progress_of: Sequence[Progress]) -> None:
     for ticket, progress in zip(tickets, progress_of, strict=True):
         if ticket.listener is not None and not ticket.future.done():
             ticket.listener(progress)
+
+
+def _first_error(errors: Sequence[tuple[int, PeltierError]], count: int) -> PeltierError:
+    place, first = errors[0]
+    if count == 1:
+        return first
+    return type(first)(f"input {place}: {first}", [f"input {place}: {error}" for place, error in errors])

@@ -39,8 +39,8 @@ class ProvingLoader:
         backbone, manifest = self._loader.backbone, artifact.manifest
         resident = await self._loader.install(artifact)
         rows = await asyncio.to_thread(golden_rows, backbone, manifest, resident)
-        outcomes = await self._batcher.compute(rows, Terms(tenant))
-        if reasons := judge_stored(backbone, manifest, [outcome.output for outcome in outcomes]):
+        outcome = await self._batcher.compute(rows, Terms(tenant))
+        if reasons := judge_stored(backbone, manifest, outcome.outputs):
             raise ArtifactError(reasons)
         self._proved.add(artifact.digest)
 

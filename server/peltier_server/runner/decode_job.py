@@ -40,7 +40,7 @@ class DecodeJob:
             return InferenceFailed("the generation was not reproducible after a restart")
         if not self.draft.done:
             return None
-        return Outcome(self.draft, self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
+        return Outcome([self.draft], self.queue_seconds, self.compute_seconds, stats.num_rows, stats.num_adapters)
 
     def new_progress(self) -> Progress | None:
         """Takes the tokens that the listener has not received yet."""
@@ -61,12 +61,12 @@ class StepStats:
 
     def __init__(self, jobs: Sequence[DecodeJob]) -> None:
         self.num_texts = len(jobs)
-        self.num_rows = sum(job.ticket.num_rows for job in jobs)
+        self.num_rows = sum(job.ticket.num_beams for job in jobs)
         self.rows_by_tenant = Counter[str]()
         self.cost_by_tenant = Counter[str]()
         adapters = set[Resident]()
         for ticket in (job.ticket for job in jobs):
-            self.rows_by_tenant[ticket.tenant] += ticket.num_rows
+            self.rows_by_tenant[ticket.tenant] += ticket.num_beams
             self.cost_by_tenant[ticket.tenant] += ticket.step_cost
             if ticket.row.resident is not None and ticket.row.resident not in adapters:
                 adapters.add(ticket.row.resident)

@@ -110,7 +110,7 @@ class Worker:
         self._usable = True
 
     def _take(self, batch: Batch) -> None:
-        waiting = [ticket for ticket in self._taken if not ticket.future.done()]
+        waiting = [ticket for ticket in self._taken if ticket.is_open]
         self._taken = [*waiting, *batch.tickets, *batch.drafts]
 
     def _compute(self, batch: Batch) -> None:

@@ -17,7 +17,7 @@ from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
-from peltier_server.queue.ticket import Terms, Ticket
+from peltier_server.queue.ticket import Results, Terms, Ticket
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
@@ -27,7 +27,7 @@ def make_row(tokens: int) -> Row:
 
 
 def make_ticket(tokens: int, deadline: float = math.inf, **given: object) -> Ticket:
-    return Ticket(make_row(tokens), asyncio.get_running_loop().create_future(), deadline, **given)
+    return Ticket([make_row(tokens)], Results(1), deadline=deadline, **given)
 
 
 def make_draft(
@@ -70,6 +70,32 @@ async def test_nothing_is_lost_and_order_is_kept(requests: list[list[int]], toke
     taken = [ticket for batch in drain(batcher) for ticket in batch.tickets]
     assert taken == [ticket for request in tickets for ticket in request]
     assert batcher.queued_tokens == 0
+
+
+@given(
+    requests=st.lists(st.tuples(st.sampled_from(("default", "a", "b")), LENGTHS, st.integers(0, 2)), max_size=6),
+    tokens=st.integers(1, 40),
+    rows=st.integers(1, 8),
+)
+async def test_the_rows_of_a_ticket_leave_as_if_each_had_its_own(
+    requests: list[tuple[str, list[int], int]], tokens: int, rows: int
+) -> None:
+    """The same rows in the same batches, in the same order, whichever tenants and priorities wait."""
+
+    def batches(*, together: bool) -> list[list[Row]]:
+        batcher = make_batcher(tokens, rows)
+        for tenant, own, priority in kept:
+            results, runs = Results(len(own)), [own] if together else [[row] for row in own]
+            places = zip(runs, range(len(runs)), strict=True)
+            given = {"tenant": tenant, "priority": priority, "queued_at": 0.0}
+            batcher.put([Ticket(run, results, place, **given) for run, place in places])
+        found = [batch.rows for batch in drain(batcher)]
+        assert batcher.queued_tokens == 0
+        return found
+
+    kept = [(tenant, [make_row(length) for length in lengths], priority) for tenant, lengths, priority in requests]
+    together, apart = batches(together=True), batches(together=False)
+    assert [[id(row) for row in batch] for batch in together] == [[id(row) for row in batch] for batch in apart]
 
 
 @pytest.mark.parametrize("make", [make_ticket, make_draft])
@@ -177,7 +203,7 @@ async def test_drafts_leave_as_there_is_room(tickets: list[tuple[int, int]], liv
         batch = batcher.next(live_rows=live_rows)
         if batch is None:
             break
-        rows = live_rows + sum(ticket.num_rows for ticket in batch.drafts)
+        rows = live_rows + sum(ticket.num_beams for ticket in batch.drafts)
         assert not batch.drafts or rows <= 3 or (live_rows == 0 and len(batch.drafts) == 1)
         taken += [*batch.tickets, *batch.drafts]
     assert batcher.next() is None
@@ -252,6 +278,40 @@ async def test_those_who_gave_up_take_no_room() -> None:
     assert len(batcher._rows._deadlines) == 0
 
 
+async def test_rows_that_wait_for_the_next_batch_may_be_cancelled() -> None:
+    """The others of their request are computed already; nothing of it is left."""
+    batcher, results = make_batcher(rows=2), Results(5)
+    batcher.put([Ticket([make_row(3)] * 5, results)])
+    assert len(batcher.next().rows) == 2
+    assert batcher.queued_tokens == 9
+    results.future.cancel()
+    assert batcher.next(wait=False).rows == []
+    assert batcher.queued_tokens == 0
+
+
+async def test_rows_that_are_late_wait_for_those_in_time() -> None:
+    """The request ends with an error for the late ones, and not before its first batch has ended."""
+    batcher, results = make_batcher(rows=2), Results(3)
+    ticket = Ticket([make_row(3)] * 3, results, deadline=time.monotonic() + 60)
+    batcher.put([ticket])
+    batch = batcher.next()
+    pass_deadline(batcher, ticket)
+    assert batcher.next(wait=False).rows == []
+    await asyncio.sleep(0)
+    assert not results.future.done()
+    batch.resolve([_output(), _output()])
+    with pytest.raises(DeadlinePassed, match="input 2: the deadline passed while the input waited") as caught:
+        await results.future
+    assert len(caught.value.details) == 1
+
+
+def pass_deadline(batcher: Batcher, ticket: Ticket) -> None:
+    """Lets the deadline of a waiting ticket have passed."""
+    ticket.deadline = 0.0
+    batcher._rows._deadlines.remove(ticket)
+    batcher._rows._deadlines.put(ticket, 0.0)
+
+
 async def test_those_who_are_late_take_no_room() -> None:
     """They fail as soon as anybody looks at the queue, also where they stand behind others that wait for long."""
     batcher = make_batcher(queue=40)
@@ -272,9 +332,7 @@ async def test_waiting_tokens_are_counted_for_each_tenant() -> None:
     assert batcher.queued_tokens_by_tenant() == {"default": 8, "a": 12, "b": 9}
     batcher.next()
     assert batcher.queued_tokens_by_tenant() == {"default": 3, "b": 9}
-    object.__setattr__(late, "deadline", 0.0)
-    batcher._rows._deadlines.remove(late)
-    batcher._rows._deadlines.put(late, 0.0)
+    pass_deadline(batcher, late)
     batcher.next()
     assert batcher.queued_tokens_by_tenant() == {}
 

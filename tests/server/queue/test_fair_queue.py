@@ -1,7 +1,5 @@
 """The rows that one pass may take."""
 
-import asyncio
-import math
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +11,7 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_server.queue.fair_queue import Room
 from peltier_server.queue.prices import Price
-from peltier_server.queue.ticket import Ticket
+from peltier_server.queue.ticket import Results, Ticket
 
 
 @pytest.fixture
@@ -28,11 +26,10 @@ async def test_each_adapter_of_a_step_costs_its_weights_once(residents: list[Res
 
     def make_draft(resident: Resident) -> Ticket:
         row = Row(Encoded((5,), (0,)), resident)
-        future = asyncio.get_running_loop().create_future()
-        return Ticket(row, future, math.inf, decoding=Decoding(2), price=Price(1, step=2, step_weights=5))
+        return Ticket([row], Results(1), decoding=Decoding(2), price=Price([1], step=2, step_weights=5))
 
     for another, fits in ((first, True), (second, False)):
         room = Room(cost=1000, rows=100, steps=12, alone=False)
-        assert room.admits(make_draft(first))
+        assert room.admits(make_draft(first), 1)
         room.adapters.add(first)
-        assert room.admits(make_draft(another)) is fits
+        assert room.admits(make_draft(another), 1) == fits

@@ -14,7 +14,7 @@ from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.estimator import PRIORS
 from peltier_server.queue.prices import Prices
-from peltier_server.queue.ticket import Terms, Ticket
+from peltier_server.queue.ticket import Results, Terms, Ticket
 
 MakeRow = Callable[..., Row]
 
@@ -41,45 +41,45 @@ def test_a_plain_row_costs_its_tokens_and_a_little_for_attention(make_row: MakeR
     """Up to 64 tokens within two of them; a row of 500 a quarter more."""
     prices = Prices(minilm.config)
     for tokens in (3, 11, 64):
-        assert tokens <= prices.price(make_row(tokens)).first <= tokens + 2
-    assert 1.2 * 500 < prices.price(make_row(500)).first < 1.4 * 500
+        assert tokens <= prices.price([make_row(tokens)]).rows[0] <= tokens + 2
+    assert 1.2 * 500 < prices.price([make_row(500)]).rows[0] < 1.4 * 500
 
 
 def test_an_adapter_costs_what_it_computes(make_row: MakeRow, minilm: Backbone):
     """A small one next to nothing, a large one as much as the backbone, a long prefix its layout for every row."""
     prices, tokens = Prices(minilm.config), 40
-    plain = prices.price(make_row(tokens))
-    compacter = prices.price(make_row(tokens, "compacter"))
-    large = prices.price(make_row(tokens, "pfeiffer", bottleneck="2048"))
-    prefix = prices.price(make_row(tokens, "prefix", length="512"))
-    assert plain.first <= compacter.first <= plain.first + 1
+    plain = prices.price([make_row(tokens)])
+    compacter = prices.price([make_row(tokens, "compacter")])
+    large = prices.price([make_row(tokens, "pfeiffer", bottleneck="2048")])
+    prefix = prices.price([make_row(tokens, "prefix", length="512")])
+    assert plain.rows[0] <= compacter.rows[0] <= plain.rows[0] + 1
     assert compacter.weights <= 1
-    assert 1.8 * plain.first < large.first < 2.1 * plain.first
+    assert 1.8 * plain.rows[0] < large.rows[0] < 2.1 * plain.rows[0]
     assert 10 < large.weights < 25
-    assert plain.first + 20 < prefix.first < plain.first + 40
+    assert plain.rows[0] + 20 < prefix.rows[0] < plain.rows[0] + 40
 
 
 def test_a_step_costs_what_a_decoder_computes(t5: Backbone, make_artifact: Callable[..., bytes]):
     """A token that is written passes the output layer; an adapter adds to it."""
     artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "384"}), t5)
     row, prices = Row(_encoded(6), Banks(t5).add(artifact)), Prices(t5.config)
-    plain, adapted = prices.price(Row(_encoded(6)), drafted=True), prices.price(row, drafted=True)
+    plain, adapted = prices.price([Row(_encoded(6))], drafted=True), prices.price([row], drafted=True)
     assert 1 <= plain.step < adapted.step
-    assert plain.first < adapted.first
-    scored = prices.price(row)
-    assert scored.first > adapted.first
+    assert plain.rows[0] < adapted.rows[0]
+    scored = prices.price([row])
+    assert scored.rows[0] > adapted.rows[0]
 
 
 def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
     """Where a large adapter's products take three times as long as was expected, its rows get dearer."""
     prices = Prices(minilm.config)
     rows = [(make_row(40), 1.0), (make_row(40, "pfeiffer", bottleneck="2048"), 4.0)]
-    before = [prices.price(row).first for row, _ in rows]
+    before = [prices.price([row]).rows[0] for row, _ in rows]
     for number in range(200):
         row, seconds = rows[number % 2]
         count = 1 + number % 7
-        prices.observe([(prices.price(row), row.resident)] * count, seconds * count)
-    after = [prices.price(row).first for row, _ in rows]
+        prices.observe([[row] * count], seconds * count)
+    after = [prices.price([row]).rows[0] for row, _ in rows]
     assert after[0] <= before[0] + 1
     assert 1.5 * before[1] < after[1] < 5 * before[1]
 
@@ -90,10 +90,10 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
     artifact = read_artifact(make_artifact(t5, "houlsby", overrides={"bottleneck": "2048"}), t5)
     prices = Prices(t5.config)
     rows = [Row(_encoded(6)), Row(_encoded(6), Banks(t5).add(artifact))]
-    before = [prices.price(row, drafted=True).step for row in rows]
+    before = [prices.price([row], drafted=True).step for row in rows]
     for number in range(400):
         row = rows[number % 2]
-        price, count = prices.price(row, drafted=True), 1 + number % 7
+        price, count = prices.price([row], drafted=True), 1 + number % 7
         seconds = 1e-3 * sum(
             (1 + 2 * (kind == "products"))
             * factor
@@ -101,7 +101,7 @@ def test_measured_steps_change_the_price_of_steps(t5: Backbone, make_artifact: C
             for kind, amount, factor in zip(PRIORS._fields, price.step_work, PRIORS, strict=True)
         )
         prices.observe_step([(price, row.resident)] * count, seconds)
-    after = [prices.price(row, drafted=True).step for row in rows]
+    after = [prices.price([row], drafted=True).step for row in rows]
     assert prices.seconds_per_token > 0
     assert after[0] <= before[0] + 1
     assert 1.5 * before[1] < after[1] < 5 * before[1]
@@ -117,9 +117,9 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
     await asyncio.sleep(0)
     batch = batcher.next()
     cost = {tenant: sum(one.pass_cost for one in batch.tickets if one.tenant == tenant) for tenant in rows}
-    weights = prices.price(rows["b"]).weights
-    assert sum(cost.values()) + weights <= 1000 < sum(cost.values()) + weights + prices.price(rows["b"]).first
-    assert abs(cost["a"] - cost["b"] - weights) <= prices.price(rows["b"]).first
+    weights = prices.price([rows["b"]]).weights
+    assert sum(cost.values()) + weights <= 1000 < sum(cost.values()) + weights + prices.price([rows["b"]]).rows[0]
+    assert abs(cost["a"] - cost["b"] - weights) <= prices.price([rows["b"]]).rows[0]
     assert batcher.queued_tokens == 40 * (200 - len(batch.tickets))
     for one in waiting:
         one.cancel()
@@ -128,8 +128,8 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
 
 async def test_a_step_costs_for_each_beam(t5: Backbone):
     """At the price of a step; what waits is counted in tokens."""
-    price = Prices(t5.config).price(Row(_encoded(6)), drafted=True)
-    future = asyncio.get_running_loop().create_future()
-    ticket = Ticket(Row(_encoded(6)), future, 1.0, decoding=Decoding(5, num_beams=3), price=price)
+    row = Row(_encoded(6))
+    price = Prices(t5.config).price([row], drafted=True)
+    ticket = Ticket([row], Results(1), decoding=Decoding(5, num_beams=3), price=price)
     assert ticket.step_cost == 3 * price.step
     assert ticket.tokens == 6 + 15

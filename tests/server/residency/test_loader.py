@@ -71,8 +71,8 @@ async def test_a_batch_that_runs_keeps_what_it_reads(
     for seed in (1, 2):
         await loader.install(await loader.parse(make_artifact(bert, seed=seed)))
     go_on.set()
-    (outcome,) = await request
-    assert torch.equal(outcome.output.logits, expected)
+    outcome = await request
+    assert torch.equal(outcome.outputs[0].logits, expected)
 
 
 async def test_what_is_missing_or_broken_is_an_error_of_the_store(loader: StoreLoader) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import math
 from collections.abc import Callable
 
 import httpx2
@@ -11,7 +10,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
-from peltier_server.queue.ticket import Ticket
+from peltier_server.queue.ticket import Results, Ticket
 
 from tests.server.conftest import Running, until
 
@@ -231,7 +230,7 @@ async def test_a_full_queue_says_when_to_come_back(
     async with serve(max_queue_tokens=60) as running:
         await running.upload(make_artifact(bert, name="a"))
         batcher = running.service.batcher
-        other = Ticket(Row(Encoded((0,) * 50, (0,) * 50)), asyncio.get_running_loop().create_future(), math.inf)
+        other = Ticket([Row(Encoded((0,) * 50, (0,) * 50))], Results(1))
         batcher._rows.put(other)  # without waking the runner
         full = await running.predict("a", "the plot was not very good , and the actor is dull")
         other.future.cancel()

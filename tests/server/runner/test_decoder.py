@@ -20,7 +20,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
-from peltier_server.queue.ticket import Outcome, Progress, Ticket
+from peltier_server.queue.ticket import Outcome, Progress, Results, Ticket
 from peltier_server.runner import group
 from peltier_server.runner.compute_guard import ComputeGuard
 from peltier_server.runner.decode_job import StepStats
@@ -97,9 +97,8 @@ class Theatre:
             def listen(progress: Progress, progressed: list[int] = progressed) -> None:
                 progressed.extend(progress.ids)
 
-            future = asyncio.get_running_loop().create_future()
             listener = listen if decoding.num_beams == 1 else None
-            ticket = Ticket(row, future, deadline, decoding=decoding, listener=listener)
+            ticket = Ticket([row], Results(1), deadline=deadline, decoding=decoding, listener=listener)
             joining.append(Caller(ticket, number, progressed))
         self.callers += joining
         self.decoder.join([caller.ticket for caller in joining])
@@ -117,8 +116,8 @@ class Theatre:
         """The caller has got the text that they would have got alone, and heard nothing else."""
         outcome = caller.result
         assert isinstance(outcome, Outcome), outcome
-        assert outcome.output.ids == self.alone(caller.number)
-        assert caller.progressed == outcome.output.ids[: len(caller.progressed)]
+        assert outcome.outputs[0].ids == self.alone(caller.number)
+        assert caller.progressed == outcome.outputs[0].ids[: len(caller.progressed)]
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +159,7 @@ async def play(theatre: Theatre, moves: list[object]) -> None:
             live = [caller for caller in theatre.callers if not caller.ticket.future.done()]
             await asyncio.sleep(0)
             still = [caller for caller in live if not caller.ticket.future.done()]
-            assert theatre.decoder.num_rows == sum(caller.ticket.num_rows for caller in still)
+            assert theatre.decoder.num_rows == sum(caller.ticket.num_beams for caller in still)
         elif isinstance(move, list):
             theatre.join(*move)
         elif theatre.callers:
