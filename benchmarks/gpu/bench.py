@@ -1,6 +1,5 @@
 """Checks and times on one device, one line of JSON each."""
 
-import itertools
 import json
 import statistics
 import time
@@ -10,10 +9,22 @@ import torch
 
 Figure = dict[str, object]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_MAX_REPEATS, _ROUND_SECONDS = 50, 0.2
+
+
+def device_work(call: Callable[[], object]) -> dict[str, int]:
+    """The kernels that a call launches, and its copies in both directions; zeros without a GPU."""
+    with torch.profiler.profile() as profile:
+        call()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    names = [event.name for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    copies = {way: sum(way in name for name in names) for way in ("HtoD", "DtoH")}
+    return {"launches": sum(not name.startswith("Mem") for name in names), **copies}
 
 
 class Bench:
-    """Records figures, and times calls on a device."""
+    """Records figures, and times calls on a device. Without rounds a call is timed once."""
 
     def __init__(self, device: torch.device, rounds: int) -> None:
         self.device, self.figures, self._rounds = device, list[Figure](), rounds
@@ -24,10 +35,13 @@ class Bench:
         print(json.dumps(self.figures[-1]), flush=True)
 
     def run(self, name: str, section: Callable[[], None], before_seconds: float) -> None:
-        """Runs one section, unless `before_seconds` have passed."""
+        """Runs one section, unless `before_seconds` have passed. One that raises counts as a failed check."""
         late = time.monotonic() - self._started > before_seconds
-        if not late:
-            section()
+        try:
+            if not late:
+                section()
+        except Exception as error:  # the other sections still tell something
+            self.record("error", after=name, ok=False, error=f"{type(error).__name__}: {error}")
         self.record("elapsed", after=name, skipped=late, seconds=round(time.monotonic() - self._started, 1))
 
     def check(self, section: str, error: float, tolerance: float, **figure: object) -> None:
@@ -35,18 +49,30 @@ class Bench:
         self.record(section, **figure, error=error, tolerance=tolerance, ok=bool(error <= tolerance))
 
     def seconds(self, calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-        """Median seconds of each call, after two to warm up (Triton compiles at the first); without rounds, of one."""
-        taken: dict[str, list[float]] = {name: [] for name in calls}
-        warm = 2 if self._rounds else 0
-        for number, (name, call) in itertools.product(range(max(self._rounds, 1) + warm), calls.items()):
-            self._wait()
+        """Median seconds of each call, in interleaved rounds.
+
+        A round is up to 50 calls without a wait between them. So this is the time of the host or that of the device,
+        whichever is longer. The call before the first round is not counted: Triton compiles there.
+        """
+        if not self._rounds:
+            return {name: self._time(call, 1) for name, call in calls.items()}
+        repeats = {}
+        for name, call in calls.items():
+            call()
+            repeats[name] = max(1, min(_MAX_REPEATS, int(_ROUND_SECONDS / self._time(call, 1))))
+        rounds = [{name: self._time(call, repeats[name]) for name, call in calls.items()} for _ in range(self._rounds)]
+        return {name: statistics.median(one[name] for one in rounds) for name in calls}
+
+    def _time(self, call: Callable[[], object], repeats: int) -> float:
+        if self.device.type != "cuda":
             start = time.perf_counter()
             call()
-            self._wait()
-            if number >= warm:
-                taken[name].append(time.perf_counter() - start)
-        return {name: statistics.median(own) for name, own in taken.items()}
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
+            return time.perf_counter() - start
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        first.record()
+        for _ in range(repeats):
+            call()
+        last.record()
+        last.synchronize()
+        return first.elapsed_time(last) / 1e3 / repeats

@@ -1,26 +1,24 @@
 """Mixed batches of random adapters on random backbones of BERT-base's and T5-base's shapes."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
-from bench import DTYPES, Bench
-from peltier_adapters.ops import backend
+from bench import DTYPES, Bench, device_work
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded, Packed
-from random_adapters import PRESETS, Adapters, adapt
+from random_adapters import PRESETS, adapt, by_torch, draw_adapters, groups_of, load, use_backend
+from site_ops import compare_ops, create_cases
 from tokenizers import Tokenizer, models
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedModel, T5Config, T5EncoderModel, T5ForConditionalGeneration
-from whole_predictions import compare_graphs, create_residents, successive
+from whole_predictions import compare_predictions, successive
 
 # Mean difference of the hidden states after all layers, as a share of their mean size.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
@@ -35,6 +33,11 @@ class Sizes:
     heads: int = 12
     inner: int = 3072
     vocabulary: int = 30522
+
+    @property
+    def block_weights(self) -> int:
+        """The weights of all maps of the encoder."""
+        return self.layers * (4 * self.hidden**2 + 2 * self.hidden * self.inner)
 
 
 def save_bert(directory: Path, sizes: Sizes) -> Path:
@@ -98,89 +101,90 @@ def plain_pass(model: PreTrainedModel, rows: Sequence[Encoded]) -> Tensor:
         return model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).last_hidden_state
 
 
-def by_torch() -> AbstractContextManager[object]:
-    """Replaces kernels by torch while the block runs."""
-    return patch.object(backend, "choose_backend", lambda device, dtype: TORCH)
-
-
 @dataclass(frozen=True)
-class Comparison:
-    """One batch on one backbone, and the contenders that compute it."""
+class Loaded:
+    """A backbone with the groups of a batch, one row for each adapter: as the backend of its device keeps them, and as
+    torch reads them."""
 
     backbone: Backbone
-    exact: Backbone
-    model: PreTrainedModel
     groups: list[AdapterGroup]
-    exact_groups: list[AdapterGroup]
-    rows: list[Encoded]
+    plain_groups: list[AdapterGroup]
 
-    def mixed(self) -> Tensor:
-        return self._encode(self.backbone, self.groups)
+    def mixed(self, rows: list[Encoded]) -> Tensor:
+        return self._encode(rows, self.groups)
 
-    def without_kernels(self) -> Tensor:
+    def without_kernels(self, rows: list[Encoded]) -> Tensor:
         """torch's own products, group by group."""
         with by_torch():
-            return self._encode(self.backbone, self.groups)
+            return self._encode(rows, self.plain_groups)
 
-    def bare(self) -> Tensor:
-        return encode(self.backbone, self.backbone.pack(self.rows))
+    def bare(self, rows: list[Encoded]) -> Tensor:
+        return encode(self.backbone, self.backbone.pack(rows))
 
-    def transformers(self) -> Tensor:
-        return plain_pass(self.model, self.rows)
-
-    def reference(self) -> Tensor:
-        """In float32 without kernels."""
-        with by_torch():
-            return self._encode(self.exact, self.exact_groups)
-
-    def _encode(self, backbone: Backbone, groups: Sequence[AdapterGroup]) -> Tensor:
+    def _encode(self, rows: list[Encoded], groups: Sequence[AdapterGroup]) -> Tensor:
         with torch.inference_mode():
-            packed = backbone.pack(self.rows)
-            return encode(backbone, packed, adapt(backbone, groups, packed)).float()
+            packed = self.backbone.pack(rows)
+            return encode(self.backbone, packed, adapt(self.backbone, groups, packed))
 
 
-def compare(bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], *, generates: bool) -> None:
+def compare(
+    bench: Bench, sizes: Sizes, lengths: Mapping[str, Sequence[int]], limits: Mapping[str, float], *, generates: bool
+) -> None:
     """Mixed batches in both dtypes: checked against float32 without kernels, then timed beside the bare backbone and
     plain transformers."""
     family = "t5" if generates else "bert"
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
-        if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
-            interpreted = TritonBackend(bench.device)
-            stack.enter_context(patch.object(backend, "choose_backend", lambda device, dtype: interpreted))
         directory = (save_t5 if generates else save_bert)(Path(name), sizes)
-        count = len(next(iter(lengths.values()))) // len(PRESETS)
         drawn = load_backbone(str(directory))
-        adapters = Adapters(drawn, count, bench.device)
-        exact = load_backbone(str(directory), device=bench.device.type)
-        exact_groups = adapters.on(exact)
-        residents = [] if generates else create_residents(drawn, exact, count)
+        adapters = draw_adapters(drawn, len(next(iter(lengths.values()))) // len(PRESETS))
+        exact_backbone = load_backbone(str(directory), device=bench.device.type)
+        with by_torch():
+            exact_residents = load(adapters, exact_backbone)
+            exact = Loaded(exact_backbone, [], groups_of(exact_residents))
         for dtype, kind in DTYPES.items():
+            if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
+                stack.enter_context(use_backend(TritonBackend(bench.device)))
             backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)
             bench.record("backbone", family=family, dtype=dtype, kernels=backbone.kernels)
-            groups = adapters.on(backbone)
+            with by_torch():
+                plain_groups = groups_of(load(adapters, backbone))
+            residents = load(adapters, backbone)
+            loaded = Loaded(backbone, groups_of(residents), plain_groups)
             model = plain_model(directory, bench.device, kind, generates=generates)
             for shape, each in lengths.items():
                 labels, rows = {"family": family, "shape": shape, "dtype": dtype}, draw_rows(each, sizes.vocabulary)
-                _compare(bench, Comparison(backbone, exact, model, groups, exact_groups, rows), labels)
-                if residents:
-                    compare_graphs(bench, backbone, exact, successive(rows, residents), labels)
+                least = 2.0 * sizes.block_weights * sum(each) / limits[dtype]
+                _compare(bench, (loaded, exact, model), rows, least, labels)
+                batches = zip(successive(rows, residents), successive(rows, exact_residents), strict=True)
+                compare_predictions(bench, backbone, exact_backbone, list(batches), labels)
+                if not generates:
+                    cases = (create_cases(own, groups, each) for own, groups in (
+                        (backbone, loaded.groups), (exact_backbone, exact.plain_groups)
+                    ))  # fmt: skip
+                    compare_ops(bench, *cases, dict(limits), labels)
 
 
-def _compare(bench: Bench, batch: Comparison, labels: dict[str, str]) -> None:
-    expected = batch.reference()
-    size, tolerance = expected.abs().mean(), TOLERANCE[labels["dtype"]]
+def _compare(
+    bench: Bench, contenders: tuple[Loaded, Loaded, PreTrainedModel], rows: list[Encoded], least_seconds: float,
+    labels: dict[str, str],
+) -> None:  # fmt: skip
+    """`least_seconds` is the time of the backbone's products at the GPU's speed of large ones."""
+    loaded, exact, model = contenders
+    expected, tolerance = exact.without_kernels(rows).float(), TOLERANCE[labels["dtype"]]
 
     def error(found: Tensor) -> float:
-        return float((found.float() - expected).abs().mean() / size)
+        return float((found.float() - expected).abs().mean() / expected.abs().mean())
 
-    bench.check("batch check", error(batch.mixed()), tolerance, **labels, adapters_change=error(batch.bare()))
-    taken = bench.seconds({
-        "mixed": batch.mixed,
-        "mixed, no kernels": batch.without_kernels,
-        "bare": batch.bare,
-        "transformers": batch.transformers,
-    })  # fmt: skip
+    bench.check("batch check", error(loaded.mixed(rows)), tolerance, **labels, adapters_change=error(loaded.bare(rows)))
+    calls: dict[str, Callable[[], Tensor]] = {
+        "mixed": lambda: loaded.mixed(rows),
+        "mixed, no kernels": lambda: loaded.without_kernels(rows),
+        "bare": lambda: loaded.bare(rows),
+        "transformers": lambda: plain_pass(model, rows),
+    }
+    taken = bench.seconds(calls)
     bench.record(
         "batch", **labels, ms={name: round(own * 1e3, 3) for name, own in taken.items()},
         of_bare=taken["bare"] / taken["mixed"], of_transformers=taken["transformers"] / taken["mixed"],
+        of_matmul=least_seconds / taken["mixed"], work=device_work(calls["mixed"]),
     )  # fmt: skip

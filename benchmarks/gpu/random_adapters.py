@@ -1,18 +1,22 @@
 """Random adapters of every kind that a mixed batch may hold."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from unittest.mock import patch
 
 import torch
+from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.ops import backend
-from peltier_adapters.ops.backend import AdapterGroup
+from peltier_adapters.ops.backend import AdapterGroup, Backend
+from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
-from peltier_adapters.residency.bank import Bank
-from peltier_adapters.residency.served import build_served
-from peltier_adapters.residency.transfer import create_transfer
+from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import Parts
-from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Packed
@@ -21,9 +25,38 @@ from torch import Tensor
 # In the order in which a batch is sorted: no prefix and no norm, norms, prefixes.
 PRESETS = ("lora", "adamix", "compacter", "unipelt-apl")
 _MOVED = 0.1
+_TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
+_TEXT_TASK = TaskSpec(
+    **_TASK.model_dump(exclude={"template", "targets", "decoding"}), template="{text}", targets=("</s>", "<unk> <unk>"),
+    decoding=DecodingSpec(answer="score"),
+)  # fmt: skip
 
 
-def compose(preset: str, config: BackboneConfig) -> Parts:
+def use_backend(chosen: Backend) -> AbstractContextManager[object]:
+    """Replaces the choice of a backend while the block runs."""
+    return patch.object(backend, "choose_backend", lambda device, dtype: chosen)
+
+
+def by_torch() -> AbstractContextManager[object]:
+    """Replaces kernels by torch while the block runs."""
+    return use_backend(TORCH)
+
+
+def draw_adapters(exact: Backbone, count: int) -> list[Artifact]:
+    """`count` adapters of each preset with their heads; `exact` is the backbone in float32 on the CPU."""
+    drawn = []
+    for preset in PRESETS:
+        parts = _compose(preset, exact.config)
+        manifest = Manifest(
+            name="bench", preset=preset, parts=parts, backbone=create_reference(exact),
+            task=_TEXT_TASK if exact.config.generates else _TASK,
+            golden=(Golden(input="a text", output=(0.0, 0.0)),),
+        )  # fmt: skip
+        drawn += [Artifact(manifest, _draw(exact, parts, seed), f"sha256:{seed:064x}") for seed in range(count)]
+    return drawn
+
+
+def _compose(preset: str, config: BackboneConfig) -> Parts:
     """The parts of `preset`, with a head of two outputs where there is one."""
     # The T5 of a dry run is too narrow for the default bottleneck.
     own = {"bottleneck": "8"} if preset == "compacter" and config.hidden_size < 128 else {}
@@ -31,40 +64,25 @@ def compose(preset: str, config: BackboneConfig) -> Parts:
     return recipe.compose(recipe.settings(own, config), config, outputs=2)
 
 
-def draw(exact: Backbone, parts: Parts, seed: int) -> dict[str, Tensor]:
-    """Tensors of `parts`, each moved away from its start; `exact` is the backbone in float32 on the CPU."""
+def _draw(exact: Backbone, parts: Parts, seed: int) -> dict[str, Tensor]:
+    """Tensors of `parts`, each moved away from its start."""
     generator = torch.Generator().manual_seed(seed)
     tensors = init_tensors(parts, exact, generator)
     return {name: t + _MOVED * torch.randn(t.shape, generator=generator) for name, t in tensors.items()}
 
 
-class Adapters:
-    """`count` adapters of each of `PRESETS` without their heads, as a server keeps them on `device`."""
-
-    def __init__(self, exact: Backbone, count: int, device: torch.device) -> None:
-        """`exact` is the backbone in float32 on the CPU."""
-        self.count, self._transfer = count, create_transfer(device)
-        self._parts = [_body(compose(preset, exact.config)) for preset in PRESETS]
-        self._flats = [[self._send(exact, parts, seed) for seed in range(count)] for parts in self._parts]
-
-    def _send(self, exact: Backbone, parts: Parts, seed: int) -> Tensor:
-        return self._transfer(build_served(parts, draw(exact, parts, seed), exact.config)).flat
-
-    def on(self, backbone: Backbone) -> list[AdapterGroup]:
-        """One row for each adapter, as a backbone of the same shape has them."""
-        programs = [Bank(number, served_parts(parts), backbone).program for number, parts in enumerate(self._parts)]
-        return [
-            AdapterGroup(1, program, flat)
-            for program, flats in zip(programs, self._flats, strict=True)
-            for flat in flats
-        ]
+def load(adapters: Sequence[Artifact], backbone: Backbone) -> list[Resident]:
+    """The adapters as a server keeps them on the device of `backbone`."""
+    banks = Banks(backbone)
+    return [banks.add(one) for one in adapters]
 
 
-def _body(parts: Parts) -> Parts:
-    return tuple(part for part in parts if part.kind != "head")
+def groups_of(residents: Sequence[Resident]) -> list[AdapterGroup]:
+    """One row for each adapter."""
+    return [AdapterGroup(1, one.body.program, one.body_slot.read()) for one in residents]
 
 
 def adapt(backbone: Backbone, groups: Sequence[AdapterGroup], packed: Packed) -> BatchAdaptation:
-    """A batch with one row per adapter, with the backend of the backbone's device."""
+    """A batch of these groups, with the backend of the backbone's device."""
     chosen = backend.choose_backend(backbone.device, backbone.dtype)
     return BatchAdaptation(backbone, groups, packed.lengths, chosen)

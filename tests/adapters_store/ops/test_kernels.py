@@ -35,13 +35,13 @@ def test_kernels_compile_to_machine_code(tmp_path: Path):
 
 @pytest.mark.slow  # what it checks the tests of `ops/kernels/` check
 def test_the_gpu_benchmark_runs_dry(tmp_path: Path):
-    """Every section of it at toy sizes in the interpreter; no check of a kernel, a batch, a graph or a load fails."""
+    """Every section of it at toy sizes in the interpreter; no check of an op, a batch, a prediction or a load fails."""
     figures = tmp_path / "figures.jsonl"
     _run("benchmarks/gpu/run.py", "--dry-run", "--json", str(figures))
     found = [json.loads(line) for line in figures.read_text().splitlines()]
     sections = {figure["section"] for figure in found}
-    assert sections >= {"card", "limits", "kernel check", "batch check", "batch", "graph check", "graph", "kernel"}
-    assert sections >= {"load check", "elapsed"}
+    assert sections >= {"card", "limits", "start check", "load check", "batch check", "batch", "ops check", "ops"}
+    assert sections >= {"prediction check", "prediction", "graph check", "elapsed"}
     checks = [figure for figure in found if "ok" in figure]
     assert [check for check in checks if not check["ok"]] == []
     # What is served wrongly would show: adapters change far more than a check lets pass.
