@@ -2,14 +2,13 @@
 
 import itertools
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
-from torch import Tensor
 
 from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.kv_buffer import KVBuffer
 from peltier_backbone.native.library import load_library
-from peltier_backbone.padding import Padding
 from peltier_backbone.t5_config import T5Config
 
 
@@ -40,7 +39,7 @@ class Cache:
         self.memory.reserve(max(slots) + 1, max(memory.lengths))
         self.own.reserve(max(slots) + 1, 1)
         self.own.clear(slots)
-        self.memory.clear(slots, max(memory.lengths))
+        self.memory.clear(slots)
         rows = [row for row, count in enumerate(copies) for _ in range(count)]
         self._fill(slots, rows, memory)
         free = iter(slots)
@@ -66,15 +65,15 @@ class Cache:
         return slots
 
     def _fill(self, slots: list[int], rows: list[int], memory: EncoderKV) -> None:
-        padding = Padding(memory.lengths, self.memory.data.device)
-        index = torch.tensor(rows, device=self.memory.data.device)
+        starts, device = list(accumulate(memory.lengths, initial=0)), self.memory.data.device
+        pairs = list(zip(self.memory.first_keys(slots), rows, strict=True))
+        numbers = torch.tensor(
+            [key + token for key, row in pairs for token in range(memory.lengths[row])], device=device
+        )
+        copied = None  # each row once, in order
+        if len(slots) > len(memory.lengths):
+            copied = torch.tensor([token for row in rows for token in range(*starts[row : row + 2])], device=device)
         for layer, key_value in enumerate(memory.key_values):
-            padded = padding.pad(key_value).index_select(0, index)  # [slots, width, 2 * attention]
-            self.memory.data[layer][:, slots, :, : padding.width] = self._heads(padded).to(self.memory.data.dtype)
+            self.memory.write(layer, key_value if copied is None else key_value.index_select(0, copied), numbers)
         for slot, row in zip(slots, rows, strict=True):
             self.memory.lengths[slot] = memory.lengths[row]
-
-    def _heads(self, key_value: Tensor) -> Tensor:
-        """[slots, width, 2 * attention] -> [2, slots, heads, width, head size]."""
-        heads = key_value.view(*key_value.shape[:2], 2, self.memory.data.shape[3], -1)
-        return heads.permute(2, 0, 3, 1, 4)

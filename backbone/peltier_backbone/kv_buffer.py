@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
+from peltier_backbone.native.library import serving_library
 from peltier_backbone.native.stack import LayerKeys
 
 # Widths grow by at least this many tokens, so that a growing text does not copy the buffer at every step.
@@ -29,9 +31,21 @@ class KVBuffer:
             self._keys = LayerKeys(pairs, self.data.shape[4] * self.data.shape[5])
         return self._keys
 
-    def first_key(self, slot: int) -> int:
-        """The number of the slot's first key in a layer, counted over all slots and heads."""
-        return slot * self.data.shape[3] * self.data.shape[4]
+    def first_keys(self, slots: Sequence[int]) -> list[int]:
+        """The numbers of the first keys of `slots` in a layer, counted over all slots and heads."""
+        span = self.data.shape[3] * self.data.shape[4]
+        return [slot * span for slot in slots]
+
+    def write(self, layer: int, key_value: Tensor, numbers: Tensor) -> None:
+        """Make token t of `key_value` [tokens, 2 * attention] key number `numbers[t]` of a layer (see `first_keys`)."""
+        store = self.data[layer]
+        native = serving_library(key_value.device, key_value.dtype)
+        if native is not None:
+            native.keep_keys(store, key_value, numbers)
+            return
+        _, _, heads, width, _ = store.shape
+        parts = key_value.view(len(key_value), 2, heads, -1)
+        store[:, numbers // (heads * width), :, numbers % width] = parts.to(store.dtype)
 
     def reserve(self, slots: int, width: int) -> None:
         """Allocate at least `slots` slots of `width` tokens, and keep the current values."""

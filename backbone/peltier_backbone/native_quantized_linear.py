@@ -40,7 +40,7 @@ class NativeQuantizedLinear(QuantizedLinear):
         return NativeLinear(self.dequantize().t())
 
     def rows(self, ids: Tensor) -> Tensor:
-        return self._packed.rows(ids)
+        return self._library.rows_int8(self._packed, ids)
 
     def dequantize(self) -> Tensor:
         return self.rows(torch.arange(self._packed.outer))

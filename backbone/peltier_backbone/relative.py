@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -40,6 +41,18 @@ class RelativeBias:
         """The biases [..., heads] of relative positions [...] (key - query)."""
         last = self.first + len(self.line) - 1
         return F.embedding(relative.clamp(self.first, last) - self.first, self.line)
+
+    def line_before(self, width: int) -> Tensor:
+        """The biases of the last of `width` tokens to all of them, [heads, width] in float32, contiguous."""
+        if width not in self._lines:
+            self._lines[width] = (
+                self.between(torch.arange(1 - width, 1, device=self.line.device)).t().float().contiguous()
+            )
+        return self._lines[width]
+
+    @cached_property
+    def _lines(self) -> dict[int, Tensor]:
+        return {}
 
     def square(self, width: int) -> Tensor:
         """The biases between `width` consecutive tokens, [heads, width (queries), width (keys)]."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from peltier_backbone.cache import Cache
 from peltier_backbone.native.library import Library, serving_library
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
+from peltier_backbone.native.placed_rows import PlacedRows
 from peltier_backbone.native.program import PlacedPrefixes, Table
 from peltier_backbone.native.stack import StackRows
 from peltier_backbone.prefix_attention import Attended, Prefixes, attend
@@ -31,37 +31,29 @@ class StepView:
         self._num_slots = max(slots) + 1
         cache.own.reserve(self._num_slots, self._width)
         self._lengths = cache.own.lengths[: self._num_slots]
-        self._slots = torch.tensor(slots, device=relative.line.device)
-        self._places = torch.tensor([self._lengths[slot] for slot in slots], device=relative.line.device)
+        self._first_keys = cache.own.first_keys(slots)
+
+    @cached_property
+    def _slots(self) -> Tensor:
+        return torch.tensor(self._row_slots, device=self._relative.line.device)
 
     @cached_property
     def _key_numbers(self) -> Tensor:
-        """Where each row's token goes, counted over all slots and heads."""
-        return self._places + torch.tensor([self._cache.own.first_key(slot) for slot in self._row_slots])
+        """Where each row's token goes."""
+        numbers = [key + self._lengths[slot] for key, slot in zip(self._first_keys, self._row_slots, strict=True)]
+        return torch.tensor(numbers, device=self._relative.line.device)
 
     @cached_property
     def _own_rows(self) -> PlacedRows:
-        """Each row sees the tokens of its slot and itself; their biases end at a distance of 0."""
-        reach = torch.arange(1 - self._width, 1)
-        line = self._relative.between(reach).t().float().contiguous()[:, None]  # [heads, 1, width]
+        """Each row sees the tokens of its slot and itself."""
         keys = [self._lengths[slot] + 1 for slot in self._row_slots]
-        places = map(self._cache.own.first_key, self._row_slots)
-        return PlacedRows.place(
-            [
-                PlacedRow(row, 1, place, seen, line[:, :, self._width - seen :])
-                for row, (place, seen) in enumerate(zip(places, keys, strict=True))
-            ]
-        )
+        return PlacedRows.tokens(self._first_keys, keys, self._relative.line_before(self._cache.own.data.shape[4]))
 
     @cached_property
     def _memory_rows(self) -> PlacedRows:
         memory = self._cache.memory
-        return PlacedRows.place(
-            [
-                PlacedRow(row, 1, memory.first_key(slot), memory.lengths[slot])
-                for row, slot in enumerate(self._row_slots)
-            ]
-        )
+        keys = [memory.lengths[slot] for slot in self._row_slots]
+        return PlacedRows.tokens(memory.first_keys(self._row_slots), keys)
 
     @cached_property
     def _rows(self) -> Tensor | None:
@@ -82,11 +74,7 @@ class StepView:
     def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
-        if self._native is not None:
-            self._native.keep_keys(store, qkv[:, size:], self._key_numbers)
-        else:
-            keys_values = qkv[:, size:].view(len(qkv), 2, store.shape[2], -1)
-            store[:, self._slots, :, self._places] = keys_values.to(store.dtype)
+        self._cache.own.write(layer, qkv[:, size:], self._key_numbers)
         if self._native is not None and not isinstance(prefixes, list):
             return self._attend_placed(self._native, qkv[:, :size], store, self._own_rows, prefixes)
         return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, prefixes is not None)

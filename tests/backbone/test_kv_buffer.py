@@ -4,6 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone.kv_buffer import KVBuffer
+from torch import Tensor
 
 CPU = torch.device("cpu")
 
@@ -46,6 +47,24 @@ def test_copies_are_taken_before_they_are_written():
     store.lengths[:3] = [2, 2, 2]
     store.copy([0, 1, 2], [1, 0, 0])
     assert store.data[0, 0, :3, 0, 0, 0].tolist() == [1.0, 0.0, 0.0]
+
+
+def test_tokens_are_written_to_their_keys():
+    """With native kernels and without them, the same: each token of a layer goes to its number, all else stays."""
+    tokens = torch.arange(3 * 24.0).view(3, 24)
+
+    def written(*, native: bool) -> Tensor:
+        store = _store()
+        store.reserve(4, 5)
+        first, third = store.first_keys([1, 3])
+        with torch.inference_mode(native):  # while gradients are recorded, torch computes
+            store.write(1, tokens, torch.tensor([first + 2, third, 1]))
+        return store.data
+
+    found = written(native=True)
+    assert torch.equal(found, written(native=False))
+    assert torch.equal(found[1, :, [1, 3, 0], :, [2, 0, 1]].flatten(1), tokens)
+    assert found.count_nonzero() == 3 * 24 - 1
 
 
 def test_a_released_store_takes_no_memory():

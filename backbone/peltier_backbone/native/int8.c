@@ -309,6 +309,19 @@ EXPORT int peltier_multiply_int8(
     return failed;
 }
 
+/* Rows of the weight by their numbers: y [rows, inner] in float32. Returns 0, or 1 where there is no such row. */
+EXPORT int peltier_rows_int8(float *y, const int64_t *numbers, int64_t rows, const int8_weight *w) {
+    const int64_t groups = (w->inner + 3) / 4;
+    for (int64_t row = 0; row < rows; row++, y += w->inner) {
+        if (numbers[row] < 0 || numbers[row] >= w->outer) return 1;
+        const int64_t panel = numbers[row] / QUANTIZED_PANEL, column = numbers[row] % QUANTIZED_PANEL;
+        const int8_t *values = w->values + (panel * groups * QUANTIZED_PANEL + column) * 4;
+        for (int64_t k = 0; k < w->inner; k++)
+            y[k] = (float)values[k / 4 * QUANTIZED_PANEL * 4 + k % 4] * w->scales[numbers[row]];
+    }
+    return 0;
+}
+
 /* A call of `peltier_feed_forward_int8`. */
 typedef struct {
     const int8_weight *expand, *contract;

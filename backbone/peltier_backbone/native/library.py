@@ -70,6 +70,8 @@ class Library:
         self._panel: int = library.peltier_panel()
         self._multiply_int8 = library.peltier_multiply_int8
         self._multiply_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_int)
+        self._rows_int8 = library.peltier_rows_int8
+        self._rows_int8.argtypes = (c_void_p, c_void_p, c_int64, c_void_p)
         self._feed_forward_int8 = library.peltier_feed_forward_int8
         self._feed_forward_int8.argtypes = (*(c_void_p, c_int64) * 2, c_int64, c_void_p, c_void_p, c_int, c_int)
         library.peltier_panel_int8.restype = c_int64
@@ -138,6 +140,14 @@ class Library:
         )
         if failed:
             raise MemoryError(f"no memory for a product of {len(x)} rows")
+        return y
+
+    def rows_int8(self, weight: PackedInt8, ids: Tensor) -> Tensor:
+        """The rows `ids` [*ids] (int64) of the map's weight, [*ids, inner] in float32."""
+        ids = ids.contiguous()
+        y = torch.empty(*ids.shape, weight.inner)
+        if self._rows_int8(y.data_ptr(), ids.data_ptr(), ids.numel(), weight.address):
+            raise IndexError(f"rows of a weight are numbered from 0 to {weight.outer - 1}")
         return y
 
     def feed_forward_int8(

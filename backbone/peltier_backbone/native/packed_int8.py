@@ -51,9 +51,3 @@ class PackedInt8:
     def _layout(self) -> _Layout:
         tensors = (self.values, self.sums, self.scales, self.bias)
         return _Layout(*(None if one is None else one.data_ptr() for one in tensors), self.inner, self.outer)
-
-    def rows(self, ids: Tensor) -> Tensor:
-        """The rows `ids` of the weight, [*ids, inner] in float32."""
-        columns = self.values.shape[2]
-        values = self.values[ids // columns, :, ids % columns]  # [*ids, groups of four, 4]
-        return values.flatten(-2)[..., : self.inner] * self.scales[ids][..., None]

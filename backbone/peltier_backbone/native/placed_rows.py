@@ -27,10 +27,11 @@ class PlacedRow(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedRows:
-    """The rows of a batch; their biases live as long as it does."""
+    """The rows of a batch; it keeps their biases alive."""
 
     layout: Tensor
     rows: Sequence[PlacedRow]
+    line: Tensor | None = None
 
     @classmethod
     def packed(cls, lengths: Sequence[int], seen: Sequence[int]) -> Self:
@@ -42,6 +43,18 @@ class PlacedRows:
     @classmethod
     def place(cls, rows: Sequence[PlacedRow]) -> Self:
         return cls(torch.tensor([row.layout() for row in rows]), rows)
+
+    @classmethod
+    def tokens(cls, offsets: Sequence[int], keys: Sequence[int], line: Tensor | None = None) -> Self:
+        """Single queries, of which query r attends to `keys[r]` keys from number `offsets[r]` on. `line` [heads, width]
+        in float32 has the biases of `width` consecutive keys, of which the last is the last that a query sees."""
+        pairs = enumerate(zip(offsets, keys, strict=True))
+        if line is None:
+            return cls(torch.tensor([(row, 1, offset, seen, 0, 0, 0) for row, (offset, seen) in pairs]), ())
+        width = line.shape[1]
+        end = line.data_ptr() + width * line.element_size()
+        places = [(row, 1, offset, seen, end - seen * line.element_size(), width, 0) for row, (offset, seen) in pairs]
+        return cls(torch.tensor(places), (), line)
 
     def __len__(self) -> int:
         return len(self.layout)

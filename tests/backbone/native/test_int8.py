@@ -106,4 +106,8 @@ def test_columns_of_a_wider_tensor_are_read(native: Library) -> None:
 def test_rows_are_read_from_the_packed_weight(native: Library) -> None:
     """As the dequantised weight has them, also in the last panel and the last group."""
     own, ids = quantize_weight(_draw(70, 30)), torch.tensor([[0, 69], [3, 64]])
-    assert torch.equal(native.pack_int8(own.values, own.scales).rows(ids), own.rows(ids))
+    packed = native.pack_int8(own.values, own.scales)
+    assert torch.equal(native.rows_int8(packed, ids), own.rows(ids))
+    for missing in (70, -1):
+        with pytest.raises(IndexError, match="from 0 to 69"):
+            native.rows_int8(packed, torch.tensor([missing]))

@@ -26,6 +26,22 @@ def _exact(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, pre
     return torch.einsum("hqk,hks->qhs", logits.softmax(-1), own).flatten(1)
 
 
+def test_single_queries_share_a_line_of_biases(native: Library) -> None:
+    """They are placed as rows of one query, each with the end of the line that is as long as its keys."""
+    offsets, keys, line = [40, 0, 43], [3, 30, 17], _draw(HEADS, 32)
+    query, store = _draw(3, HEADS * SIZE), _draw(60, 2 * HEADS * SIZE)
+    for biases, shared in (([None] * 3, None), ([line[:, None, 32 - seen :] for seen in keys], line)):
+        places = zip(range(3), [1] * 3, offsets, keys, biases, strict=True)
+        found, expected = (
+            native.attend(query, store[:, : HEADS * SIZE], store[:, HEADS * SIZE :], SIZE, rows, HEADS, once=True)
+            for rows in (
+                PlacedRows.tokens(offsets, keys, shared),
+                PlacedRows.place([PlacedRow(*one) for one in places]),
+            )
+        )
+        assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize("prefixed", [False, True])
 @torch.inference_mode()
 def test_rows_attend_to_their_own_keys(native: Library, prefixed: bool) -> None:
