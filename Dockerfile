@@ -45,6 +45,7 @@ ENV PATH=/opt/peltier/bin:$PATH \
     PELTIER_PORT=8000 \
     PELTIER_STORE=/var/lib/peltier \
     HF_HOME=/var/lib/peltier/huggingface \
+    TRITON_CACHE_DIR=/var/lib/peltier/triton \
     HF_HUB_OFFLINE=1
 USER 10001:10001
 WORKDIR /var/lib/peltier

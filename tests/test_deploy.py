@@ -44,11 +44,14 @@ def test_the_image_holds_every_package() -> None:
 
 
 def test_the_image_for_a_gpu_has_the_compiler_that_triton_needs() -> None:
-    """Triton compiles a launcher in C at its first use. The final stage has a compiler where it has Triton."""
+    """Triton compiles a launcher in C at its first use. The final stage has a compiler where it has Triton, and the
+    volume keeps what was compiled, for whatever user and with a read-only root."""
     final = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2].replace("\\\n", "")
     _, copied, after = final.partition("COPY --from=build /opt/peltier /opt/peltier")
     assert copied
     assert re.search(r"^RUN if .*show --quiet triton; then .*apt-get install .*gcc libc6-dev", after, re.MULTILINE)
+    (volume,) = re.findall(r"^VOLUME (.+)$", after, re.MULTILINE)
+    assert f"TRITON_CACHE_DIR={volume}/" in after
 
 
 def test_prometheus_scrapes_the_server_with_its_key() -> None:
