@@ -17,37 +17,53 @@ from peltier_backbone.relative import RelativeBias
 
 
 class StepView:
-    """The token of row r is the next one of slot `slots[r]`. Keys and values are not copied. Native kernels read each
-    row's own keys; in torch one small copy brings queries into the order of the slots, and slots without a row attend
-    too, with results that are not used.
+    """The next token of row r is that of slot `slots[r]`. A view serves step after step, until rows join or leave the
+    cache. Keys and values are not copied. Native kernels read each row's own keys; in torch one small copy brings
+    queries into the order of the slots, and slots without a row attend too, with results that are not used.
     """
+
+    _own_rows: PlacedRows | None = None
+    _key_numbers: Tensor
 
     def __init__(self, slots: Sequence[int], cache: Cache, relative: RelativeBias) -> None:
         assert len(set(slots)) == len(slots), "a slot grows by one token a step"
         self._cache, self._relative, self._row_slots = cache, relative, tuple(slots)
         self._native = serving_library(relative.line.device, relative.line.dtype)
-        self._width = 1 + max(cache.own.lengths[slot] for slot in slots)
+        self._width = max(cache.own.lengths[slot] for slot in slots)
         self._memory_width = max(cache.memory.lengths[slot] for slot in slots)
         self._num_slots = max(slots) + 1
-        cache.own.reserve(self._num_slots, self._width)
-        self._lengths = cache.own.lengths[: self._num_slots]
-        self._first_keys = cache.own.first_keys(slots)
+        self._placed: Tensor | None = None
+
+    def begin(self) -> None:
+        """Begin a step: make room for one more token of each slot."""
+        own = self._cache.own
+        self._width += 1
+        own.reserve(self._num_slots, self._width)
+        if self._placed is not own.data:
+            self._place_own()
+        self.__dict__.pop("_bias", None)
+
+    def end(self) -> None:
+        """End a step, which has written its tokens to the cache."""
+        self._cache.own.grow(self._row_slots)
+        self._key_numbers += 1
+        if self._own_rows is not None:
+            self._own_rows.see_next()
+
+    def _place_own(self) -> None:
+        """Find where each row's token goes, and what it sees: the tokens of its slot and itself."""
+        own = self._cache.own
+        first, lengths = own.first_keys(self._row_slots), [own.lengths[slot] for slot in self._row_slots]
+        numbers = [key + length for key, length in zip(first, lengths, strict=True)]
+        self._key_numbers = torch.tensor(numbers, device=self._slots.device)
+        if self._native is not None:
+            line = self._relative.line_before(own.data.shape[4])
+            self._own_rows = PlacedRows.tokens(first, [length + 1 for length in lengths], line)
+        self._placed = own.data
 
     @cached_property
     def _slots(self) -> Tensor:
         return torch.tensor(self._row_slots, device=self._relative.line.device)
-
-    @cached_property
-    def _key_numbers(self) -> Tensor:
-        """Where each row's token goes."""
-        numbers = [key + self._lengths[slot] for key, slot in zip(self._first_keys, self._row_slots, strict=True)]
-        return torch.tensor(numbers, device=self._relative.line.device)
-
-    @cached_property
-    def _own_rows(self) -> PlacedRows:
-        """Each row sees the tokens of its slot and itself."""
-        keys = [self._lengths[slot] + 1 for slot in self._row_slots]
-        return PlacedRows.tokens(self._first_keys, keys, self._relative.line_before(self._cache.own.data.shape[4]))
 
     @cached_property
     def _memory_rows(self) -> PlacedRows:
@@ -64,7 +80,8 @@ class StepView:
 
     @cached_property
     def _bias(self) -> Tensor:
-        return _own_bias(self._lengths, self._width, self._relative).to(self._cache.own.data.dtype)
+        own = self._cache.own
+        return _own_bias(own.lengths[: self._num_slots], self._width, self._relative).to(own.data.dtype)
 
     @cached_property
     def _memory_bias(self) -> Tensor | None:
@@ -75,7 +92,7 @@ class StepView:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
         self._cache.own.write(layer, qkv[:, size:], self._key_numbers)
-        if self._native is not None and not isinstance(prefixes, list):
+        if self._native is not None and self._own_rows is not None and not isinstance(prefixes, list):
             return self._attend_placed(self._native, qkv[:, :size], store, self._own_rows, prefixes)
         return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, prefixes is not None)
 
@@ -86,6 +103,7 @@ class StepView:
         return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, prefixes is not None)
 
     def place(self, prefixes: Table | None) -> StackRows:
+        assert self._own_rows is not None, "a native step has begun"
         own, memory = self._cache.own.layer_keys(), self._cache.memory.layer_keys()
         return StackRows(self._own_rows, self._memory_rows, memory, own, self._key_numbers)
 

@@ -48,12 +48,16 @@ class T5:
         view = TreeView(targets, memory, self.decoder.bias, self.config.num_heads)
         return self.decoder(self.embedding(targets.ids), view, adaptation)
 
-    def step(self, ids: Tensor, slots: Sequence[int], cache: Cache, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
-        """The decoder's states [rows, hidden] for one more token, `ids` [rows], of each of the distinct `slots`. Each
-        slot grows by its token."""
-        view = StepView(slots, cache, self.decoder.bias)
-        hidden = self.decoder(self.embedding(ids), view, adaptation)
-        cache.own.grow(slots)
+    def arrange(self, slots: Sequence[int], cache: Cache) -> StepView:
+        """The rows of the next steps, one for each of the distinct `slots`, until rows join or leave the cache."""
+        return StepView(slots, cache, self.decoder.bias)
+
+    def step(self, ids: Tensor, rows: StepView, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """The decoder's states [rows, hidden] for one more token, `ids` [rows], of each row. Each slot grows by its
+        token."""
+        rows.begin()
+        hidden = self.decoder(self.embedding(ids), rows, adaptation)
+        rows.end()
         return hidden
 
     def logits(self, hidden: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:

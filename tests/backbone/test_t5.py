@@ -129,7 +129,7 @@ def test_steps_equal_teacher_forcing(pair: tuple[T5ForConditionalGeneration, Pat
     forced = model.decode(Targets.create(texts.tolist(), None, backbone.device), memory)
     cache = Cache(model.config, backbone.device, backbone.dtype)
     slots = [slot for own in cache.join(memory) for slot in own]
-    steps = torch.stack([model.step(column, slots, cache) for column in texts.t()], 1).flatten(0, 1)
+    steps = torch.stack([model.step(column, model.arrange(slots, cache)) for column in texts.t()], 1).flatten(0, 1)
     assert steps.dtype == backbone.dtype
     if dtype == "float32":
         assert _distance(steps, forced) < 1e-4
@@ -152,7 +152,7 @@ def test_greedy_texts_equal_generate(pair: tuple[T5ForConditionalGeneration, Pat
     slots, tokens = [slot for own in joined for slot in own], torch.zeros(len(rows), dtype=torch.long)
     texts = [tokens]
     for logits in theirs.logits:
-        found = backbone.t5.logits(backbone.t5.step(tokens, slots, cache))
+        found = backbone.t5.logits(backbone.t5.step(tokens, backbone.t5.arrange(slots, cache)))
         assert _distance(found, logits) < 1e-4
         tokens = found.argmax(-1)
         texts.append(tokens)

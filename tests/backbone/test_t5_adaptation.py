@@ -148,7 +148,7 @@ def test_steps_are_adapted_as_teacher_forcing_is(name: str, request: pytest.Fixt
     cache = Cache(model.config, backbone.device, backbone.dtype)
     cache.join(memory)
     # A step's prefix is drawn for one token, teacher forcing's for seven: only the neighbour's is the same.
-    steps = [model.step(column, [0, 1], cache, Everywhere(backbone, one, 1)) for column in texts.t()]
+    steps = [model.step(column, model.arrange([0, 1], cache), Everywhere(backbone, one, 1)) for column in texts.t()]
     torch.testing.assert_close(torch.stack(steps)[:, 1], expected[len(TEXTS[0]) :], atol=1e-4, rtol=1e-4)
 
 
@@ -176,7 +176,7 @@ def test_a_decoder_prefix_acts_on_steps_as_on_texts(attention: int, t5: Backbone
     targets = Targets.create(texts.tolist(), None, t5.device)
     cache = Cache(model.config, t5.device, t5.dtype)
     cache.join(memory)
-    steps = [model.step(column, [0, 1, 2], cache, adaptation) for column in texts.t()]
+    steps = [model.step(column, model.arrange([0, 1, 2], cache), adaptation) for column in texts.t()]
     expected = model.decode(targets, memory, adaptation)
     torch.testing.assert_close(torch.stack(steps, 1).flatten(0, 1), expected, atol=1e-5, rtol=1e-5)
     assert (expected - model.decode(targets, memory)).abs().max() > 0.1

@@ -8,6 +8,7 @@ import torch
 from peltier_backbone.cache import Cache
 from peltier_backbone.likeliest import find_likeliest
 from peltier_backbone.load import Backbone
+from peltier_backbone.step_view import StepView
 from torch import Tensor
 
 from peltier_adapters.batch.adaptation import BatchAdaptation
@@ -61,7 +62,7 @@ class Generator:
         self._cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
         self._live: list[Draft] = []
         self._adaptation: BatchAdaptation | None = None
-        self._slots: list[int] = []
+        self._rows: StepView | None = None
 
     @property
     def live(self) -> Sequence[Draft]:
@@ -88,7 +89,7 @@ class Generator:
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own
         self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)
-        self._adaptation = None
+        self._adaptation = self._rows = None
 
     def drop(self, drafts: Iterable[Draft]) -> None:
         """Remove drafts and free their slots."""
@@ -97,7 +98,7 @@ class Generator:
         if leaving:
             self._cache.leave([slot for draft in leaving for slot in draft.slots])
             self._live = [draft for draft in self._live if draft not in gone]
-            self._adaptation = None
+            self._adaptation = self._rows = None
 
     @torch.inference_mode()
     def step(self) -> list[Draft]:
@@ -105,37 +106,34 @@ class Generator:
         stepped = list(self._live)
         if not stepped:
             return []
-        if self._adaptation is None:
-            self._arrange()
-        assert self._adaptation is not None
+        if self._adaptation is None or self._rows is None:
+            self._adaptation, self._rows = self._arrange()
         model = self._model
         tokens = torch.tensor(
             [token for draft in stepped for token in draft.search.tokens], device=self._backbone.device
         )
-        hidden = model.step(tokens, self._slots, self._cache, self._adaptation)
+        hidden = model.step(tokens, self._rows, self._adaptation)
         self._advance(stepped, model.logits(hidden, self._adaptation).float())
         self.drop([draft for draft in stepped if draft.done])
         return stepped
 
-    def _arrange(self) -> None:
-        self._adaptation = adapt_tokens(
-            self._backbone, [draft.row for draft in self._live], [draft.decoding.num_beams for draft in self._live]
-        )
-        self._slots = [slot for draft in self._live for slot in draft.slots]
+    def _arrange(self) -> tuple[BatchAdaptation, StepView]:
+        rows, copies = [draft.row for draft in self._live], [draft.decoding.num_beams for draft in self._live]
+        slots = [slot for draft in self._live for slot in draft.slots]
+        return adapt_tokens(self._backbone, rows, copies), self._model.arrange(slots, self._cache)
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
         likeliest = find_likeliest(logits)
         chosen = list(zip(likeliest.tokens.tolist(), likeliest.log_probs.tolist(), strict=True))
         start = 0
         for draft in drafts:
-            rows = slice(start, start + draft.decoding.num_beams)
-            start = rows.stop
-            if not all(math.isfinite(log_prob) for _, log_prob in chosen[rows]):
+            first, start = start, start + draft.decoding.num_beams
+            if not all(math.isfinite(log_prob) for _, log_prob in chosen[first:start]):
                 draft.failed = True
             elif isinstance(draft.search, Line) and draft.search.greedy:
-                draft.search.append(*chosen[rows.start])
+                draft.search.append(*chosen[first])
             else:
-                self._search(draft, logits[rows].log_softmax(-1).cpu())
+                self._search(draft, logits[first:start].log_softmax(-1).cpu())
 
     def _search(self, draft: Draft, log_probs: Tensor) -> None:
         sources = draft.search.advance(log_probs)

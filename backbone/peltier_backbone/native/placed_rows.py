@@ -8,6 +8,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+# What the layout of a row changes by with one key more: the biases of its line begin one float32 earlier.
+_NEXT = torch.tensor([0, 0, 0, 1, -4, 0, 0])
+
 
 class PlacedRow(NamedTuple):
     """`queries` queries from number `first` on, which attend to `keys` keys from number `offset` on. `bias` is
@@ -55,6 +58,11 @@ class PlacedRows:
         end = line.data_ptr() + width * line.element_size()
         places = [(row, 1, offset, seen, end - seen * line.element_size(), width, 0) for row, (offset, seen) in pairs]
         return cls(torch.tensor(places), (), line)
+
+    def see_next(self) -> None:
+        """Let each of `tokens` with a line see one key more."""
+        assert self.line is not None, "rows have another bias for each key"
+        self.layout.add_(_NEXT)
 
     def __len__(self) -> int:
         return len(self.layout)
