@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from peltier_backbone.attention import Prefix
-from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
+from peltier_backbone.native.program import NO_OPS, PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 
 Projection = Literal[
@@ -56,8 +56,8 @@ class Adaptation(Protocol):
         residual is given."""
 
     def place_ops(self) -> PlacedOps | None:
-        """All changes in the layers of a T5, for a native call that runs them all; None if Python must call the methods
-        above. What `embed`, and `project` at "key_value" and "lm_head", do is not part of them."""
+        """All changes in the layers, for a native call that runs them all; None if Python must call the methods above.
+        They do not include `embed`, the norm of BERT's embeddings, and `project` at "key_value" and "lm_head"."""
 
 
 class NoAdaptation:
@@ -87,4 +87,11 @@ class NoAdaptation:
         return None
 
 
-NO_ADAPTATION = NoAdaptation()
+class _Bare(NoAdaptation):
+    """The bare model, which a native call can run too."""
+
+    def place_ops(self) -> PlacedOps:
+        return NO_OPS
+
+
+NO_ADAPTATION = _Bare()

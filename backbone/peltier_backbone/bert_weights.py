@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from peltier_backbone.bert import Bert, Embeddings, Layer
+from peltier_backbone.bert import Bert, Embeddings
 from peltier_backbone.bert_config import BertConfig
+from peltier_backbone.bert_layer import Layer
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear import Linear, LinearKernel
 from peltier_backbone.norm import LayerNorm

@@ -8,11 +8,12 @@ from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.native.stack import NativeStack
-from peltier_backbone.native_stack import lay_out, run_stack
+from peltier_backbone.native_stack import run_stack
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
+from peltier_backbone.t5_stack import lay_out
 from peltier_backbone.view import View
 
 

@@ -9,12 +9,13 @@ from torch import Tensor
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import NativeStack, StackRows
-from peltier_backbone.native_stack import lay_out, run_stack
+from peltier_backbone.native_stack import run_stack
 from peltier_backbone.norm import RMSNorm
 from peltier_backbone.prefix_attention import Attended, PrefixAttention, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import FeedForward, SelfAttention
+from peltier_backbone.t5_stack import lay_out
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Linear(Protocol):
         """`contract` of this map's activated result, [tokens, in] -> [tokens, contract's out]."""
 
     def place(self) -> FrozenMap | None:
-        """Where the native kernels read the map; None for a map with a bias or of other kernels."""
+        """Where the native kernels read the map; None for a map of other kernels."""
 
     def weights(self) -> tuple[Tensor, Tensor | None]:
         """The plain weight and bias, for hashing."""

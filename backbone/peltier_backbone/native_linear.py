@@ -26,8 +26,8 @@ class NativeLinear(FrozenLinear):
         return self._library.multiply(x, self._weight, self._summed, activation)
 
     def place(self) -> FrozenMap | None:
-        weight = self._weight
-        return FrozenMap(None, weight.data.data_ptr(), weight.inner, weight.outer) if self._bias is None else None
+        weight, bias = self._weight, None if self._summed is None else self._summed.data_ptr()
+        return FrozenMap(None, weight.data.data_ptr(), bias, weight.inner, weight.outer)
 
     def transpose(self) -> Linear:
         return NativeLinear(self.weights()[0].t())

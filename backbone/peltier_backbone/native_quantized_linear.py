@@ -33,8 +33,7 @@ class NativeQuantizedLinear(QuantizedLinear):
         return self._library.feed_forward_int8(x, self._packed, contract._packed, activation, gated=gated)
 
     def place(self) -> FrozenMap | None:
-        packed = self._packed
-        return FrozenMap(packed.address, None, packed.inner, packed.outer) if self._bias is None else None
+        return FrozenMap(self._packed.address, None, None, self._packed.inner, self._packed.outer)
 
     def transpose(self) -> Linear:
         return NativeLinear(self.dequantize().t())

@@ -170,17 +170,23 @@ class PlacedPrefixes:
     gates: Tensor | None = None
 
 
-# The sites at which adapters act in a layer of T5, and that of prefixes, in the order of stack.c.
+# The sites at which adapters act in a layer, and that of prefixes, in the order of stack.c.
 STACK_SITES = (
     "query_key_value", "query", "attention_output", "intermediate", "output", "attention", "ffn", "prefix",
 )  # fmt: skip
 
 
 class PlacedOps:
-    """All that the programs of `table` do in the layers of a T5. At a site of STACK_SITES and number n it is what they
-    have at place `first_places[site]` + n. `gates` is [at least `table.max_ops`, rows] in float32."""
+    """All that the programs of `table` do in the layers. At a site of STACK_SITES and number n it is what they have at
+    place `first_places[site]` + n. `gates` is [at least `table.max_ops`, rows] in float32. Without a table it is
+    nothing."""
 
-    def __init__(self, table: Table, first_places: Sequence[int], gates: Tensor, *, prefixed: bool) -> None:
+    def __init__(
+        self, table: Table | None, first_places: Sequence[int], gates: Tensor | None, *, prefixed: bool
+    ) -> None:  # fmt: skip
         self.table, self.gates, self.prefixed = table, gates, prefixed
         self._sites = (c_int64 * len(STACK_SITES))(*first_places)
         self.sites_address = addressof(self._sites)
+
+
+NO_OPS = PlacedOps(None, [0] * len(STACK_SITES), None, prefixed=False)

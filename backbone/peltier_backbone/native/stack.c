@@ -1,20 +1,21 @@
-/* All layers of a T5's encoder or decoder in one call: the kernels in the order in which the modules in Python call them
- * (`sublayers.py`), so results are the same to the last bit. For few rows Python takes as long as the kernels. */
+/* All layers of an encoder or a decoder in one call: the kernels in the order in which the modules in Python call them
+ * (`bert.py`, `sublayers.py`), so results are the same to the last bit. For few rows Python takes as long as the kernels. */
 
 #include "kernels.h"
 #include "lanes.h"
 #include "threads.h"
 
-/* A frozen map: `quantized`, or else `packed` in the dtype of the rows. */
+/* A frozen map: `quantized`, or else `packed` in the dtype of the rows, with its `bias` or NULL. */
 typedef struct {
     const int8_weight *quantized;
     const void *packed;
+    const float *bias;
     int64_t inner, outer;
 } frozen_map;
 
-/* A norm's weight [hidden] and its number in the model. */
+/* A norm's weight [hidden], its bias or NULL, and its number in the model. */
 typedef struct {
-    const void *weight;
+    const void *weight, *bias;
     int64_t index;
 } stack_norm;
 
@@ -25,12 +26,14 @@ typedef struct {
     int64_t block, attention, cross;
 } layer;
 
+/* Sub-layers read a norm of the sum so far (T5), whose end has a `final` norm; or if `post` the sum itself, of which a norm
+ * takes the place (BERT). Attention is `rounded` as for `peltier_attend`. */
 typedef struct {
     const layer *layers;
     int64_t count;
     stack_norm final;
-    int64_t norms_half, hidden, heads, size, activation, gated;
-    double eps;
+    int64_t norms_half, hidden, heads, size, activation, gated, post, centered, rounded;
+    double eps, scale;
 } stack;
 
 /* Where a layer's keys and values lie. */
@@ -59,12 +62,12 @@ typedef struct {
     float *gates;
 } stack_call;
 
-/* A call with its memory: the sum so far, its norm, what an attention gives, what is added to the sum, and room for what
- * a map gives. */
+/* A call with its memory: the sum so far, what a sub-layer reads, what an attention gives, what is added to the sum, and
+ * room for what a map gives. */
 typedef struct {
     const stack *s;
     const stack_call *c;
-    matrix x, normed, context, y, room;
+    matrix x, input, context, y, room;
 } run;
 
 /* Room for what `w` gives. */
@@ -72,11 +75,13 @@ static matrix room_for(const run *r, const frozen_map *w) {
     return (matrix){r->room.data, w->outer, r->room.half};
 }
 
-static int normalise(const run *r, const stack_norm *n, matrix y) {
+static int normalise(const run *r, const stack_norm *n, matrix y, matrix residual) {
+    const stack *s = r->s;
     const stack_call *c = r->c;
     return peltier_norm(
-        (void *)y.data, r->x.data, NULL, y.stride, r->x.stride, 0, y.half, n->weight, NULL, (int)r->s->norms_half,
-        c->tokens, r->s->hidden, (float)r->s->eps, 0, c->groups, c->num_groups, c->starts, n->index);
+        (void *)y.data, r->x.data, residual.data, y.stride, r->x.stride, residual.stride, y.half, n->weight, n->bias,
+        (int)s->norms_half, c->tokens, s->hidden, (float)s->eps, (int)s->centered, c->groups, c->num_groups, c->starts,
+        n->index);
 }
 
 static int apply(const run *r, const frozen_map *w, matrix y, matrix x, int activation) {
@@ -84,7 +89,7 @@ static int apply(const run *r, const frozen_map *w, matrix y, matrix x, int acti
     if (w->quantized)
         return peltier_multiply_int8((float *)y.data, y.stride, x.data, x.stride, tokens, w->quantized, activation);
     return peltier_multiply(
-        (void *)y.data, y.stride, x.data, x.stride, x.half, w->packed, NULL, tokens, w->inner, w->outer, activation);
+        (void *)y.data, y.stride, x.data, x.stride, x.half, w->packed, w->bias, tokens, w->inner, w->outer, activation);
 }
 
 /* Whether an adapter acts at a site. */
@@ -116,11 +121,11 @@ static int attend(
     const stack_call *c = r->c;
     const stack *s = r->s;
     /* A prefix adds nothing to y; its gates are found. */
-    const int failed = c->prefixed && adapt(r, PREFIX, number, r->normed, r->normed, (matrix){0}, s->hidden);
+    const int failed = c->prefixed && adapt(r, PREFIX, number, r->input, r->input, (matrix){0}, s->hidden);
     return failed | peltier_attend(
         (void *)r->context.data, r->context.stride, query.data, query.stride, query.half, k->keys, k->values, k->stride,
-        (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, 1, (int)c->once, 0,
-        c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
+        (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, (float)s->scale, (int)c->once,
+        (int)s->rounded, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
 }
 
 static void add_to_sum(const run *r) {
@@ -134,13 +139,25 @@ static void add_to_sum(const run *r) {
         }
 }
 
+/* Before a sub-layer with the norm `n`. */
+static int begin(const run *r, const stack_norm *n) {
+    return r->s->post ? 0 : normalise(r, n, r->input, (matrix){0});
+}
+
+/* After it. */
+static int end(const run *r, const stack_norm *n) {
+    if (r->s->post) return normalise(r, n, r->x, r->y);
+    add_to_sum(r);
+    return 0;
+}
+
 static int own_attention(const run *r, const layer *l, int64_t number) {
     const stack_call *c = r->c;
     const int64_t size = r->s->heads * r->s->size;
     const matrix query = room_for(r, &l->query_key_value), keys = {at(query, 0, size), query.stride, query.half};
     const placed_keys beside = {keys.data, at(keys, 0, size), keys.stride, r->s->size, keys.half};
-    int failed = normalise(r, &l->own_norm, r->normed);
-    failed |= project(r, QUERY_KEY_VALUE, l->attention, &l->query_key_value, query, r->normed);
+    int failed = begin(r, &l->own_norm);
+    failed |= project(r, QUERY_KEY_VALUE, l->attention, &l->query_key_value, query, r->input);
     const placed_keys *own = c->own ? c->own + number : &beside;
     if (c->own)
         peltier_keep_keys(
@@ -148,16 +165,18 @@ static int own_attention(const run *r, const layer *l, int64_t number) {
             c->places, c->tokens, r->s->heads, r->s->size);
     failed |= attend(r, l->attention, query, own, c->rows, c->num_rows);
     failed |= project(r, ATTENTION_OUTPUT, l->attention, &l->output, r->y, r->context);
-    return failed | adapt(r, ATTENTION, l->block, r->y, r->y, r->x, r->s->hidden);
+    failed |= adapt(r, ATTENTION, l->block, r->y, r->y, r->x, r->s->hidden);
+    return failed | end(r, &l->own_norm);
 }
 
 static int cross_attention(const run *r, const layer *l, int64_t number) {
     const stack_call *c = r->c;
     const matrix query = room_for(r, &l->query);
-    int failed = normalise(r, &l->cross_norm, r->normed);
-    failed |= project(r, QUERY, l->cross, &l->query, query, r->normed);
+    int failed = begin(r, &l->cross_norm);
+    failed |= project(r, QUERY, l->cross, &l->query, query, r->input);
     failed |= attend(r, l->cross, query, c->cross + number, c->cross_rows, c->num_cross_rows);
-    return failed | project(r, ATTENTION_OUTPUT, l->cross, &l->cross_output, r->y, r->context);
+    failed |= project(r, ATTENTION_OUTPUT, l->cross, &l->cross_output, r->y, r->context);
+    return failed | end(r, &l->cross_norm);
 }
 
 static int feed_forward(const run *r, const layer *l) {
@@ -165,20 +184,21 @@ static int feed_forward(const run *r, const layer *l) {
     const int activation = (int)s->activation, gated = (int)s->gated, adapted = acts(r, INTERMEDIATE, l->block);
     const int64_t tokens = r->c->tokens;
     const matrix inner = room_for(r, &l->expand);
-    int failed = normalise(r, &l->feed_norm, r->normed);
+    int failed = begin(r, &l->feed_norm);
     if (l->expand.quantized && !adapted && !acts(r, OUTPUT, l->block))
         failed |= peltier_feed_forward_int8(
-            (float *)r->y.data, r->y.stride, r->normed.data, r->normed.stride, tokens, l->expand.quantized,
+            (float *)r->y.data, r->y.stride, r->input.data, r->input.stride, tokens, l->expand.quantized,
             l->contract.quantized, activation, gated);
     else {
         const int apart = adapted || gated;
-        failed |= apply(r, &l->expand, inner, r->normed, apart ? 0 : activation);
-        failed |= adapt(r, INTERMEDIATE, l->block, inner, r->normed, (matrix){0}, s->hidden);
+        failed |= apply(r, &l->expand, inner, r->input, apart ? 0 : activation);
+        failed |= adapt(r, INTERMEDIATE, l->block, inner, r->input, (matrix){0}, s->hidden);
         if (apart)
             peltier_activate((void *)inner.data, inner.stride, inner.half, tokens, l->contract.inner, activation, gated);
         failed |= project(r, OUTPUT, l->block, &l->contract, r->y, inner);
     }
-    return failed | adapt(r, FFN, l->block, r->y, r->y, r->x, s->hidden);
+    failed |= adapt(r, FFN, l->block, r->y, r->y, r->x, s->hidden);
+    return failed | end(r, &l->feed_norm);
 }
 
 static int64_t widest(const stack *s) {
@@ -194,31 +214,26 @@ static matrix cut(float **memory, int64_t rows, int64_t width, int64_t half) {
     return found;
 }
 
-/* y = all layers and the final norm of x, both [tokens, hidden]. Returns 0, or 1 without memory. */
+/* y = all layers, and the final norm if there is one, of x, both [tokens, hidden]. Returns 0, or 1 without memory. */
 EXPORT int peltier_stack(const stack *s, const stack_call *c) {
-    const int64_t context = s->heads * s->size, wide = widest(s), bytes = c->half ? 2 : 4;
-    float *memory = new_floats(c->tokens * (3 * s->hidden + context + wide) + 5 * LANES);
+    const int64_t hidden = s->hidden, context = s->heads * s->size, wide = widest(s), half = c->half;
+    float *memory = new_floats(c->tokens * (3 * hidden + context + wide) + 5 * LANES);
     if (!memory) return 1;
     float *rest = memory;
     run r = {.s = s, .c = c};
-    matrix *made[] = {&r.x, &r.normed, &r.y, &r.context, &r.room};
-    const int64_t widths[] = {s->hidden, s->hidden, s->hidden, context, wide};
-    for (int i = 0; i < 5; i++) *made[i] = cut(&rest, c->tokens, widths[i], c->half);
-    for (int64_t row = 0; row < c->tokens; row++)
-        memcpy((void *)at(r.x, row, 0), (const char *)c->x + row * s->hidden * bytes, (size_t)(s->hidden * bytes));
+    matrix *made[] = {&r.x, &r.input, &r.y, &r.context, &r.room};
+    const int64_t widths[] = {hidden, hidden, hidden, context, wide};
+    for (int i = 0; i < 5; i++) *made[i] = cut(&rest, c->tokens, widths[i], half);
+    if (s->post) r.x.data = c->y, r.input = r.x;
+    memcpy((void *)r.x.data, c->x, (size_t)(c->tokens * hidden * (half ? 2 : 4)));
     int failed = 0;
     for (int64_t number = 0; number < s->count; number++) {
         const layer *l = s->layers + number;
         failed |= own_attention(&r, l, number);
-        add_to_sum(&r);
-        if (l->query.outer) {
-            failed |= cross_attention(&r, l, number);
-            add_to_sum(&r);
-        }
+        if (l->query.outer) failed |= cross_attention(&r, l, number);
         failed |= feed_forward(&r, l);
-        add_to_sum(&r);
     }
-    failed |= normalise(&r, &s->final, (matrix){c->y, s->hidden, (int)c->half});
+    if (!s->post) failed |= normalise(&r, &s->final, (matrix){c->y, hidden, (int)half}, (matrix){0});
     free(memory);
     return failed;
 }

@@ -1,4 +1,4 @@
-"""All layers of a T5's encoder or decoder in the memory layout of the kernels (`stack.c`)."""
+"""All layers of an encoder or a decoder in the memory layout of the kernels (`stack.c`)."""
 
 from collections.abc import Sequence
 from ctypes import Structure, addressof, c_double, c_int64, c_void_p
@@ -15,13 +15,16 @@ from peltier_backbone.native.program import PlacedOps
 class FrozenMap(Structure):
     """`frozen_map` in stack.c."""
 
-    _fields_ = (("quantized", c_void_p), ("packed", c_void_p), ("inner", c_int64), ("outer", c_int64))
+    _fields_ = (
+        *((name, c_void_p) for name in ("quantized", "packed", "bias")),
+        *((name, c_int64) for name in ("inner", "outer")),
+    )
 
 
 class StackNorm(Structure):
     """`stack_norm` in stack.c."""
 
-    _fields_ = (("weight", c_void_p), ("index", c_int64))
+    _fields_ = (("weight", c_void_p), ("bias", c_void_p), ("index", c_int64))
 
 
 class StackLayer(Structure):
@@ -43,9 +46,11 @@ class StackLayout(Structure):
         ("layers", c_void_p),
         ("count", c_int64),
         ("final", StackNorm),
-        *((name, c_int64) for name in ("norms_half", "hidden", "heads", "size", "activation", "gated")),
-        ("eps", c_double),
-    )
+        *((name, c_int64) for name in (
+            "norms_half", "hidden", "heads", "size", "activation", "gated", "post", "centered", "rounded",
+        )),
+        *((name, c_double) for name in ("eps", "scale")),
+    )  # fmt: skip
 
 
 class _PlacedKeys(Structure):
@@ -112,11 +117,11 @@ class NativeStack:
     def place(self, x: Tensor, y: Tensor, rows: StackRows, ops: PlacedOps) -> StackCall:
         """The call that computes y from x, both [tokens, hidden]. It is valid as long as its arguments."""
         own, cross, cross_keys, own_keys, places = rows
-        groups, num_groups, starts = ops.table.arguments
+        groups, num_groups, starts = (None, 0, None) if ops.table is None else ops.table.arguments
         return StackCall(
             x.data_ptr(), y.data_ptr(), len(x), x.dtype == torch.bfloat16, own.layout.data_ptr(),
             None if cross is None else cross.layout.data_ptr(), len(own), 0 if cross is None else len(cross),
             own_keys and own_keys.address, cross_keys and cross_keys.address,
             None if places is None else places.data_ptr(), own_keys is not None, ops.prefixed, groups, num_groups,
-            starts, ops.sites_address, ops.gates.data_ptr(),
+            starts, ops.sites_address, None if ops.gates is None else ops.gates.data_ptr(),
         )  # fmt: skip
