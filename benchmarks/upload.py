@@ -14,12 +14,13 @@ import asyncio
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
 from common.adapters import INPUTS, make_bytes
 from common.serving import serving
-from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.artifact.artifact import load_stored, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.golden.golden import golden_rows
 from peltier_adapters.residency.bank import Banks
@@ -72,7 +73,7 @@ async def load_seconds(directory: Path, files: list[bytes]) -> list[float]:
     banks, seconds = Banks(backbone), []
     for digest in [await blobs.put(data) for data in files]:
         start = time.perf_counter()
-        banks.add(read_artifact(await blobs.get(digest), backbone, digest))
+        banks.add(await blobs.load(digest, partial(load_stored, backbone=backbone, digest=digest)))
         seconds.append(time.perf_counter() - start)
     return seconds
 

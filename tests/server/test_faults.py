@@ -79,7 +79,7 @@ async def test_a_load_begins_while_the_text_is_read(
         release = threading.Event()
         try:
             encoding = hold_up(monkeypatch, tokenizing, "encode_input", lambda text: len(text) > 4096, release)
-            parsing = hold_up(monkeypatch, loader, "read_artifact", lambda asked: asked == digest, release)
+            parsing = hold_up(monkeypatch, loader, "load_stored", lambda asked: asked == digest, release)
             cold = asyncio.ensure_future(running.predict("cold", "good " * 1000))
             await until(lambda: encoding.is_set() and parsing.is_set())
             assert (await running.client.get("/ready")).status_code == 200

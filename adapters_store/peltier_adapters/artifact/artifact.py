@@ -2,13 +2,10 @@
 
 import json
 import math
-import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import Any
 
 import safetensors
 import safetensors.torch
@@ -17,15 +14,17 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.artifact.manifest import Manifest, backbone_mismatches, read_header
-from peltier_adapters.artifact.weights import Weights, layout_of
+from peltier_adapters.artifact.manifest import Header, Manifest, backbone_mismatches, split_file
+from peltier_adapters.artifact.placement import Placement, place_tensors, table_reasons
+from peltier_adapters.artifact.source import MemorySource, Source
+from peltier_adapters.artifact.weights import Weights
 from peltier_adapters.digest import digest_of
 from peltier_adapters.durable import write_file
 from peltier_adapters.errors import AdapterError, ArtifactError
-from peltier_adapters.spec.maps import Shapes
-from peltier_adapters.spec.parts import pooler_users, tensor_shapes
+from peltier_adapters.spec.parts import pooler_users
 
-_ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
+# torch divides longer sums between threads, which wait for each other for milliseconds while all cores are busy.
+_SERIAL_ELEMENTS = 32_767
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,29 +43,39 @@ class Artifact:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
 
-def read_artifact(data: bytes, backbone: Backbone, digest: str | None = None) -> Artifact:
+def read_artifact(data: bytes, backbone: Backbone) -> Artifact:
     """Parses and checks an artifact for `backbone`; an `ArtifactError` has every reason at once.
 
-    Checks all shapes in the header before it reads a weight. Nothing is unpickled. `digest` is that of `data`, if the
-    caller knows it because the artifact was checked before.
+    Checks all shapes in the header before it reads a weight. Nothing is unpickled.
     """
-    manifest, table = read_header(data)
-    reasons = backbone_mismatches(manifest, backbone.config, backbone.fingerprint)
-    if manifest.backbone.family == backbone.config.family:  # otherwise every tensor would be a reason
-        shapes = tensor_shapes(manifest.parts, backbone.config)
-        reasons += _needs_pooler(manifest, backbone) + _table_reasons(table, shapes)
-        reasons += target_problems(manifest.task, backbone)
-    if reasons:
-        raise ArtifactError(reasons)
-    pieces = _pieces(data, table)
-    if digest is None:
-        _require_readable(data)
-    weights = Weights(layout_of(manifest.parts, backbone.config), pieces)
-    # The sum is finite only if all values are. This is twenty times as fast as checking each value.
-    infinite = [] if math.isfinite(float(weights.flat.sum())) else _infinite(weights)
-    if infinite:
-        raise ArtifactError([f"tensor {name!r} has values that are NaN or infinite" for name in infinite])
-    return Artifact(manifest, weights, digest or digest_of(data))
+    source = MemorySource(data)
+    header = split_file(source)
+    manifest, placement = _check(header, backbone)
+    _require_readable(data)
+    weights = Weights(placement.layout)
+    source.read_into(weights.pieces(placement.spans), lambda: _require_finite(weights))
+    return Artifact(manifest, weights, digest_of(data))
+
+
+def load_stored(source: Source, backbone: Backbone, digest: str) -> Artifact:
+    """What `read_artifact` returns, for bytes with this digest that it accepted before they were stored. Checks them
+    again, except that the safetensors library can read them; raises ArtifactError.
+
+    Copies each weight once, from `source` to its place in memory, and checks the manifest meanwhile.
+    """
+    header = split_file(source)
+    placement = place_tensors(header.table)
+    if placement is None or placement.problem(header.num_bytes):
+        _check(header, backbone)
+    assert placement is not None, "such a table is refused"
+    weights = Weights(placement.layout)
+
+    def check() -> Manifest:
+        manifest, _ = _check(header, backbone)
+        _require_finite(weights)
+        return manifest
+
+    return Artifact(source.read_into(weights.pieces(placement.spans), check), weights, digest)
 
 
 def load_artifact(path: Path, backbone: Backbone) -> Artifact:
@@ -75,6 +84,30 @@ def load_artifact(path: Path, backbone: Backbone) -> Artifact:
         return read_artifact(path.read_bytes(), backbone)
     except OSError as error:
         raise ArtifactError([f"{path} cannot be read: {error.strerror}"]) from None
+
+
+def _check(header: Header, backbone: Backbone) -> tuple[Manifest, Placement]:
+    """The manifest and the places of the tensors, if both are valid for `backbone`."""
+    manifest = header.validate()
+    reasons = backbone_mismatches(manifest, backbone.config, backbone.fingerprint)
+    if manifest.backbone.family == backbone.config.family:  # otherwise every tensor would be a reason
+        reasons += [*_needs_pooler(manifest, backbone), *table_reasons(header.table, manifest.parts, backbone.config)]
+        reasons += target_problems(manifest.task, backbone)
+    placement = None if reasons else place_tensors(header.table)
+    if placement is not None and (problem := placement.problem(header.num_bytes)):
+        reasons = [problem]
+    if reasons:
+        raise ArtifactError(reasons)
+    assert placement is not None, "a table without reasons has valid entries"
+    return manifest, placement
+
+
+def _require_finite(weights: Weights) -> None:
+    # A sum is finite only if all values are. This is ten times as fast as checking each value.
+    runs = (weights.flat[start : start + _SERIAL_ELEMENTS] for start in range(0, len(weights.flat), _SERIAL_ELEMENTS))
+    infinite = [] if all(math.isfinite(float(run.sum())) for run in runs) else _infinite(weights)
+    if infinite:
+        raise ArtifactError([f"tensor {name!r} has values that are NaN or infinite" for name in infinite])
 
 
 def _infinite(tensors: Mapping[str, Tensor]) -> list[str]:
@@ -90,57 +123,12 @@ def _lacks_pooler(backbone: Backbone) -> bool:
     return not backbone.config.generates and backbone.bert.pooler is None
 
 
-def _table_reasons(table: dict[str, Any], shapes: Shapes) -> list[str]:
-    reasons = [f"tensor {name!r} is missing" for name in shapes if name not in table]
-    reasons += [f"tensor {reprlib.repr(name)} belongs to no part" for name in table if name not in shapes]
-    for name in shapes.keys() & table.keys():
-        entry = table[name]
-        if entry["shape"] != list(shapes[name]):
-            found = reprlib.repr(entry["shape"])
-            reasons.append(f"tensor {name!r} has shape {found}; its part requires {list(shapes[name])}")
-        elif not _spans(entry.get("data_offsets"), 4 * prod(shapes[name])):
-            found = reprlib.repr(entry.get("data_offsets"))
-            reasons.append(f"tensor {name!r} has data_offsets {found}; its shape takes {4 * prod(shapes[name])} bytes")
-        if entry.get("dtype") != "F32":
-            reasons.append(f"tensor {name!r} has dtype {_shown(entry.get('dtype'))}; artifacts hold F32")
-        reasons += _unknown_keys(name, entry)
-    return sorted(reasons)
-
-
-def _spans(offsets: object, num_bytes: int) -> bool:
-    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(offset) is int for offset in offsets):
-        return False
-    return bool(offsets[1] - offsets[0] == num_bytes)
-
-
-def _pieces(data: bytes, table: dict[str, Any]) -> dict[str, memoryview]:
-    """The bytes of each tensor, which must be contiguous and fill the file."""
-    body = memoryview(data)[8 + struct.unpack_from("<Q", data)[0] :]
-    pieces, after = {}, 0
-    for name, entry in sorted(table.items(), key=lambda item: item[1]["data_offsets"][0]):
-        begin, end = entry["data_offsets"]
-        if begin != after:
-            raise ArtifactError([f"tensor {name!r} begins at byte {begin}; the tensors before it end at byte {after}"])
-        pieces[name], after = body[begin:end], end
-    if after != len(body):
-        raise ArtifactError([f"the header describes {after} bytes of tensors; the file has {len(body)}"])
-    return pieces
-
-
 def _require_readable(data: bytes) -> None:
     """Refuses files that the safetensors library cannot read."""
     try:
         safetensors.torch.load(data)
     except safetensors.SafetensorError as error:
         raise ArtifactError([f"the file is not a valid safetensors file: {error}"]) from None
-
-
-def _unknown_keys(name: str, entry: dict[str, Any]) -> list[str]:
-    return [f"tensor {name!r} has an unknown key {reprlib.repr(key)}" for key in entry if key not in _ENTRY_KEYS]
-
-
-def _shown(dtype: object) -> str:
-    return dtype if isinstance(dtype, str) else reprlib.repr(dtype)
 
 
 def to_bytes(manifest: Manifest, tensors: Mapping[str, Tensor]) -> bytes:

@@ -4,19 +4,22 @@ import json
 import re
 import reprlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from peltier_backbone.config import BackboneConfig
-from pydantic import FailFast, Field, ValidationError, model_validator
+from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
 
-from peltier_adapters.artifact.json_tokens import doubled_name, has_more_tokens
+from peltier_adapters.artifact.json_tokens import has_more_tokens
+from peltier_adapters.artifact.source import MemorySource, Source
+from peltier_adapters.artifact.tensor_table import TensorTable, split_header, unique_names
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.spec.maps import Spec
-from peltier_adapters.spec.parts import HeadSpec, PartSpec, part_conflicts, position_offset
+from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, position_offset
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_adapters.validation import sentences
 
@@ -33,7 +36,14 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 Metric = Annotated[str, Field(max_length=128)]
 Input = str | tuple[str, str] | tuple[str, str, str]
 Precision = Literal["float32", "bfloat16", "int8"]
+_UNIQUE = json.JSONDecoder(object_pairs_hook=partial(unique_names, "manifest"))
 _FLOAT32: tuple[Precision, ...] = ("float32",)
+
+
+@lru_cache(maxsize=1024)
+def _intern(parts: Parts) -> Parts:
+    """Equal parts as one object, so that a look-up by parts compares no fields."""
+    return parts
 
 
 class BackboneRef(Spec):
@@ -77,7 +87,7 @@ class Manifest(Spec):
     format_version: Literal[1] = 1
     name: Name
     preset: Annotated[str, Field(min_length=1, max_length=64)]
-    parts: tuple[PartSpec, ...] = Field(min_length=1, max_length=8)
+    parts: Annotated[tuple[PartSpec, ...], Field(min_length=1, max_length=8), AfterValidator(_intern)]
     backbone: BackboneRef
     task: TaskSpec
     training: TrainingRecord = TrainingRecord()
@@ -150,53 +160,61 @@ def backbone_mismatches(manifest: Manifest, config: BackboneConfig, fingerprint:
         after = f" after a prefix that takes {offset} positions" if offset else ""
         takes = f"{max(config.max_tokens - offset, 0)} tokens{after}"
         reasons.append(f"task max_length is {manifest.task.max_length}; this backbone takes {takes}")
-    return reasons + [problem for part in manifest.parts for problem in part.problems(config)]
+    return [*reasons, *_part_problems(manifest.parts, config)]
 
 
-def read_header(data: bytes) -> tuple[Manifest, dict[str, Any]]:
+@lru_cache(maxsize=1024)
+def _part_problems(parts: Parts, config: BackboneConfig) -> tuple[str, ...]:
+    return tuple(problem for part in parts for problem in part.problems(config))
+
+
+@dataclass(frozen=True, eq=False)
+class Header:
+    """A header of an artifact whose manifest is not validated yet, and the bytes of the tensors that follow it."""
+
+    manifest: object
+    table: TensorTable
+    num_bytes: int
+
+    def validate(self) -> Manifest:
+        """The manifest; an ArtifactError has every reason."""
+        encoded = _encode(self.manifest)
+        _require_unique(encoded)
+        return _validate(encoded)
+
+
+def read_header(data: bytes) -> tuple[Manifest, Mapping[str, Any]]:
     """The manifest and the tensor table in the leading bytes of a safetensors file. Raises `ArtifactError`."""
-    if len(data) < 8:
-        raise ArtifactError([f"the file has {len(data)} bytes; a safetensors file begins with an 8-byte header length"])
-    (length,) = struct.unpack("<Q", data[:8])
-    if length > min(MAX_HEADER_BYTES, len(data) - 8):
+    header = split_file(MemorySource(data))
+    return header.validate(), header.table.entries
+
+
+def split_file(source: Source) -> Header:
+    """The header of a safetensors file, whose tensors follow in `source`."""
+    start = source.read(min(8, source.num_bytes))
+    if len(start) < 8:
         raise ArtifactError(
-            [f"the header claims {length} bytes of {len(data)}: not a safetensors file, truncated, or oversized"]
+            [f"the file has {len(start)} bytes; a safetensors file begins with an 8-byte header length"]
         )
-    text = data[8 : 8 + length]
+    (length,) = struct.unpack("<Q", start)
+    if length > min(MAX_HEADER_BYTES, source.num_bytes - 8):
+        raise ArtifactError(
+            [f"the header claims {length} bytes of {source.num_bytes}: not a safetensors file, truncated, or oversized"]
+        )
+    return _parse_header(source.read(length), source.num_bytes - 8 - length)
+
+
+def _parse_header(text: bytes, num_bytes: int) -> Header:
     _check_tokens(text, "header")
     try:
-        header = json.loads(
-            text.decode(), object_pairs_hook=partial(_unique, "header"), parse_constant=_refuse_constant
-        )
+        metadata, table = split_header(text.decode())
     except (ValueError, RecursionError):
         raise ArtifactError(["the header is not JSON: this is not a safetensors file"]) from None
-    metadata = header.pop("__metadata__", None) if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != "peltier":
         raise ArtifactError(["the header has no metadata with format 'peltier': this is not a Peltier artifact"])
-    _check_table(header)
-    manifest = _encode(metadata.get("manifest", ""))
-    _require_unique(manifest, "manifest")
-    return _validate(manifest), header
-
-
-def _check_table(table: dict[str, Any]) -> None:
-    """Refuses entries without a valid shape. `read_artifact` checks that the shapes are the expected ones."""
-    for name, entry in table.items():
-        shape = entry.get("shape") if isinstance(entry, dict) else None
-        if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
-            raise ArtifactError([f"tensor {reprlib.repr(name)} has shape {reprlib.repr(shape)}: not a list of sizes"])
-
-
-def _unique(what: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuses duplicate names, because readers may differ in which one they use."""
-    name = doubled_name(pairs)
-    if name is not None:
-        raise ArtifactError([f"the {what} names {reprlib.repr(name)} twice"])
-    return dict(pairs)
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not JSON")
+    if table.problem is not None:
+        raise ArtifactError([table.problem])
+    return Header(metadata.get("manifest", ""), table, num_bytes)
 
 
 def _check_tokens(text: bytes, what: str) -> None:
@@ -218,10 +236,10 @@ def _encode(text: object) -> bytes:
     return encoded
 
 
-def _require_unique(text: bytes, what: str) -> None:
+def _require_unique(text: bytes) -> None:
     # The validation that follows refuses a text that is not JSON.
     with suppress(ValueError, RecursionError):
-        json.loads(text, object_pairs_hook=partial(_unique, what))
+        _UNIQUE.decode(text.decode())
 
 
 def _validate(text: bytes) -> Manifest:
@@ -231,7 +249,7 @@ def _validate(text: bytes) -> Manifest:
         raise ArtifactError([f"manifest {sentence}" for sentence in sentences(error)]) from None
 
 
-def read_file_header(path: Path) -> tuple[Manifest, dict[str, Any]]:
+def read_file_header(path: Path) -> tuple[Manifest, Mapping[str, Any]]:
     """The manifest and the tensor table of an artifact file, without loading its weights."""
     try:
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
 """An adapter's tensors, contiguous in one piece of memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from math import prod
 from operator import mul
@@ -62,22 +62,36 @@ class Layout:
         position = self._positions[name]
         return flat.as_strided(position.shape, position.strides, flat.storage_offset() + position.start)
 
-    def write(self, pieces: Mapping[str, bytes | memoryview], memory: memoryview) -> None:
-        """Copies the bytes of each tensor to its position in the memory of a flat tensor."""
-        for name, position in self._positions.items():
-            start, after = 4 * position.start, 4 * (position.start + prod(position.shape))
-            memory[start:after] = pieces[name]
-            memory[after : 4 * position.end] = bytes(4 * position.end - after)
+    def span(self, name: str) -> slice:
+        """The bytes of the tensor `name` in the memory of a flat tensor."""
+        position = self._positions[name]
+        return slice(4 * position.start, 4 * (position.start + prod(position.shape)))
+
+    def block(self, name: str) -> slice:
+        """The elements of the tensor `name` and of the gap after it."""
+        return slice(self._positions[name].start, self._positions[name].end)
+
+    @cached_property
+    def gaps(self) -> Sequence[slice]:
+        """The bytes between the tensors, and after the last one."""
+        ends = ((self.span(name).stop, 4 * position.end) for name, position in self._positions.items())
+        return [slice(start, end) for start, end in ends if start < end]
 
 
 def _strides(shape: Shape) -> Shape:
     return tuple(accumulate(reversed(shape[1:]), mul, initial=1))[::-1] if shape else ()
 
 
+def arrange(shapes: Shapes) -> Layout:
+    """The layout of an adapter's tensors, given in any order: by name, those of the head last. So the layout of the
+    other parts is a prefix of it."""
+    return Layout(dict(sorted(shapes.items(), key=lambda item: (item[0].startswith("head."), item[0]))))
+
+
 @lru_cache(maxsize=1024)
 def layout_of(parts: Parts, config: BackboneConfig) -> Layout:
-    """The layout of all tensors of `parts`. The layout of some leading parts is a prefix of it."""
-    return Layout(tensor_shapes(parts, config))
+    """The layout of all tensors of `parts`."""
+    return arrange(tensor_shapes(parts, config))
 
 
 class Weights(Mapping[str, Tensor]):
@@ -86,20 +100,26 @@ class Weights(Mapping[str, Tensor]):
     Their memory is whole pages, which are freed with the last reference (see `Pages`).
     """
 
-    def __init__(self, layout: Layout, pieces: Mapping[str, bytes | memoryview] | None = None) -> None:
-        """A copy of `pieces`, the float32 bytes of each tensor; without `pieces`, zeros for the caller to fill."""
+    def __init__(self, layout: Layout) -> None:
+        """The caller writes every tensor: until then it has the values of an adapter that had this memory before."""
         self._layout = layout
-        memory = _PAGES.take(4 * layout.length)
-        if pieces is not None:
-            layout.write(pieces, memoryview(memory).cast("B"))
-        self.flat = torch.frombuffer(memory, dtype=torch.float32)[: layout.length]
-        if pieces is None:
-            self.flat.zero_()
+        self._memory = _PAGES.take(4 * layout.length)
+        self.flat = torch.frombuffer(self._memory, dtype=torch.float32)[: layout.length]
+        for piece in self.pieces(layout.gaps):
+            piece[:] = bytes(len(piece))
 
     @classmethod
     def copy(cls, layout: Layout, tensors: Mapping[str, Tensor]) -> Self:
         """A copy of tensors on any device."""
-        return cls(layout, {name: tensor.detach().float().cpu().numpy().tobytes() for name, tensor in tensors.items()})
+        weights = cls(layout)
+        for name in layout:
+            weights[name].copy_(tensors[name].detach())
+        return weights
+
+    def pieces(self, spans: Sequence[slice]) -> list[memoryview]:
+        """The memory of these bytes, for the caller to write."""
+        memory = memoryview(self._memory).cast("B")
+        return [memory[span] for span in spans]
 
     @property
     def nbytes(self) -> int:

@@ -105,7 +105,7 @@ def check_golden(backbone: Backbone, artifact: Artifact) -> list[str]:
     reasons = judge_golden(backbone, artifact.manifest, outputs)
     if not reasons:
         return []
-    twins = [_run(backbone, create_twin(artifact, number)) for number in range(num_twins(backbone))]
+    twins = [_run(backbone, create_twin(backbone, artifact, number)) for number in range(num_twins(backbone))]
     return judge_golden(backbone, artifact.manifest, outputs, twins)
 
 

@@ -10,6 +10,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.artifact import Artifact
+from peltier_adapters.spec.parts import tensor_shapes
 
 # One rounding to the 8 bits of bfloat16. In int8 it is enough to move activations across the edges of their steps.
 _UNIT = 2.0**-8
@@ -22,10 +23,12 @@ def num_twins(backbone: Backbone) -> int:
     return 0 if backbone.precision == "float32" else _NUM_TWINS
 
 
-def create_twin(artifact: Artifact, number: int) -> Artifact:
+def create_twin(backbone: Backbone, artifact: Artifact, number: int) -> Artifact:
     """The adapter with every weight moved by one rounding, up or down at random; `number` is the seed."""
     generator = torch.Generator().manual_seed(number)
-    tensors = {name: _moved(tensor, generator) for name, tensor in artifact.tensors.items()}
+    # In the order of the parts, whatever the order in memory is, so that all releases draw the same twins.
+    names = tensor_shapes(artifact.manifest.parts, backbone.config)
+    tensors = {name: _moved(artifact.tensors[name], generator) for name in names}
     return Artifact(artifact.manifest, tensors, f"{artifact.digest}/twin-{number}")
 
 

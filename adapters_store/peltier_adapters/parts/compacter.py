@@ -17,6 +17,7 @@ product is a constant that picks, in block c, number c of them.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from peltier_adapters.ops.op import MatmulStep
 from peltier_adapters.parts.part import Tensors
@@ -36,11 +37,13 @@ def fold(tensors: Tensors, rule: Tensor) -> dict[str, Tensor]:
     sites, layers, n, width, rank = left.shape
     after = right.shape[-1]
     if width >= after:
-        wide = left.permute(0, 1, 3, 2, 4).reshape(sites, layers, width, n * rank)
-        small = torch.einsum("iac,slirp->slaircp", rule, right).flatten(2, 4).flatten(-2)
-        return {"left": wide, "right": small, "bias": bias}
-    mixed = torch.einsum("iac,slikr->slakcir", rule, left).reshape(sites, layers, n * width, n, n * rank)
-    small = torch.cat((mixed, mixed.new_zeros(*mixed.shape[:-1], n)), -1).flatten(-2)
+        wide = left.transpose(2, 3).reshape(sites, layers, width, n * rank)
+        # [a, i, 1, c, 1] times [S, L, 1, i, r, 1, out / n]
+        small = rule.transpose(0, 1)[:, :, None, :, None] * right[:, :, None, :, :, None]
+        return {"left": wide, "right": small.reshape(sites, layers, n * n * rank, n * after), "bias": bias}
+    # [a, 1, c, i, 1] times [S, L, 1, in / n, 1, i, r]
+    mixed = rule.permute(1, 2, 0)[:, None, :, :, None] * left.transpose(2, 3)[:, :, None, :, None]
+    small = pad(mixed.reshape(sites, layers, n * width, n, n * rank), (0, n)).flatten(-2)
     blocks = right.reshape(sites, layers, n * rank, after)
     return {"left": small, "right": torch.cat((blocks, bias.view(sites, layers, n, after)), -2)}
 

@@ -8,6 +8,7 @@ adapter, and a bank grows and shrinks by one adapter without copying the others.
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from weakref import WeakValueDictionary
 
@@ -91,6 +92,13 @@ def head_spec(bank: Bank) -> HeadSpec:
     return spec
 
 
+@lru_cache(maxsize=1024)
+def _split_head(parts: Parts) -> tuple[Parts, Parts]:
+    """The body and the head; a T5 has no head."""
+    head = tuple(part for part in parts if part.kind == "head")
+    return tuple(part for part in parts if part.kind != "head"), head
+
+
 class Banks:
     """All banks of one backbone. A bank is created for the first adapter with its parts and removed with the last one.
     The banks used last stay, because creating one takes a third of the load of an only adapter of its kind. Heads have
@@ -112,8 +120,7 @@ class Banks:
             tensors = build_served(artifact.manifest.parts, tensors, self._backbone.config)
         elif not isinstance(tensors, Weights):
             tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
-        body = self._bank(tuple(part for part in parts if part.kind != "head"))
-        head = self._bank(tuple(part for part in parts if part.kind == "head"))
+        body, head = map(self._bank, _split_head(parts))
         sent = self._transfer(tensors)
         return Resident(
             task=artifact.manifest.task,

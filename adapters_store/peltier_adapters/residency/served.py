@@ -1,13 +1,13 @@
 """Builds the tensors that a server keeps of an adapter (`served_parts`) when it loads the adapter."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.artifact.weights import Weights, layout_of
 from peltier_adapters.parts import bottleneck
-from peltier_adapters.parts.part import under
 from peltier_adapters.spec.parts import BottleneckSpec, Parts
 from peltier_adapters.spec.served import served_parts
 
@@ -19,12 +19,27 @@ def device_bytes(parts: Parts, config: BackboneConfig) -> int:
 
 def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> Weights:
     """The tensors of `served_parts(parts)`, built from the `tensors` of `parts`."""
+    own = tensors if isinstance(tensors, Weights) else Weights.copy(layout_of(parts, config), tensors)
     weights = Weights(layout_of(served_parts(parts), config))
-    # Each look into `Weights` makes a view, and the parts look several times.
-    views, tensors = dict(weights), dict(tensors)
+    for before, after in _unbuilt(parts, config):
+        weights.flat[after].copy_(own.flat[before])
     for part in parts:
-        own = under(f"{part.kind}.", tensors)
-        built = bottleneck.build(part, own) if isinstance(part, BottleneckSpec) else own
-        for name, tensor in built.items():
-            views[f"{part.kind}.{name}"].copy_(tensor.detach())
+        if isinstance(part, BottleneckSpec):
+            given = {name: own[f"{part.kind}.{name}"] for name in part.shapes(config)}
+            for name, tensor in bottleneck.build(part, given).items():
+                weights[f"{part.kind}.{name}"].copy_(tensor)
     return weights
+
+
+@lru_cache(maxsize=256)
+def _unbuilt(parts: Parts, config: BackboneConfig) -> Sequence[tuple[slice, slice]]:
+    """The elements of the parts that are served as they are, before and after, in as few runs as possible."""
+    before, after = layout_of(parts, config), layout_of(served_parts(parts), config)
+    runs: list[tuple[slice, slice]] = []
+    for name in before:
+        if not name.startswith("bottleneck."):
+            one, other = before.block(name), after.block(name)
+            if runs and (runs[-1][0].stop, runs[-1][1].stop) == (one.start, other.start):
+                one, other = slice(runs[-1][0].start, one.stop), slice(runs.pop()[1].start, other.stop)
+            runs.append((one, other))
+    return runs

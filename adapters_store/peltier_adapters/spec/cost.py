@@ -68,12 +68,12 @@ class AdapterCost:
         served = served_parts(parts)
         return cls(BackboneCost.of(config), tuple(_part_cost(part, served, config) for part in served))
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[int, ...]:
         """Multiply-adds of one token in each block, for all parts together."""
         return tuple(map(sum, zip(*(part.blocks for part in self.parts), strict=True)))
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Elements on the device."""
         return sum(part.elements for part in self.parts)

@@ -25,15 +25,12 @@ def _gate_shapes(gated: bool, *leading: int, hidden: int) -> Shapes:
     return {"gate.weight": (*leading, hidden), "gate.bias": leading} if gated else {}
 
 
-class _PartSpec(Spec):
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        for name in ("sites", "targets"):
-            values = getattr(self, name, ())
-            if len(set(values)) != len(values):
-                raise ValueError(f"{name} {values} name one {name.removesuffix('s')} twice")
-        return self
+def _require_distinct(name: str, values: tuple[str, ...]) -> None:
+    if len(set(values)) < len(values):
+        raise ValueError(f"{name} {values} name one {name.removesuffix('s')} twice")
 
+
+class _PartSpec(Spec):
     def problems(self, config: BackboneConfig) -> list[str]:
         """Why the part does not fit a backbone of this shape; empty if it does."""
         return []
@@ -57,6 +54,11 @@ class BottleneckSpec(_PartSpec):
     map: MapSpec
     gated: bool = False
     skip: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        _require_distinct("sites", self.sites)
+        return self
 
     def blocks(self, config: BackboneConfig) -> list[int]:
         """The blocks that have an adapter, in order."""
@@ -108,6 +110,11 @@ class LoraSpec(_PartSpec):
     rank: Size
     alpha: float = Field(gt=0, allow_inf_nan=False)
     gated: bool = False
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        _require_distinct("targets", self.targets)
+        return self
 
     def problems(self, config: BackboneConfig) -> list[str]:
         if "output" in self.targets and config.attention_size != config.hidden_size:
@@ -175,6 +182,11 @@ class BiasSpec(_PartSpec):
 
     kind: Literal["bias"] = "bias"
     sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=8)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        _require_distinct("sites", self.sites)
+        return self
 
     def problems(self, config: BackboneConfig) -> list[str]:
         absent = "pooler" if config.generates else "lm_head"

@@ -4,13 +4,17 @@ Maps are built once, when the adapter is loaded: a PHM map becomes a dense map, 
 into its smaller factor. So batches build nothing, and the tensors on the device have exactly the shapes of these parts.
 """
 
+from functools import lru_cache
+
 from peltier_adapters.spec.maps import DenseMap, FoldedLphmMap, LphmMap, PhmMap, ServedMapSpec
 from peltier_adapters.spec.parts import BottleneckSpec, Parts, PartSpec
 
 
+@lru_cache(maxsize=1024)
 def served_parts(parts: Parts) -> Parts:
-    """The parts as a device holds them; parts without maps to build are unchanged."""
-    return tuple(_served(part) for part in parts)
+    """The parts as a device holds them; parts without maps to build are the same object."""
+    served = tuple(_served(part) for part in parts)
+    return parts if served == parts else served
 
 
 def _served(part: PartSpec) -> PartSpec:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from obstore.exceptions import AlreadyExistsError
+from peltier_adapters.artifact.source import MemorySource, Source
 from peltier_adapters.digest import digest_of
 from peltier_adapters.durable import make_directory
 
@@ -19,6 +21,7 @@ from peltier_store.blobs.keys import FOLDER, blob_key, digest_in
 from peltier_store.blobs.location import BlobError, BlobLocation, locate
 from peltier_store.blobs.owner import BlobStoreOwner, read_file, read_object, sync_file
 from peltier_store.blobs.partial_files import remove_partial_files
+from peltier_store.blobs.sources import CheckedSource, FileSource
 
 __all__ = [
     "BlobDamaged",
@@ -38,8 +41,6 @@ _PAGE = 1000
 PIECE_BYTES = 256 * 1024
 # A separate pool for files, so that a disk that hangs does not block other work.
 _NUM_THREADS = 8
-# Hashing fewer bytes takes less time than waking another thread to parse them meanwhile.
-_BYTES_OF_TWO_THREADS = 512 * 1024
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Blobs:
         self._root = location.directory
         self.owner = BlobStoreOwner(location)
         self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blobs")
-        self._parsers = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blob-parsers")
+        self._checkers = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="blob-checkers")
 
     @classmethod
     def open(cls, location: str | Path, *, read_only: bool = False) -> Self:
@@ -108,14 +109,14 @@ class Blobs:
 
     async def get(self, digest: str) -> bytes:
         """Returns exactly the bytes that have this digest; raises BlobNotFound or BlobDamaged."""
-        return await self.load(digest, bytes)
+        return await self.load(digest, lambda source: source.read(source.num_bytes))
 
-    async def load(self, digest: str, parse: Callable[[bytes], T]) -> T:
-        """Calls `parse` in a thread with the bytes that `get` returns, and returns its result.
+    async def load(self, digest: str, parse: Callable[[Source], T]) -> T:
+        """Calls `parse` in a thread with a source of the bytes that `get` returns, and returns its result.
 
-        The same thread reads a file, because handing the bytes over would take longer than reading them. `parse` may
-        start before the digest is checked, so it must tolerate damaged bytes; its result is then discarded. Raises what
-        `get` or `parse` raises.
+        The same thread reads a file, because handing the bytes over would take longer than reading them. The digest is
+        that of the bytes which `parse` has got, and is checked when it has ended. So it must tolerate damaged bytes;
+        its result is then discarded. Raises what `get` or `parse` raises.
         """
         key, downloaded = blob_key(digest), None
         if self._root is None:
@@ -123,22 +124,33 @@ class Blobs:
                 downloaded = await read_object(self._store, key)
             if downloaded is None:
                 await self.require_present()
+        return await self._in_thread(lambda: self._parse(digest, downloaded, parse))
 
-        def work() -> T:
-            with as_blob_errors(f"the blob {digest} cannot be read"):
-                data = downloaded if self._root is None else read_file(self._root / key)
-            if data is None:
-                self.owner.require_directory()
-                raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
-            if len(data) < _BYTES_OF_TWO_THREADS:
-                _require(digest, data)
-                return parse(data)
-            # Parsing in the other thread, because hashing releases the GIL and parsing hardly does.
-            parsed = self._parsers.submit(parse, data)
-            _require(digest, data)
-            return parsed.result()
+    def _parse(self, digest: str, downloaded: bytes | None, parse: Callable[[Source], T]) -> T:
+        if downloaded is not None:
+            return self._checked(digest, MemorySource(downloaded), parse)
+        descriptor = None if self._root is None else self._open(digest, self._root)
+        if descriptor is None:
+            self.owner.require_directory()
+            raise BlobNotFound(f"the blob store {self._name!r} holds no blob {digest}")
+        try:
+            return self._checked(digest, FileSource(descriptor), parse)
+        finally:
+            os.close(descriptor)
 
-        return await self._in_thread(work)
+    def _open(self, digest: str, root: Path) -> int | None:
+        with as_blob_errors(f"the blob {digest} cannot be read"):
+            try:
+                return os.open(f"{root}/{blob_key(digest)}", os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
+
+    def _checked(self, digest: str, source: Source, parse: Callable[[Source], T]) -> T:
+        checked = CheckedSource(digest, source, self._checkers)
+        try:
+            return parse(checked)
+        finally:
+            checked.require_digest()
 
     async def pieces(self, digest: str, size_bytes: int) -> AsyncIterator[bytes]:
         """Yields the bytes that `get` returns in pieces of 256 KiB, each read on demand; raises what `get` raises.
@@ -232,9 +244,3 @@ class Blobs:
         except AlreadyExistsError:
             return
         raise BlobError(f"the blob store {self._name!r} ignores create-only: it overwrote an existing file")
-
-
-def _require(digest: str, data: bytes) -> None:
-    found = digest_of(data)
-    if found != digest:
-        raise BlobDamaged(f"the blob {digest} is damaged: its {len(data)} stored bytes have the digest {found}")

@@ -134,7 +134,7 @@ class Publisher:
             return list((await self._batcher.compute(rows, Terms(owned.tenant))).outputs)
 
     async def _run_twin(self, artifact: Artifact, number: int, tenant: str) -> list[RowOutput]:
-        twin = await asyncio.to_thread(create_twin, artifact, number)
+        twin = await asyncio.to_thread(create_twin, self._loader.backbone, artifact, number)
         owned = AdapterKey(tenant, twin.digest)
         try:
             return await self._run(twin, owned)

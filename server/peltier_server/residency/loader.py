@@ -4,7 +4,8 @@ import asyncio
 from concurrent.futures import Executor
 from functools import partial
 
-from peltier_adapters.artifact.artifact import Artifact, read_artifact
+from peltier_adapters.artifact.artifact import Artifact, load_stored, read_artifact
+from peltier_adapters.artifact.source import Source
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.residency.served import device_bytes
@@ -32,7 +33,7 @@ class StoreLoader:
 
     async def fetch(self, key: AdapterKey) -> Artifact:
         """Reads and checks the stored bytes; raises BlobError or ArtifactError."""
-        return await self._blobs.load(key.digest, partial(self._read, digest=key.digest))
+        return await self._blobs.load(key.digest, partial(self._load, digest=key.digest))
 
     async def prove(self, artifact: Artifact, tenant: str) -> None:
         """Nothing: the server that published the adapter has proved it in float32."""
@@ -51,8 +52,13 @@ class StoreLoader:
             return self._banks.add(artifact)
         return await asyncio.get_running_loop().run_in_executor(self._executor, self._banks.add, artifact)
 
-    def _read(self, data: bytes, digest: str | None = None) -> Artifact:
-        artifact = read_artifact(data, self.backbone, digest)
+    def _load(self, source: Source, digest: str) -> Artifact:
+        return self._accept(load_stored(source, self.backbone, digest))
+
+    def _read(self, data: bytes) -> Artifact:
+        return self._accept(read_artifact(data, self.backbone))
+
+    def _accept(self, artifact: Artifact) -> Artifact:
         cost = AdapterCost.of(artifact.manifest.parts, self.backbone.config)
         reasons = cost.problems(self._max_adapter_cost, "max_adapter_cost")
         if reasons:

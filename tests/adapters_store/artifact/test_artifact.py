@@ -15,8 +15,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peltier_adapters.artifact.artifact import read_artifact, to_bytes, write_artifact
+from peltier_adapters.artifact.artifact import load_stored, read_artifact, to_bytes, write_artifact
 from peltier_adapters.artifact.manifest import Manifest, read_header, read_manifest
+from peltier_adapters.artifact.source import MemorySource
 from peltier_adapters.errors import AdapterError, ArtifactError
 from peltier_backbone.load import Backbone
 
@@ -50,9 +51,12 @@ def _with_manifest(data: bytes, change: Callable[[Json], object]) -> bytes:
 
 
 def _refused(data: bytes, backbone: Backbone) -> list[str]:
-    """The reasons; each is one readable sentence that fits on a screen."""
+    """The reasons, of an upload as of a load; each is one readable sentence that fits on a screen."""
     with pytest.raises(ArtifactError) as caught:
         read_artifact(data, backbone)
+    with pytest.raises(ArtifactError) as loading:
+        load_stored(MemorySource(data), backbone, "sha256:0")
+    assert loading.value.reasons == caught.value.reasons
     for reason in caught.value.reasons:
         assert reason
         assert "\n" not in reason
@@ -72,8 +76,10 @@ def _survives(data: bytes, valid: bytes, backbone: Backbone) -> None:
     except ArtifactError:
         return
     assert _unscaled(artifact.manifest) == _unscaled(original.manifest)
-    assert artifact.tensors.keys() == original.tensors.keys()
-    assert all(torch.equal(artifact.tensors[name], t) for name, t in original.tensors.items())
+    for one in (artifact, load_stored(MemorySource(data), backbone, artifact.digest)):
+        assert one.manifest == artifact.manifest
+        assert one.tensors.keys() == original.tensors.keys()
+        assert all(torch.equal(one.tensors[name], t) for name, t in original.tensors.items())
 
 
 def _unscaled(manifest: Manifest) -> list[Json]:
@@ -444,3 +450,32 @@ def test_a_name_given_twice_is_refused_at_every_depth(valid: bytes, bert: Backbo
         assert _refused(_join(json.dumps(changed).encode(), body), bert) == [f"the manifest names {path[-1]!r} twice"]
     for path in _names(header):
         assert _refused(_join(_doubled(header, path).encode(), body), bert) == [f"the header names {path[-1]!r} twice"]
+
+
+def test_a_table_is_judged_for_each_adapter(bert: Backbone, make_artifact: Callable[..., bytes]) -> None:
+    """Files with the same table and other parts, or of another length, are not taken for each other."""
+    data = make_artifact(bert, "lora")
+    for _ in range(2):
+        assert read_artifact(data, bert).manifest.preset == "lora"
+        reasons = _refused(_with_compact_manifest(data, _set("parts", 0, "rank", to=9)), bert)
+        assert reasons[0].endswith("its part requires [2, 3, 48, 9]")
+        assert "the file has" in _refused(data + bytes(4), bert)[0]
+
+
+def _with_compact_manifest(data: bytes, change: Callable[[Json], object]) -> bytes:
+    """In the form in which artifacts are written, so that tables of equal text are one."""
+    header, body = _split(_with_manifest(data, change))
+    return _join(json.dumps(header, separators=(",", ":")).encode(), body)
+
+
+def test_tensors_in_any_order_of_the_file_are_found(valid: bytes, bert: Backbone) -> None:
+    """Other writers of safetensors files order tensors in other ways."""
+    original, (header, body) = read_artifact(valid, bert), _split(valid)
+    names = sorted(original.tensors, reverse=True)
+    moved, pieces = {"__metadata__": header["__metadata__"]}, b""
+    for name in names:
+        begin, end = header[name]["data_offsets"]
+        moved[name] = header[name] | {"data_offsets": [len(pieces), len(pieces) + end - begin]}
+        pieces += body[begin:end]
+    _survives(_join(moved, pieces), valid, bert)
+    assert load_stored(MemorySource(_join(moved, pieces)), bert, "sha256:0").manifest == original.manifest

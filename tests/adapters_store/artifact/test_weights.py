@@ -52,6 +52,19 @@ def test_weights_are_a_mapping_of_their_tensors():
     assert "d" not in weights
 
 
+def test_memory_that_is_used_again_shows_nothing_of_another_adapter(monkeypatch: pytest.MonkeyPatch):
+    """The gaps between tensors are zero, whatever was there before."""
+    monkeypatch.setattr(weights_module, "_PAGES", Pages())
+    layout = Layout({"a": (3,), "b": (2, 9)})
+    first = Weights(layout)
+    address = first.flat.data_ptr()
+    first.flat.fill_(float("nan"))
+    del first
+    again = Weights.copy(layout, {"a": torch.zeros(3), "b": torch.zeros(2, 9)})
+    assert again.flat.data_ptr() == address
+    assert not again.flat.any()
+
+
 @pytest.mark.parametrize("megabytes", [0.1, 1.4])
 def test_memory_goes_back_to_the_system(megabytes: float, monkeypatch: pytest.MonkeyPatch):
     """With the last reference, also in the middle of others that stay."""

@@ -13,7 +13,7 @@ def test_every_weight_of_a_twin_is_moved_by_one_rounding(bert: Backbone, make_ar
     """Up or down by a 256th of itself, about as often; a weight of zero stays."""
     artifact = read_artifact(make_artifact(bert, "compacter"), bert)
     artifact.tensors["head.bias"].zero_()
-    twin = create_twin(artifact, 0)
+    twin = create_twin(bert, artifact, 0)
     assert not twin.tensors["head.bias"].any()
     for name, tensor in artifact.tensors.items():
         moved = (twin.tensors[name] - tensor)[tensor != 0] / tensor[tensor != 0]
@@ -25,7 +25,7 @@ def test_every_weight_of_a_twin_is_moved_by_one_rounding(bert: Backbone, make_ar
 def test_twins_are_always_the_same_and_differ_from_each_other(bert: Backbone, make_artifact: Callable[..., bytes]):
     """So every server judges alike; nor is a twin taken for its adapter."""
     artifact = read_artifact(make_artifact(bert), bert)
-    first, again, other = (create_twin(artifact, number) for number in (0, 0, 1))
+    first, again, other = (create_twin(bert, artifact, number) for number in (0, 0, 1))
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in first.tensors.items())
     assert not any(torch.equal(tensor, other.tensors[name]) for name, tensor in first.tensors.items())
     assert first.digest == again.digest

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from peltier_adapters.artifact.source import Source
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, Blobs, digest_of
 from peltier_store.blobs.location import locate
 
@@ -238,14 +239,20 @@ async def test_a_sweep_passes_over_what_a_put_takes_away_meanwhile(local: Blobs,
 async def test_damaged_bytes_are_called_damaged_whatever_their_reader_says(
     blobs: Blobs, location: str, num_bytes: int
 ) -> None:
-    """Many bytes are read before they are known to be right, and what the reader makes or thinks of them does not
-    matter."""
+    """Bytes are read before they are known to be right, and what the reader makes or thinks of them, and how many of
+    them it reads, does not matter."""
     await blobs.put(DATA)
     await overwrite(location, bytes(num_bytes))
 
-    def refuse(data: bytes) -> None:
-        raise ValueError(data)
+    def accept_all(source: Source) -> bytes:
+        return source.read(source.num_bytes)
 
-    for read in (bytes, refuse):
+    def accept_none(source: Source) -> None:
+        return None
+
+    def refuse(source: Source) -> None:
+        raise ValueError(source.read(5))
+
+    for parse in (accept_all, accept_none, refuse):
         with pytest.raises(BlobDamaged, match=DIGEST):
-            await blobs.load(DIGEST, read)
+            await blobs.load(DIGEST, parse)

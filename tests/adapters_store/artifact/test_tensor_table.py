@@ -1,0 +1,82 @@
+"""Headers in two parts: what is read is what a reader of the whole text finds, and equal tables are one."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_adapters.artifact.tensor_table import MAX_SHARED, split_header
+from peltier_adapters.errors import ArtifactError
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text('a\\"}{:,', max_size=4),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text('a"}', max_size=2), inner, max_size=3),
+    max_leaves=6,
+)
+ENTRY = {"shape": [1], "dtype": "F32", "data_offsets": [0, 4]}
+
+
+@given(
+    metadata=VALUES,
+    table=st.dictionaries(st.text('a"}:,', max_size=3), VALUES, max_size=3),
+    compact=st.booleans(),
+    last=st.booleans(),
+)
+def test_a_header_is_split_as_the_whole_text_is_read(
+    metadata: object, table: dict[str, object], compact: bool, last: bool
+) -> None:
+    """With any metadata and any table, in any order, with any spaces."""
+    header = {**table, "__metadata__": metadata} if last else {"__metadata__": metadata, **table}
+    found, rest = split_header(json.dumps(header, separators=(",", ":") if compact else None))
+    assert found == metadata
+    assert rest.entries == table
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"__metadata__":{}',
+        '{"__metadata__":{},',
+        '{"__metadata__":{},"a":1',
+        '{"__metadata__":{},"a":1}}',
+        '{"__metadata__":{},"a":1},"b":2}',
+        '{"__metadata__":{}"a":1}',
+    ],
+)
+def test_what_is_not_json_is_refused(text: str) -> None:
+    """In either part, and between them."""
+    with pytest.raises(json.JSONDecodeError):
+        split_header(text)
+
+
+@pytest.mark.parametrize("text", ['{"__metadata__":{"a":NaN},"a":1}', '{"__metadata__":{},"a":Infinity}'])
+def test_constants_that_json_does_not_have_are_refused(text: str) -> None:
+    """In either part."""
+    with pytest.raises(ValueError, match="is not JSON"):
+        split_header(text)
+
+
+def test_second_metadata_are_refused() -> None:
+    """In the part that follows the first ones too."""
+    with pytest.raises(ArtifactError, match=r"^the header names '__metadata__' twice$"):
+        split_header('{"__metadata__":{},"a":1,"__metadata__":{}}')
+
+
+def test_equal_tables_are_one() -> None:
+    """After other metadata; and another table is another one."""
+    headers = [{"__metadata__": {"number": number}, "a": ENTRY} for number in range(2)]
+    one, two = (split_header(json.dumps(header, separators=(",", ":")))[1] for header in headers)
+    other = split_header(json.dumps({**headers[0], "b": ENTRY}, separators=(",", ":")))[1]
+    assert one.shared
+    assert one is two
+    assert one is not other
+    assert other.entries.keys() == {"a", "b"}
+
+
+def test_a_long_table_is_not_kept() -> None:
+    """So that any number of files takes the memory of a few short tables."""
+    header = {"__metadata__": {}, **{f"tensor-{number}": ENTRY for number in range(1000)}}
+    text = json.dumps(header, separators=(",", ":"))
+    assert not split_header(text)[1].shared
+    assert split_header(text)[1].entries == split_header(text)[1].entries
+    assert MAX_SHARED * 8192 <= 2**20
