@@ -5,9 +5,6 @@
  * A row gets values from 0 to 255, a scale and a zero point: an element is about (value - zero) * scale. Sums of products
  * of values and weights are exact in 32 bits; what follows them is float32. */
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #include <math.h>
 
 #include "activations.h"
@@ -101,20 +98,6 @@ static int some_rows(int bytes, const quantized_rows *x, int64_t row, int64_t le
     return (void)bytes, paired_some(x, row, left, w, found);
 }
 
-INLINE lanes smaller(lanes a, lanes b) {
-#if defined(__AVX512F__)
-    return (lanes)_mm512_min_ps((__m512)a, (__m512)b);
-#elif defined(__x86_64__) /* GCC 12 compares vectors that are wider than the processor's element by element */
-    __m128 first[LANES / 4], second[LANES / 4];
-    memcpy(first, &a, sizeof a), memcpy(second, &b, sizeof b);
-    for (int i = 0; i < LANES / 4; i++) first[i] = _mm_min_ps(first[i], second[i]);
-    memcpy(&a, first, sizeof a);
-    return a;
-#else
-    return select_lanes(a < b, a, b);
-#endif
-}
-
 /* Sixteen values, v to the nearest integers with ties to even, plus `zero`: as bytes, or else in pairs. */
 INLINE void store_values(uint8_t *to, int bytes, lanes v, int32_t zero) {
 #if defined(__AVX512F__)
@@ -155,8 +138,8 @@ typedef struct {
 } range;
 
 INLINE void widen_range(range *r, lanes v) {
-    r->low = smaller(v, r->low);
-    r->high = smaller(-v, r->high);
+    r->low = smaller_lanes(v, r->low);
+    r->high = smaller_lanes(-v, r->high);
     r->unordered += v * 0.0f;
 }
 

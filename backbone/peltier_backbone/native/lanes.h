@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __AVX512F__
+#ifdef __x86_64__
 #include <immintrin.h>
 #endif
 
@@ -41,6 +41,30 @@ INLINE float *new_floats(int64_t count) {
 INLINE lanes select_lanes(ints mask, lanes yes, lanes no) {
     return (lanes)(((ints)yes & mask) | ((ints)no & ~mask));
 }
+
+/* smaller_lanes and larger_lanes: of a number and what is not one they take the second. */
+#if defined(__AVX512F__)
+#define EXTREME(name, wide, narrow, relation)       \
+    INLINE lanes name##_lanes(lanes a, lanes b) {   \
+        return (lanes)wide((__m512)a, (__m512)b);   \
+    }
+#elif defined(__x86_64__) /* GCC 12 compares vectors that are wider than the processor's element by element */
+#define EXTREME(name, wide, narrow, relation)       \
+    INLINE lanes name##_lanes(lanes a, lanes b) {   \
+        __m128 first[LANES / 4], second[LANES / 4]; \
+        memcpy(first, &a, sizeof a), memcpy(second, &b, sizeof b); \
+        for (int i = 0; i < LANES / 4; i++) first[i] = narrow(first[i], second[i]); \
+        memcpy(&a, first, sizeof a);                \
+        return a;                                   \
+    }
+#else
+#define EXTREME(name, wide, narrow, relation)       \
+    INLINE lanes name##_lanes(lanes a, lanes b) {   \
+        return select_lanes(a relation b, a, b);    \
+    }
+#endif
+EXTREME(smaller, _mm512_min_ps, _mm_min_ps, <)
+EXTREME(larger, _mm512_max_ps, _mm_max_ps, >)
 
 INLINE lanes widen(halves v) {
     return (lanes)(__builtin_convertvector(v, bits) << 16);
@@ -103,8 +127,7 @@ INLINE float sum_of(lanes v) {
 
 INLINE float largest_of(lanes v) {
     EACH_HALVING {
-        const lanes other = pick(v, v, LANE_NUMBERS ^ width);
-        v = select_lanes(other > v, other, v);
+        v = larger_lanes(pick(v, v, LANE_NUMBERS ^ width), v);
     }
     return v[0];
 }
@@ -114,23 +137,13 @@ INLINE lanes keep(lanes v, int64_t count, lanes rest) {
     return count >= LANES ? v : select_lanes(LANE_NUMBERS < (ints){0} + (int32_t)count, v, rest);
 }
 
-INLINE lanes larger_lanes(lanes a, lanes b) {
-#ifdef __AVX512F__
-    return (lanes)_mm512_max_ps((__m512)a, (__m512)b);
-#else
-    return select_lanes(a > b, a, b);
-#endif
-}
-
 /* e^x to two units in the last place, as Cephes' expf: 2^n e^r with |r| <= ln(2) / 2. */
 INLINE lanes exp_lanes(lanes x) {
     const lanes zero = {0};
-#ifdef __AVX512F__ /* of a number and what is not one, these take the second */
-    x = (lanes)_mm512_min_ps((__m512)(zero + 88.0f), _mm512_max_ps((__m512)(zero - 87.0f), (__m512)x));
+    x = smaller_lanes(zero + 88.0f, larger_lanes(zero - 87.0f, x));
+#ifdef __AVX512F__
     const lanes n = (lanes)_mm512_roundscale_ps((__m512)(x * 1.44269504f), 0);
 #else
-    x = select_lanes(x < -87.0f, zero - 87.0f, x);
-    x = select_lanes(x > 88.0f, zero + 88.0f, x);
     lanes shifted = x * 1.44269504f + 12582912.0f; /* the sum's last bits are n */
     lanes n = shifted - 12582912.0f;
 #endif

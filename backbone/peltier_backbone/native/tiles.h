@@ -32,20 +32,20 @@ INLINE lanes sigmoid(lanes x) {
     return 1.0f / (1.0f + exp_lanes(-x));
 }
 
-/* To 4e-7: x p(x^2) / q(x^2), fitted in float64 to the least largest error up to 3.92, and 1 beyond. */
-INLINE lanes error_function(lanes x) {
-    const lanes one = (lanes){0} + 1.0f, u = x * x;
-    lanes p = 2.034727279e-06f * u + 2.874758028e-04f;
-    p = p * u + 3.868242385e-03f;
-    p = p * u + 5.306021713e-02f;
-    p = p * u + 1.927623185e-01f;
-    p = p * u + 1.128379022e+00f;
-    lanes q = 3.807037186e-05f * u + 1.188091305e-03f;
-    q = q * u + 1.517212847e-02f;
-    q = q * u + 1.150838690e-01f;
-    q = q * u + 5.041628242e-01f;
-    const lanes near = x * p / (q * u + 1.0f);
-    return select_lanes(x > 3.92f, one, select_lanes(x < -3.92f, -one, near));
+/* The normal distribution's probability of less than x, to 2e-7: 1/2 + x p(x^2) / q(x^2), fitted in float64 to the least
+ * largest error up to 5.54; 1 beyond, and 0 below -5.54. */
+INLINE lanes probability_below(lanes x) {
+    const lanes zero = {0}, near = smaller_lanes(zero + 5.54f, x), u = near * near;
+    lanes p = 2.248077276e-08f * u + 6.352377800e-06f;
+    p = p * u + 1.709537764e-04f;
+    p = p * u + 4.689904918e-03f;
+    p = p * u + 3.407588564e-02f;
+    p = p * u + 3.989422291e-01f;
+    lanes q = 1.189699121e-06f * u + 7.425570656e-05f;
+    q = q * u + 1.896516059e-03f;
+    q = q * u + 2.877096725e-02f;
+    q = q * u + 2.520814121e-01f;
+    return select_lanes(x > -5.54f, near * p / (q * u + 1.0f) + 0.5f, zero);
 }
 
 /* The numbers of `ACTIVATIONS` in program.py. */
@@ -55,7 +55,7 @@ INLINE lanes activate(lanes x, int activation) {
         case 1: return select_lanes(x < 0.0f, zero, x);
         case 2: return x * sigmoid(x);
         case 3: return x * sigmoid(1.5957691216f * (x + 0.044715f * x * x * x)); /* GELU by tanh */
-        case 4: return 0.5f * x * (1.0f + error_function(0.70710678f * x));
+        case 4: return x * probability_below(x);
         case 5: return 2.0f * sigmoid(2.0f * x) - 1.0f; /* tanh */
         default: return x;
     }
