@@ -11,8 +11,8 @@ from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_client.protocol import AnyPrediction
 from peltier_server.inference import predictor, tokenizing
+from peltier_server.inference.prediction import OnePrediction
 from peltier_server.residency import loader
 from peltier_store.blobs.blobs import BlobError, Blobs
 
@@ -139,7 +139,7 @@ def fail_to_read(patch: pytest.MonkeyPatch, label: str) -> None:
     """No answer of a task with this label can be read."""
     read = predictor.read_answers
 
-    def faulty(backbone: Backbone, task: TaskSpec, outputs: Sequence[RowOutput], *given: object) -> list[AnyPrediction]:
+    def faulty(backbone: Backbone, task: TaskSpec, outputs: Sequence[RowOutput], *given: object) -> list[OnePrediction]:
         if label in task.labels:
             raise ArithmeticError("no such answer")
         return read(backbone, task, outputs, *given)

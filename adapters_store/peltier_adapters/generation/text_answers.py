@@ -61,23 +61,25 @@ def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: i
     With `top_k`, `scores` has only the best labels."""
     # For a few labels a list is faster than torch operations, which also release the GIL each time.
     values: list[float] = logits.tolist()
-    best = values.index(max(values))
+    top = max(values)
+    best = values.index(top)
     if task.type == "regression":
         return Answer(scores={}, value=float(task.targets[best]) if task.targets else values[0])
-    probabilities = _probabilities(task, logits, values)
+    probabilities = _probabilities(task, logits, values, top)
     shown = values if raw_scores else probabilities
-    kept = range(len(values)) if top_k is None else sorted(torch.topk(logits, min(top_k, len(values))).indices.tolist())
-    table = {task.labels[index]: shown[index] for index in kept}
+    table = dict(zip(task.labels, shown, strict=True))
+    if top_k is not None:
+        kept = torch.topk(logits, min(top_k, len(values))).indices.tolist()
+        table = {task.labels[index]: shown[index] for index in sorted(kept)}
     if task.type == "multilabel":
         chosen = (label for label, one in zip(task.labels, probabilities, strict=True) if one >= MULTILABEL_THRESHOLD)
         return Answer(scores=table, labels=tuple(chosen))
     return Answer(scores=table, label=task.labels[best], score=shown[best])
 
 
-def _probabilities(task: TaskSpec, logits: Tensor, values: list[float]) -> list[float]:
-    """`scores` of the logits of one row, which are also given as `values`."""
+def _probabilities(task: TaskSpec, logits: Tensor, values: list[float], top: float) -> list[float]:
+    """`scores` of the logits of one row, which are also given as `values`, with `top` as the largest."""
     if task.type == "classification" and len(values) <= _FEW_LABELS:
-        top = max(values)
         weights = [math.exp(value - top) for value in values]
         total = math.fsum(weights)
         return [weight / total for weight in weights]

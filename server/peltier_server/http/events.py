@@ -19,9 +19,10 @@ DONE = format_sse_event(data_str="[DONE]")
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
-def event(body: BaseModel, name: str | None = None) -> bytes:
-    """`body` as the bytes of one event."""
-    return format_sse_event(data_str=body.model_dump_json(), event=name)
+def event(body: BaseModel | bytes, name: str | None = None) -> bytes:
+    """`body`, which is a model or its JSON, as the bytes of one event."""
+    text = body.decode() if isinstance(body, bytes) else body.model_dump_json()
+    return format_sse_event(data_str=text, event=name)
 
 
 class EventResponse(StreamingResponse):

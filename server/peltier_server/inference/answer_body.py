@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from peltier_client.errors import ErrorBody
-from peltier_client.protocol import PredictResponse
+from pydantic_core import to_json
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.prediction import Prediction
@@ -19,12 +19,12 @@ PIECE_BYTES = 128 * 1024
 async def prediction_json(preparation: Preparation, tenant: str, prediction: Prediction) -> bytes:
     """The JSON body of a prediction."""
     if prediction.max_bytes <= BYTES_ON_THE_LOOP:
-        return prediction.response.model_dump_json(by_alias=True).encode()
-    return await _write(preparation, tenant, _pieces(prediction.response))
+        return prediction.json()
+    return await _write(preparation, tenant, _pieces(prediction))
 
 
 async def mixed_json(
-    preparation: Preparation, tenant: str, results: Sequence[PredictResponse | ErrorBody], max_bytes: int
+    preparation: Preparation, tenant: str, results: Sequence[Prediction | ErrorBody], max_bytes: int
 ) -> bytes:
     """The JSON body of a mixed answer. The body has at most `max_bytes`, without its errors."""
     pieces = _listed(results)
@@ -50,20 +50,19 @@ def _write_some(pieces: Iterator[bytes], body: bytearray) -> bool:
     return False
 
 
-def _pieces(response: PredictResponse) -> Iterator[bytes]:
-    # `predictions` is the last field of the response.
-    yield response.model_dump_json(by_alias=True, exclude={"predictions"}).removesuffix("}").encode()
+def _pieces(prediction: Prediction) -> Iterator[bytes]:
+    yield to_json(prediction.provenance).removesuffix(b"}")
     yield b',"predictions":'
     before = b"["
-    for prediction in response.predictions:
-        yield before + prediction.model_dump_json(by_alias=True).encode()
+    for one in prediction.predictions:
+        yield before + to_json(one)
         before = b","
     yield b"]}"
 
 
-def _listed(results: Sequence[PredictResponse | ErrorBody]) -> Iterator[bytes]:
+def _listed(results: Sequence[Prediction | ErrorBody]) -> Iterator[bytes]:
     before = b'{"results":['
     for result in results:
-        yield before + result.model_dump_json(by_alias=True).encode()
+        yield before + (result.json() if isinstance(result, Prediction) else to_json(result))
         before = b","
     yield b"]}"

@@ -8,11 +8,12 @@ from typing import Literal, NamedTuple
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import AnyPrediction, MultilabelPrediction, Parameters
+from peltier_client.protocol import Parameters
 from pydantic_core import to_json
 
 from peltier_server.catalog.label_bytes import LabelBytes
 from peltier_server.context import RequestContext
+from peltier_server.inference.prediction import OnePrediction
 
 # The maximum of bytes for a float32 and the comma after it in JSON, such as -1.1754943508222875e-38.
 _NUMBER_BYTES = 24
@@ -23,9 +24,9 @@ _PROVENANCE_BYTES = 1024
 _NUM_GATES, _GATE_BYTES = 7, 32
 
 
-def bytes_of_names(predictions: Sequence[AnyPrediction]) -> int:
+def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
     """The JSON bytes of the labels that apply, in multilabel predictions; 0 for other predictions."""
-    return sum(len(to_json(one.labels)) for one in predictions if isinstance(one, MultilabelPrediction))
+    return sum(len(to_json(one["labels"])) for one in predictions if isinstance(one, dict) and "labels" in one)
 
 
 class AnswerSize(NamedTuple):

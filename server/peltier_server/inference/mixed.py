@@ -7,19 +7,20 @@ from http import HTTPStatus
 from typing import Any
 
 from peltier_client.errors import ErrorBody, PeltierError, QuotaExceeded, ServerError
-from peltier_client.protocol import MixedItem, PredictResponse
+from peltier_client.protocol import MixedItem
 
 from peltier_server.context import RequestContext
 from peltier_server.errors import ClientGone
 from peltier_server.fairness.preparation import Preparation
 from peltier_server.inference.items import Items
+from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.predictor import Predictor
 from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.metrics.version_metrics import VersionMetrics
 
 logger = logging.getLogger(__name__)
 
-Result = PredictResponse | ErrorBody
+Result = Prediction | ErrorBody
 
 
 class MixedAnswer:
@@ -69,9 +70,8 @@ class MixedAnswer:
         started, status = time.monotonic(), ClientGone.status
         item = self._items[number]
         try:
-            prediction = await self._predictor.predict_item(target, item, self._arrived_at, self.budget)
+            self._results[number] = await self._predictor.predict_item(target, item, self._arrived_at, self.budget)
             status = HTTPStatus.OK
-            self._results[number] = prediction.response
         except PeltierError as error:
             status = error.status
             self._results[number] = error.body()

@@ -19,15 +19,7 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
-from peltier_client.protocol import (
-    AnyPrediction,
-    BatchInfo,
-    Input,
-    MixedItem,
-    Parameters,
-    PredictResponse,
-    TaskReference,
-)
+from peltier_client.protocol import Input, MixedItem, Parameters, TaskReference
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
@@ -38,10 +30,10 @@ from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
 from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
 from peltier_server.inference.decoding import check_stream, choose_decoding, draws
-from peltier_server.inference.prediction import Prediction, StreamStart
+from peltier_server.inference.prediction import OnePrediction, Prediction, StreamStart
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.resolved_task import ResolvedTask
-from peltier_server.inference.response import create_timings, create_usage, read_answers
+from peltier_server.inference.response import count_new_tokens, create_timings, read_answers
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.inference.tokenizing import Reading, encode_inputs
 from peltier_server.metrics.metrics import Metrics
@@ -213,15 +205,15 @@ class Predictor:
             rows = [Row(one, lease.resident) for one in encoded]
             outcome = await self._compute(rows, decoding, request)
         predictions, num_bytes = await self._read(outcome.outputs, request, size)
-        response = PredictResponse(
-            task=entry.version.name,
-            adapter=entry.reference,
-            predictions=predictions,
-            usage=create_usage(opening, outcome.outputs),
-            timings_ms=create_timings(lease, outcome, time.monotonic() - started),
-            batch=BatchInfo(rows=outcome.batch_rows, adapters=outcome.batch_adapters),
+        return Prediction(
+            opening,
+            predictions,
+            count_new_tokens(outcome.outputs),
+            create_timings(lease, outcome, time.monotonic() - started),
+            outcome.batch_rows,
+            outcome.batch_adapters,
+            num_bytes,
         )
-        return Prediction(response, lease.tier, num_bytes)
 
     def _with_top_k(self, task: TaskSpec, parameters: Parameters) -> Parameters:
         if parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
@@ -243,7 +235,7 @@ class Predictor:
 
     async def _read(
         self, outputs: Sequence[RowOutput | Draft], request: _Request, size: AnswerSize
-    ) -> tuple[list[AnyPrediction], int]:
+    ) -> tuple[list[OnePrediction], int]:
         """All predictions, and the maximum of bytes of the answer."""
         read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
         row_bytes = size.prediction_bytes + size.names_bytes
@@ -264,7 +256,7 @@ class Predictor:
 
 def _read_answers(
     backbone: Backbone, task: TaskSpec, parameters: Parameters, outputs: Sequence[RowOutput | Draft]
-) -> tuple[list[AnyPrediction], int]:
+) -> tuple[list[OnePrediction], int]:
     predictions = read_answers(backbone, task, outputs, parameters)
     return predictions, bytes_of_names(predictions)
 

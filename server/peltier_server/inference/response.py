@@ -1,4 +1,4 @@
-"""Builds the parts of an answer's body from the outcomes of the request's rows."""
+"""Builds the parts of an answer from the outcome of the request's rows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,33 +9,26 @@ from peltier_adapters.generation.text_answers import answer, text_answer
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_client.protocol import (
-    AnyPrediction,
-    ClassificationPrediction,
-    MultilabelPrediction,
-    Parameters,
-    RegressionPrediction,
-    TextPrediction,
-    Timings,
-    Usage,
-)
+from peltier_client.protocol import Parameters, TextPrediction
 
-from peltier_server.inference.prediction import StreamStart
+from peltier_server.inference.prediction import OnePrediction, Timings
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency.slots import Lease
 
 
-def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> AnyPrediction:
+def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:
     """The prediction for the logits of a row."""
     found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
-    gates = output.gates if parameters.return_gates else None
+    read: dict[str, Any]
     if found.value is not None:
-        return RegressionPrediction(value=found.value, gates=gates)
-    if found.labels is not None:
-        return MultilabelPrediction(labels=list(found.labels), scores=found.scores, gates=gates)
-    assert found.label is not None
-    assert found.score is not None
-    return ClassificationPrediction(label=found.label, score=found.score, scores=found.scores, gates=gates)
+        read = {"value": found.value}
+    elif found.labels is not None:
+        read = {"labels": found.labels, "scores": found.scores}
+    else:
+        read = {"label": found.label, "score": found.score, "scores": found.scores}
+    if parameters.return_gates and output.gates is not None:
+        read["gates"] = output.gates
+    return read
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
@@ -52,7 +45,7 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
 
 def read_answers(
     backbone: Backbone, task: TaskSpec, outputs: Sequence[RowOutput | Draft], parameters: Parameters
-) -> list[AnyPrediction]:
+) -> list[OnePrediction]:
     """One prediction per output, in order."""
     return [
         _read_text(backbone, task, output, parameters)
@@ -62,18 +55,13 @@ def read_answers(
     ]
 
 
-def create_usage(opening: StreamStart, outputs: Sequence[RowOutput | Draft]) -> Usage:
-    """The numbers of tokens of the inputs and of the generated texts, if there are any."""
+def count_new_tokens(outputs: Sequence[RowOutput | Draft]) -> int | None:
+    """The number of tokens of the generated texts; None if there are none."""
     drafts = [output for output in outputs if isinstance(output, Draft)]
-    return Usage(
-        tokens=opening.num_tokens,
-        truncated_inputs=opening.num_truncated,
-        completion_tokens=sum(len(draft.ids) for draft in drafts) if drafts else None,
-    )
+    return sum(len(draft.ids) for draft in drafts) if drafts else None
 
 
 def create_timings(lease: Lease[Resident], outcome: Outcome[Any], total_seconds: float) -> Timings:
-    """The times in milliseconds."""
+    """The times of a request, to the microsecond."""
     seconds = (outcome.queue_seconds, lease.load_seconds, outcome.compute_seconds, total_seconds)
-    queue, load, compute, total = (round(1000 * value, 3) for value in seconds)
-    return Timings(queue=queue, load=load, compute=compute, total=total)
+    return Timings(*(int(1e6 * value + 0.5) / 1000 for value in seconds))

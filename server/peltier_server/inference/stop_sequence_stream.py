@@ -41,7 +41,7 @@ class StopSequenceStream:
         """Why the text has ended."""
         if self._stops.found:
             return "stop"
-        prediction = self._stream.prediction.response.predictions[0]
+        prediction = self._stream.prediction.predictions[0]
         assert isinstance(prediction, TextPrediction), "only generated texts are streamed"
         return prediction.finish_reason
 

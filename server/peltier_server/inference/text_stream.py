@@ -58,9 +58,9 @@ class TextStream:
             self.num_new_tokens += len(progress.ids)
             if piece := self._text.push(progress.ids):
                 yield piece
-        response = (await self._work).response
-        self.num_new_tokens = response.usage.completion_tokens or 0
-        found = response.predictions[0]
+        prediction = await self._work
+        self.num_new_tokens = prediction.num_new_tokens or 0
+        found = prediction.predictions[0]
         assert isinstance(found, TextPrediction), "only generated texts are streamed"
         if piece := self._text.end(found.text):
             yield piece

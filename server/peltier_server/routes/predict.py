@@ -81,7 +81,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response
     preparation, context = request.app.state.preparation, get_context(request)
     mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, context, body.requests)
     results = await cancel_on_disconnect(request, mixed.results())
-    truncated = sum(one.usage.truncated_inputs for one in results if isinstance(one, PredictResponse))
+    truncated = sum(one.opening.num_truncated for one in results if isinstance(one, Prediction))
     answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes)
     return JSONBytes(answer, _truncation(truncated))
 
@@ -89,7 +89,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:
     async for piece in stream.pieces():
         yield event(TextPiece(index=0, text=piece))
-    yield event(stream.prediction.response)
+    yield event(stream.prediction.json())
     yield DONE
 
 
@@ -98,9 +98,7 @@ def _error_event(error: PeltierError) -> bytes:
 
 
 def _provenance(prediction: Prediction) -> dict[str, str]:
-    answer = prediction.response
-    who = StreamStart(answer.adapter, prediction.tier, answer.usage.tokens, answer.usage.truncated_inputs)
-    return _headers(who, answer.timings_ms.queue, answer.timings_ms.compute)
+    return _headers(prediction.opening, prediction.timings.queue, prediction.timings.compute)
 
 
 def _early_provenance(opening: StreamStart, stream: TextStream) -> dict[str, str]:

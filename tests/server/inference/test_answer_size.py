@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
-from peltier_client.protocol import Parameters
+from peltier_client.protocol import Parameters, PredictResponse
 from peltier_server.auth.caller import LOCAL
 from peltier_server.context import RequestContext
 from peltier_server.inference import answer_body, predictor
@@ -40,14 +40,15 @@ async def labelled(serve: Serve, bert: Backbone, make_artifact: Callable[..., by
 
 
 async def test_no_answer_is_larger_than_was_said_before(labelled: Running) -> None:
-    """For any request; the thread that writes large answers writes the same bytes."""
+    """For any request; it is the wire's `PredictResponse`, and the thread that writes large answers writes the same."""
     answering = labelled.service.predictor
     for task, top_k, raw, count in product(("many", "any", "few", "value"), (None, 1, MANY), (False, True), (1, 3)):
         parameters = Parameters(top_k=top_k, raw_scores=raw, return_gates=raw)
         found = await answering.predict(
             answering.resolve(RequestContext("1", known_caller=LOCAL), task), [TEXT] * count, parameters
         )
-        whole = found.response.model_dump_json(by_alias=True).encode()
+        whole = found.json()
+        assert PredictResponse.model_validate_json(whole).model_dump_json(by_alias=True).encode() == whole
         assert len(whole) <= found.max_bytes
         preparation = labelled.app.state.preparation
         for max_bytes in (1, 2**40):

@@ -1,29 +1,28 @@
 """A streamed answer without a server."""
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed
-from peltier_client.protocol import TextPrediction, Usage
-from peltier_server.inference.prediction import Prediction, StreamStart
+from peltier_client.protocol import AdapterRef, TextPrediction
+from peltier_server.inference.prediction import Prediction, StreamStart, Timings
 from peltier_server.inference.text_stream import TextStream
 from peltier_server.queue.ticket import Progress
 
+ADAPTER = AdapterRef(tenant="default", name="say", version=1, digest="sha256:0", preset="bitfit")
+OPENING = StreamStart(ADAPTER, "device", 3, 0)
+
 
 def answer(text: str, num_tokens: int) -> Prediction:
-    """The fields of an answer that a stream reads."""
+    """The answer with this text."""
     prediction = TextPrediction(text=text, score=0.5, finish_reason="stop")
-    response: Any = SimpleNamespace(predictions=[prediction], usage=Usage(tokens=3, completion_tokens=num_tokens))
-    return Prediction(response, "device", 100)
+    return Prediction(OPENING, [prediction], num_tokens, Timings(0.0, 0.0, 0.0, 0.0), 1, 1, 100)
 
 
 async def write(stream: TextStream, ids: list[int], result: Prediction | Exception) -> Prediction:
     """Says `ids` one by one, then gives or raises `result`."""
-    adapter: Any = None
-    stream.open(StreamStart(adapter, "device", 3, 0))
+    stream.open(OPENING)
     for one in ids:
         await asyncio.sleep(0)
         stream.on_progress(Progress((one,), 0.0, 0.0))

@@ -29,10 +29,10 @@ async def complete(
     parameters = completion_parameters(predictor, target, asked)
     if asked.stops:
         return await _StoppedAnswer(predictor, target, asked, parameters).complete(preparation)
-    response = (await predictor.predict(target, asked.prompts, parameters)).response
-    texts = [one for one in response.predictions if isinstance(one, TextPrediction)]
+    prediction = await predictor.predict(target, asked.prompts, parameters)
+    texts = [one for one in prediction.predictions if isinstance(one, TextPrediction)]
     choices = [Choice(index=number, text=one.text, finish_reason=one.finish_reason) for number, one in enumerate(texts)]
-    return Completed(choices, CompletionUsage.of(response.usage.tokens, response.usage.completion_tokens or 0))
+    return Completed(choices, CompletionUsage.of(prediction.opening.num_tokens, prediction.num_new_tokens or 0))
 
 
 def completion_parameters(predictor: Predictor, target: ResolvedTask, asked: CompletionRequest) -> Parameters:
