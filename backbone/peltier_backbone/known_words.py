@@ -5,7 +5,6 @@ This holds for printable ASCII, where a space is the only character that separat
 """
 
 import json
-from itertools import chain
 from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
@@ -30,21 +29,26 @@ class KnownWords:
         self._before, self._after = tuple(probe.ids[: own[0]]), tuple(probe.ids[own[-1] + 1 :])
 
     def encode(self, text: str) -> tuple[int, ...] | None:
-        """The token ids of `text` with special tokens; None if the tokenizer has to read the text."""
-        if not (text.isascii() and text.isprintable()):
-            return None
-        words = text.split(" ")
-        try:
-            return self._join(words)
-        except KeyError:
-            self._learn(words)
-        try:
-            return self._join(words)
-        except KeyError:
-            return None
+        """`find`, after the tokenizer has read some of the words that are unknown."""
+        found = self.find(text)
+        if found is None and _is_plain(text):
+            self._learn(text.split(" "))
+            found = self.find(text)
+        return found
 
-    def _join(self, words: list[str]) -> tuple[int, ...]:
-        return tuple(chain(self._before, chain.from_iterable(map(self._ids.__getitem__, words)), self._after))
+    def find(self, text: str) -> tuple[int, ...] | None:
+        """The token ids of `text` with special tokens; None if the tokenizer has to read the text."""
+        if not _is_plain(text):
+            return None
+        known, ids = self._ids, list(self._before)
+        try:
+            # A loop, because `itertools.chain` takes a third longer.
+            for word in text.split(" "):
+                ids += known[word]
+        except KeyError:
+            return None
+        ids += self._after
+        return tuple(ids)
 
     def _learn(self, words: list[str]) -> None:
         unknown = [word for word in words if word not in self._ids and len(word) <= _MAX_WORD_CHARS]
@@ -52,6 +56,10 @@ class KnownWords:
             self._ids.clear()
         for word in unknown[:_MAX_LEARNT_WORDS]:
             self._ids[word] = tuple(self._fast.encode(word, add_special_tokens=False).ids)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
 
 
 def reads_words_apart(fast: FastTokenizer) -> bool:

@@ -62,8 +62,10 @@ class Tokenizer:
         The tokenizer reads at most `max_chars` characters of each text. The row has the number of dropped tokens, and
         `unread` if that is not all: of a much too long text only the beginning is read, which gives the same row.
         """
-        if pair is None and (known := self._encode_known(text, max_tokens, max_chars)) is not None:
-            return known
+        if pair is None and self._known_words is not None and _is_short(text, max_chars):
+            known = _fitting(self._known_words.encode(text), max_tokens)
+            if known is not None:
+                return known
         room = None
         if max_tokens is not None:
             room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
@@ -82,6 +84,13 @@ class Tokenizer:
             unread=first.open or (second is not None and second.open),
         )
 
+    def encode_known(self, text: str, *, max_tokens: int | None = None, max_chars: int | None = None) -> Encoded | None:
+        """The row of a short text of words that were read before, if it need not be truncated. If it is None, `encode`
+        takes ten times as long."""
+        if self._known_words is None or not _is_short(text, max_chars):
+            return None
+        return _fitting(self._known_words.find(text), max_tokens)
+
     @property
     def pad_id(self) -> int | None:
         """The id of the token that pads an encoder's rows; None if the vocabulary has no such token."""
@@ -95,17 +104,6 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special tokens."""
         return str(self._fast.decode(list(ids), skip_special_tokens=True))
-
-    def _encode_known(self, text: str, max_tokens: int | None, max_chars: int | None) -> Encoded | None:
-        """A short text of known words that need not be truncated."""
-        if self._known_words is None or len(text) > (
-            _SHORT_CHARS if max_chars is None else min(_SHORT_CHARS, max_chars)
-        ):
-            return None
-        ids = self._known_words.encode(text)
-        if ids is None or (max_tokens is not None and len(ids) > max_tokens):
-            return None
-        return Encoded(ids, (0,) * len(ids))
 
     def _read(self, text: str, room: int | None, max_chars: int | None) -> _Text:
         """All tokens of a text; or, if only `room` tokens fit, at least more than `room` of its first tokens."""
@@ -126,6 +124,17 @@ class Tokenizer:
             return self._fast.encode(text, add_special_tokens=False)
         # Unlike `encode`, this call lets other threads run and skips offsets. It takes a second per megabyte of text.
         return self._fast.encode_batch_fast([text], add_special_tokens=False)[0]
+
+
+def _is_short(text: str, max_chars: int | None) -> bool:
+    return len(text) <= _SHORT_CHARS and (max_chars is None or len(text) <= max_chars)
+
+
+def _fitting(ids: tuple[int, ...] | None, max_tokens: int | None) -> Encoded | None:
+    """The row of the tokens of a single text, if it need not be truncated."""
+    if ids is None or (max_tokens is not None and len(ids) > max_tokens):
+        return None
+    return Encoded(ids, (0,) * len(ids))
 
 
 def _is_order_known(first: _Text, second: _Text, room: int) -> bool:

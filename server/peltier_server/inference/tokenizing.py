@@ -1,11 +1,12 @@
-"""Tokenises the inputs of a request: short inputs at once, others in pieces, in turns with other tenants' work."""
+"""Tokenises the inputs of a request: short inputs and known words at once, others in pieces, in turns with other
+tenants' work."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from peltier_adapters.errors import InputError, first_of
-from peltier_adapters.golden.inputs import encode_input
+from peltier_adapters.golden.inputs import encode_input, encode_known
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
@@ -39,18 +40,37 @@ async def encode_inputs(
 ) -> list[Encoded]:
     """One row per input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input costs
     the tenant one token."""
-    found: list[Encoded | InputError] = []
-    if len(inputs) <= _INPUTS_ON_THE_LOOP and sum(map(num_chars, inputs)) <= _CHARS_ON_THE_LOOP:
+    chars = sum(map(num_chars, inputs))
+    if len(inputs) <= _INPUTS_ON_THE_LOOP and chars <= _CHARS_ON_THE_LOOP:
         found = _encode(reading, preparation.max_text_chars, inputs)
     else:
-        encode = partial(_encode, reading, preparation.max_text_chars)
-        for piece, cost in split_inputs(inputs, preparation.max_text_chars):
-            found += await preparation.run(tenant, cost, partial(encode, piece))
+        known: Sequence[Encoded | None] = [None] * len(inputs)
+        if chars + len(inputs) * _COST_OF_AN_INPUT <= MAX_PIECE_COST:
+            known = _find(reading, preparation.max_text_chars, inputs)
+        unknown = [value for value, one in zip(inputs, known, strict=True) if one is None]
+        rest = iter(await _read(preparation, reading, tenant, unknown) if unknown else ())
+        found = [next(rest) if one is None else one for one in known]
     encoded = [one for one in found if isinstance(one, Encoded)]
     if len(encoded) < len(found):
         await preparation.enforcer.charge(tenant, len(inputs))
         raise _refusal(found)
     return encoded
+
+
+async def _read(
+    preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
+) -> list[Encoded | InputError]:
+    """Tokenises inputs in threads."""
+    found, encode = list[Encoded | InputError](), partial(_encode, reading, preparation.max_text_chars)
+    for piece, cost in split_inputs(inputs, preparation.max_text_chars):
+        found += await preparation.run(tenant, cost, partial(encode, piece))
+    return found
+
+
+def _find(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[Encoded | None]:
+    """The rows of texts of known words, which the event loop finds before a thread could start."""
+    backbone, task, _ = reading
+    return [encode_known(backbone, task, value, max_chars=max_text_chars) for value in inputs]
 
 
 def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple[Sequence[Input], int]]:

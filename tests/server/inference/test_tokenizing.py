@@ -68,6 +68,23 @@ async def test_a_text_gets_its_turn_after_the_pieces_that_are_in_hand(
             await asyncio.gather(*flood, return_exceptions=True)
 
 
+async def test_known_words_need_no_thread(
+    running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many texts only those wait for a turn that have words which nobody has sent before; all keep their places."""
+    await running.upload(make_artifact(bert, name="demo"))
+    known, unknown = ["a good film", "bad", "the plot was dull"] * 8, "a very good cat"
+    before = (await running.predict("demo", known)).json()["predictions"]
+    with gated(monkeypatch) as (gate, pieces):
+        assert (await running.predict("demo", known)).json()["predictions"] == before
+        assert pieces == []
+        gate.release()
+        found = (await running.predict("demo", [*known[:11], unknown, *known[11:]])).json()["predictions"]
+        assert pieces == [1]
+    assert list(found.pop(11)["scores"].values()) == pytest.approx(await running.scores("demo", unknown), abs=1e-5)
+    assert [one["label"] for one in found] == [one["label"] for one in before]
+
+
 async def test_pieces_of_a_caller_who_left_are_never_begun(
     running: Running, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
