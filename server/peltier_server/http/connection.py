@@ -1,13 +1,15 @@
 """One TCP connection, closed when its caller sends no requests or does not read the answers."""
 
 import socket
-from asyncio import TimerHandle
+from asyncio import TimerHandle, Transport
+from typing import cast
 
 from httptools import HttpParserError
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from peltier_server.http.answer_output import AnswerOutput
 from peltier_server.http.request_head import RequestHead
 from peltier_server.http.slow_body import MIN_BYTES_PER_SECOND, WHOLE
 
@@ -47,7 +49,8 @@ class Connection(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         # The transport's own object would create a socket for each call. This one does not own the file descriptor.
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
-        super().connection_made(transport)
+        self._output = AnswerOutput(transport)
+        super().connection_made(cast("Transport", self._output))
         num_surplus = len(self.connections) - self.max_connections
         seconds = self.stall_seconds if num_surplus <= 0 else min(self.stall_seconds, _SURPLUS_SECONDS)
         self._head = RequestHead(seconds, transport.abort)
@@ -129,6 +132,7 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
+        self._output.expect_head(cycle)
         super()._start_asgi_task(cycle, app)
 
     @property
