@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field
@@ -48,8 +49,9 @@ class TaskReference:
     alias: str | None = None
     tenant: str | None = None
 
-    @classmethod
-    def parse(cls, text: str) -> "TaskReference":
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def parse(text: str) -> "TaskReference":
         """Parse `text`, or raise `InvalidInput` with the rule that it breaks."""
         tenant, colon, rest = text.rpartition(":")
         name, at, selector = rest.partition("@")
@@ -57,7 +59,7 @@ class TaskReference:
         if colon:
             check_name(tenant, "tenant")
         version, alias = _read_selector(selector) if at else (None, None)
-        return cls(name, version, alias, tenant if colon else None)
+        return TaskReference(name, version, alias, tenant if colon else None)
 
     def __str__(self) -> str:
         tenant = f"{self.tenant}:" if self.tenant is not None else ""

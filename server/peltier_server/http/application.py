@@ -1,7 +1,7 @@
 """FastAPI's app with the middleware of this server only, and what its routes share."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from peltier_server.auth.keyring import Keyring
 from peltier_server.errors import ErrorShape
 from peltier_server.fairness.preparation import Preparation
+from peltier_server.http.disconnects import Watches
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
@@ -27,6 +28,7 @@ class AppState:
     upload_turns: UploadTurns
     preparation: Preparation
     error_shapes: Sequence[ErrorShape] = ()
+    watches: Watches = field(default_factory=Watches)
 
 
 class Application(FastAPI):

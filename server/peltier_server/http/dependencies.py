@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from peltier_server.auth.keyring import Keyring
 from peltier_server.context import RequestContext, context_of
 from peltier_server.errors import ClientGone
+from peltier_server.http.disconnects import Watches
 from peltier_server.http.lifecycle import Lifecycle
 from peltier_server.http.uploads import UploadTurns
 from peltier_server.inference.prediction import StreamStart
@@ -16,8 +17,6 @@ from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.service import Service
 
 T = TypeVar("T")
-
-_WATCH_AFTER_SECONDS = 0.1
 
 
 def get_lifecycle(request: Request) -> Lifecycle:
@@ -88,7 +87,8 @@ Context = Annotated[RequestContext, at_once(get_context)]
 
 async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
     """The result of `work`. Cancels `work` and raises `ClientGone` if the caller disconnects first."""
-    watch = _Watch(request)
+    watches: Watches = request.app.state.watches
+    watch = watches.add(request)
     try:
         return await work
     except asyncio.CancelledError:
@@ -97,7 +97,7 @@ async def cancel_on_disconnect(request: Request, work: Awaitable[T]) -> T:
         watch.task.uncancel()
         raise ClientGone from None
     finally:
-        watch.end()
+        watches.end(watch)
 
 
 class StreamedAnswer(Protocol):
@@ -119,34 +119,3 @@ async def begin(request: Request, stream: StreamedAnswer) -> StreamStart:
     except BaseException:
         stream.close()
         raise
-
-
-class _Watch:
-    """Cancels the task that created it once the caller of `request` disconnects.
-
-    The watch begins after `_WATCH_AFTER_SECONDS`. A task for each request would cost more than all of its HTTP, and
-    most requests are answered before that time.
-    """
-
-    def __init__(self, request: Request) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.task = task
-        self.gone = False
-        self._request = request
-        self._watcher: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
-
-    def end(self) -> None:
-        self._timer.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
-
-    def _begin(self) -> None:
-        self._watcher = asyncio.create_task(self._wait_and_cancel())
-
-    async def _wait_and_cancel(self) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
-            pass
-        self.gone = True
-        self.task.cancel()

@@ -83,6 +83,8 @@ def _text_problems(spec: DecodingSpec, parameters: Parameters, max_new_tokens: i
 
 def _strangers(parameters: Parameters, *names: str, why: str) -> list[str]:
     given = parameters.model_fields_set.intersection(names)
+    if not given:
+        return []
     return [
         f"{name} {why}" for name in names if name in given and getattr(parameters, name) != getattr(_DEFAULTS, name)
     ]

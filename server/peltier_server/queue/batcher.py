@@ -19,7 +19,7 @@ from peltier_server.queue.admission import Admission
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds, BatchLimit
 from peltier_server.queue.fair_queue import FairQueue, Room
-from peltier_server.queue.prices import Price, Prices
+from peltier_server.queue.prices import Price, Prices, price_tokens
 from peltier_server.queue.ticket import Listener, Outcome, Results, Terms, Ticket, settle
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,9 @@ class Batcher:
         """
         results, tickets, start = Results[RowOutput](len(rows)), list[Ticket](), 0
         for run in _runs(rows):
-            tickets.append(_ticket(run, results, start, terms, price=self._price(run), record_gates=record_gates))
+            tickets.append(
+                _ticket(run, self._price(run), terms, results=results, start=start, record_gates=record_gates)
+            )
             start += len(run)
         return await self._outcome(results, tickets)
 
@@ -99,12 +101,10 @@ class Batcher:
         listener: Listener | None = None,
     ) -> Outcome[Draft]:
         """`compute` for texts: one draft per row. `listener` gets the new tokens of a single draft."""
-        results = Results[Draft](len(rows))
+        results, prices = Results[Draft](len(rows)), [self._price([row], drafted=True) for row in rows]
         tickets = [
-            _ticket(
-                [row], results, place, terms, price=self._price([row], drafted=True), decoding=own, listener=listener
-            )
-            for place, (row, own) in enumerate(zip(rows, decodings, strict=True))
+            _ticket([row], price, terms, results=results, start=place, decoding=own, listener=listener)
+            for place, (row, price, own) in enumerate(zip(rows, prices, decodings, strict=True))
         ]
         return await self._outcome(results, tickets)
 
@@ -158,15 +158,13 @@ class Batcher:
     def learn(self, tickets: Sequence[Ticket], seconds: float) -> None:
         """Learns prices from the time of the first pass of `tickets`; the runner calls it."""
         if self._prices is not None:
-            drafted = tickets[0].decoding is not None
-            self._prices.observe([ticket.rows for ticket in tickets], seconds, drafted=drafted)
+            self._prices.observe([(ticket.price, ticket.row.resident) for ticket in tickets], seconds)
 
     def learn_step(self, tickets: Sequence[Ticket], seconds: float) -> None:
         """Learns prices from the time of one step of these drafts; the runner calls it."""
         if self._prices is not None:
-            beams = [beam for ticket in tickets for beam in [ticket] * ticket.num_beams]
-            priced = [(ticket.price, ticket.row.resident) for ticket in beams if ticket.price is not None]
-            self._prices.observe_step(priced, seconds)
+            beams = [(ticket.price, ticket.row.resident) for ticket in tickets for _ in range(ticket.num_beams)]
+            self._prices.observe_step(beams, seconds)
 
     def close(self) -> None:
         """Refuses new tickets; waiting ones are still computed."""
@@ -183,8 +181,9 @@ class Batcher:
     def _waits(self) -> bool:
         return bool(self._rows or self._drafts)
 
-    def _price(self, rows: Sequence[Row], *, drafted: bool = False) -> Price | None:
-        return None if self._prices is None else self._prices.price(rows, drafted=drafted)
+    def _price(self, rows: Sequence[Row], *, drafted: bool = False) -> Price:
+        price = price_tokens if self._prices is None else self._prices.price
+        return price(rows, drafted=drafted)
 
     def _queue_of(self, ticket: Ticket) -> FairQueue:
         return self._rows if ticket.decoding is None else self._drafts
@@ -240,8 +239,8 @@ def _runs(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
         yield list(run)
 
 
-def _ticket(rows: Sequence[Row], results: Results[Any], start: int, terms: Terms, **given: Any) -> Ticket:
-    return Ticket(rows, results, start, terms.deadline, tenant=terms.tenant, priority=terms.priority, **given)
+def _ticket(rows: Sequence[Row], price: Price, terms: Terms, **given: Any) -> Ticket:
+    return Ticket(rows, price, tenant=terms.tenant, deadline=terms.deadline, priority=terms.priority, **given)
 
 
 def _refuse(late: Sequence[Ticket]) -> None:

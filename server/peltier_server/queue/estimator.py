@@ -34,7 +34,7 @@ _MAX_TIME_RATIO = 3.0
 # After about 350 more batches, a batch counts half. Each prior counts like one batch with only its kind of work.
 _DECAY = 0.998
 _PRIOR_BATCHES = 1.0
-_BATCHES_A_FIT = 8
+_BATCHES_A_FIT = 32
 _SWEEPS = 8
 
 

@@ -31,11 +31,11 @@ class Room:
 
     def weights_cost(self, ticket: Ticket) -> int:
         """The cost of the weights of `ticket`'s adapter in this pass."""
-        return 0 if ticket.row.resident in self.adapters else ticket.weights_cost
+        return 0 if ticket.row.resident in self.adapters else ticket.price.weights
 
     def step_cost(self, ticket: Ticket) -> int:
         """The cost that `ticket` adds to each step of the taken texts."""
-        return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.step_weights_cost)
+        return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.price.step_weights)
 
     def admits(self, ticket: Ticket, max_rows: int) -> int:
         """How many of the first `max_rows` rows of `ticket` fit; takes their room."""
@@ -50,7 +50,7 @@ class Room:
         self.rows -= ticket.num_beams
         self.first = False
         num_rows = 1
-        for cost in islice(ticket.costs, 1, max_rows):
+        for cost in islice(ticket.price.rows, 1, max_rows):
             if cost > self.cost or not self.rows:
                 break
             self.cost -= cost
@@ -118,7 +118,7 @@ class FairQueue:
 
     def _serve(self, ticket: Ticket, num_rows: int, weights_cost: int) -> Ticket:
         """Takes rows of a ticket, whose other rows wait on."""
-        cost = sum(ticket.costs[:num_rows]) + weights_cost
+        cost = sum(ticket.price.rows[:num_rows]) + weights_cost
         if num_rows == len(ticket.rows):
             self._scheduler.serve(ticket, cost)
             self._forget(ticket)

@@ -16,13 +16,42 @@ from peltier_server.queue.estimator import NO_WORK, Estimator, Work
 class Price(NamedTuple):
     """The cost of rows with one adapter, in tokens of the plain backbone: `rows` for the first pass of each row without
     the weights of the adapter, `weights` once for each adapter of a batch, `step` for each token of a beam,
-    `step_weights` once a step."""
+    `step_weights` once a step. The rows have `inputs` tokens and score `targets` tokens of label strings each."""
 
     rows: Sequence[int]
+    inputs: Sequence[int]
+    targets: int = 0
     weights: int = 0
     step: int = 1
     step_weights: int = 0
     step_work: Work = NO_WORK
+    tariff: "_Tariff | None" = None
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the first pass of all rows."""
+        return sum(self.inputs) + len(self.inputs) * self.targets
+
+    @property
+    def work(self) -> Work:
+        """The work of the first pass of all rows."""
+        inputs = self.inputs
+        squares = sum(map(mul, inputs, inputs))
+        return NO_WORK if self.tariff is None else self.tariff.work(len(inputs), sum(inputs), squares, self.targets)
+
+    def split(self, count: int) -> tuple["Price", "Price"]:
+        """The price of the first `count` rows, and of the others."""
+        first, rest = slice(count), slice(count, None)
+        return (
+            self._replace(rows=self.rows[first], inputs=self.inputs[first]),
+            self._replace(rows=self.rows[rest], inputs=self.inputs[rest]),
+        )
+
+
+def price_tokens(rows: Sequence[Row], *, drafted: bool) -> Price:
+    """The price of rows that cost their tokens."""
+    inputs, targets = [row.num_inputs for row in rows], 0 if drafted else rows[0].num_targets
+    return Price([num + targets for num in inputs], inputs, targets)
 
 
 class _AdapterRates(NamedTuple):
@@ -96,7 +125,7 @@ class _Tariff:
             rates = self._rates = self._measure(factors, targets)
         row, token, square = rates[:3]
         costs = [max(1, num + targets, round(row + num * (token + num * square))) for num in inputs]
-        return Price(costs, round(self._weights * factors.weights))
+        return Price(costs, inputs, targets, round(self._weights * factors.weights), tariff=self)
 
     def _measure(self, factors: Work, targets: int) -> _Rates:
         # The work is linear in these three numbers.
@@ -146,22 +175,20 @@ class Prices:
         tariff, factors = self._tariff(rows[0]), self._estimator.factors
         if drafted:
             return tariff.of_text(factors, rows[0].num_inputs)
-        return tariff.of_rows(factors, [row.num_inputs for row in rows], rows[0].num_targets)
+        # The adapter's prompt has the same length for all.
+        num_soft = rows[0].num_inputs - len(rows[0].encoded.ids)
+        inputs = [num_soft + len(row.encoded.ids) for row in rows]
+        return tariff.of_rows(factors, inputs, rows[0].num_targets)
 
-    def observe(self, runs: Iterable[Sequence[Row]], seconds: float, *, drafted: bool = False) -> None:
-        """Learns from the time of a batch of rows, in runs that each have a price, or of the first pass of texts."""
-        works = [(self._work(rows, drafted=drafted), rows[0].resident) for rows in runs]
+    def observe(self, prices: Iterable[Priced], seconds: float) -> None:
+        """Learns from the time of a batch of rows, each with its adapter, or of the first pass of texts."""
+        works = [(price.work, resident) for price, resident in prices]
         self._estimator.observe(_total(Work(batch=1.0), works), seconds)
 
     def observe_step(self, prices: Iterable[Priced], seconds: float) -> None:
         """Learns from the time of one step of rows; a text has one row for each beam."""
         works = [(price.step_work, resident) for price, resident in prices]
         self._estimator.observe(_total(Work(steps=1.0), works), seconds)
-
-    def _work(self, rows: Sequence[Row], *, drafted: bool) -> Work:
-        inputs = [row.num_inputs for row in rows]
-        targets = 0 if drafted else rows[0].num_targets
-        return self._tariff(rows[0]).work(len(inputs), sum(inputs), sum(map(mul, inputs, inputs)), targets)
 
     def _tariff(self, row: Row) -> _Tariff:
         """The prices of the rows with the same adapter, which are created once."""

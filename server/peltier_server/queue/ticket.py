@@ -88,16 +88,16 @@ class Terms(NamedTuple):
 @dataclass(eq=False, slots=True)
 class Ticket:
     """Rows of one request with the same adapter, or with `decoding` the input of one text. Their results begin at
-    `start` of `results`. Without `price` a row costs its tokens.
+    `start` of `results`.
 
     Times are seconds of `time.monotonic`. The `listener` gets new tokens, in the caller's event loop. `pass_tokens` is
-    the exact number of tokens of their first pass, `tokens` the maximum with those that beams may generate. `costs` are
-    those of the rows' first pass without their adapter's weights, in tokens of the plain backbone.
+    the exact number of tokens of their first pass, `tokens` the maximum with those that beams may generate.
 
     Only `split` changes it. It is not frozen because frozen ones take ten times as long to create.
     """
 
     rows: Sequence[Row]
+    price: Price
     results: Results[Any]
     start: int = 0
     deadline: float = math.inf
@@ -107,28 +107,19 @@ class Ticket:
     tenant: str = TENANT
     priority: int = 0
     queued_at: float = field(default_factory=time.monotonic)
-    price: Price | None = None
-    costs: Sequence[int] = field(init=False)
     pass_tokens: int = field(init=False)
     tokens: int = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.decoding is None:
-            tokens = [row.num_tokens for row in self.rows]
-            self.tokens = self.pass_tokens = sum(tokens)
-        else:
-            tokens = [self.row.num_inputs]
-            self.pass_tokens = tokens[0]
-            self.tokens = self.pass_tokens + self.decoding.max_new_tokens * self.decoding.num_beams
-        self.costs = tokens if self.price is None else self.price.rows
+        self.tokens = self.pass_tokens = self.price.tokens
+        if self.decoding is not None:
+            self.tokens += self.decoding.max_new_tokens * self.decoding.num_beams
 
     def split(self, count: int) -> "Ticket":
         """Removes the first `count` rows; returns a ticket with them."""
-        price = self.price
-        first = replace(
-            self, rows=self.rows[:count], price=None if price is None else price._replace(rows=price.rows[:count])
-        )
-        self.rows, self.costs, self.start = self.rows[count:], self.costs[count:], self.start + count
+        price, self.price = self.price.split(count)
+        first = replace(self, rows=self.rows[:count], price=price)
+        self.rows, self.start = self.rows[count:], self.start + count
         self.tokens -= first.tokens
         self.pass_tokens -= first.pass_tokens
         return first
@@ -166,13 +157,8 @@ class Ticket:
 
     @property
     def pass_cost(self) -> int:
-        """The cost of the first pass of its first row."""
-        return self.costs[0]
-
-    @property
-    def weights_cost(self) -> int:
-        """The cost of its adapter's weights, once in a batch."""
-        return 0 if self.price is None else self.price.weights
+        """The cost of the first pass of its first row, without the weights of its adapter."""
+        return self.price.rows[0]
 
     @property
     def num_beams(self) -> int:
@@ -182,12 +168,7 @@ class Ticket:
     @property
     def step_cost(self) -> int:
         """The cost of a step that generates a token on each of its beams."""
-        return self.num_beams * (1 if self.price is None else self.price.step)
-
-    @property
-    def step_weights_cost(self) -> int:
-        """The cost of its adapter's weights, once in a step."""
-        return 0 if self.price is None else self.price.step_weights
+        return self.num_beams * self.price.step
 
 
 def settle(tickets: Sequence[Ticket], results: Sequence[Outcome[Any] | PeltierError]) -> None:

@@ -70,6 +70,6 @@ class StepStats:
             self.cost_by_tenant[ticket.tenant] += ticket.step_cost
             if ticket.row.resident is not None and ticket.row.resident not in adapters:
                 adapters.add(ticket.row.resident)
-                self.cost_by_tenant[ticket.tenant] += ticket.step_weights_cost
+                self.cost_by_tenant[ticket.tenant] += ticket.price.step_weights
         self.num_adapters = len(adapters)
         self.cost = sum(self.cost_by_tenant.values())

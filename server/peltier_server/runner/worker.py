@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
-from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.graphs.choice import create_graphs
 from peltier_backbone.load import Backbone
 from peltier_client.errors import InferenceFailed, PeltierError
@@ -118,11 +117,12 @@ class Worker:
             return
         started = time.monotonic()
         outputs = self._bisection.compute(batch.rows, record_gates=batch.record_gates)
-        if any(isinstance(output, InferenceFailed) for output in outputs):
+        errors = [output for output in outputs if isinstance(output, PeltierError)]
+        if any(isinstance(error, InferenceFailed) for error in errors):
             self._check_device()
         seconds = time.monotonic() - started
         self._resources.metrics.observe_batch(batch, seconds)
-        if all(isinstance(output, RowOutput) for output in outputs):
+        if not errors:
             self._resources.batcher.learn(batch.tickets, seconds)
         batch.resolve(outputs)
 

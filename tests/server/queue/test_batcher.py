@@ -17,6 +17,7 @@ from peltier_client.errors import DeadlinePassed, Draining, QueueFull, TooLarge
 from peltier_server.queue.batch import Batch
 from peltier_server.queue.batch_limit import BatchBounds
 from peltier_server.queue.batcher import Batcher
+from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Terms, Ticket
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
@@ -27,7 +28,9 @@ def make_row(tokens: int) -> Row:
 
 
 def make_ticket(tokens: int, deadline: float = math.inf, **given: object) -> Ticket:
-    return Ticket([make_row(tokens)], Results(1), deadline=deadline, **given)
+    row = make_row(tokens)
+    price = price_tokens([row], drafted="decoding" in given)
+    return Ticket([row], price, Results(1), deadline=deadline, **given)
 
 
 def make_draft(
@@ -88,7 +91,9 @@ async def test_the_rows_of_a_ticket_leave_as_if_each_had_its_own(
             results, runs = Results(len(own)), [own] if together else [[row] for row in own]
             places = zip(runs, range(len(runs)), strict=True)
             given = {"tenant": tenant, "priority": priority, "queued_at": 0.0}
-            batcher.put([Ticket(run, results, place, **given) for run, place in places])
+            batcher.put(
+                [Ticket(run, price_tokens(run, drafted=False), results, place, **given) for run, place in places]
+            )
         found = [batch.rows for batch in drain(batcher)]
         assert batcher.queued_tokens == 0
         return found
@@ -281,7 +286,8 @@ async def test_those_who_gave_up_take_no_room() -> None:
 async def test_rows_that_wait_for_the_next_batch_may_be_cancelled() -> None:
     """The others of their request are computed already; nothing of it is left."""
     batcher, results = make_batcher(rows=2), Results(5)
-    batcher.put([Ticket([make_row(3)] * 5, results)])
+    rows = [make_row(3)] * 5
+    batcher.put([Ticket(rows, price_tokens(rows, drafted=False), results)])
     assert len(batcher.next().rows) == 2
     assert batcher.queued_tokens == 9
     results.future.cancel()
@@ -292,7 +298,8 @@ async def test_rows_that_wait_for_the_next_batch_may_be_cancelled() -> None:
 async def test_rows_that_are_late_wait_for_those_in_time() -> None:
     """The request ends with an error for the late ones, and not before its first batch has ended."""
     batcher, results = make_batcher(rows=2), Results(3)
-    ticket = Ticket([make_row(3)] * 3, results, deadline=time.monotonic() + 60)
+    rows = [make_row(3)] * 3
+    ticket = Ticket(rows, price_tokens(rows, drafted=False), results, deadline=time.monotonic() + 60)
     batcher.put([ticket])
     batch = batcher.next()
     pass_deadline(batcher, ticket)

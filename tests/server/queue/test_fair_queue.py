@@ -26,7 +26,7 @@ async def test_each_adapter_of_a_step_costs_its_weights_once(residents: list[Res
 
     def make_draft(resident: Resident) -> Ticket:
         row = Row(Encoded((5,), (0,)), resident)
-        return Ticket([row], Results(1), decoding=Decoding(2), price=Price([1], step=2, step_weights=5))
+        return Ticket([row], Price([1], [1], step=2, step_weights=5), Results(1), decoding=Decoding(2))
 
     for another, fits in ((first, True), (second, False)):
         room = Room(cost=1000, rows=100, steps=12, alone=False)

@@ -78,7 +78,7 @@ def test_measured_batches_change_prices(make_row: MakeRow, minilm: Backbone):
     for number in range(200):
         row, seconds = rows[number % 2]
         count = 1 + number % 7
-        prices.observe([[row] * count], seconds * count)
+        prices.observe([(prices.price([row] * count), row.resident)], seconds * count)
     after = [prices.price([row]).rows[0] for row, _ in rows]
     assert after[0] <= before[0] + 1
     assert 1.5 * before[1] < after[1] < 5 * before[1]
@@ -130,6 +130,6 @@ async def test_a_step_costs_for_each_beam(t5: Backbone):
     """At the price of a step; what waits is counted in tokens."""
     row = Row(_encoded(6))
     price = Prices(t5.config).price([row], drafted=True)
-    ticket = Ticket([row], Results(1), decoding=Decoding(5, num_beams=3), price=price)
+    ticket = Ticket([row], price, Results(1), decoding=Decoding(5, num_beams=3))
     assert ticket.step_cost == 3 * price.step
     assert ticket.tokens == 6 + 15

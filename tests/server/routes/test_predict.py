@@ -10,6 +10,7 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Ticket
 
 from tests.server.conftest import Running, until
@@ -230,7 +231,8 @@ async def test_a_full_queue_says_when_to_come_back(
     async with serve(max_queue_tokens=60) as running:
         await running.upload(make_artifact(bert, name="a"))
         batcher = running.service.batcher
-        other = Ticket([Row(Encoded((0,) * 50, (0,) * 50))], Results(1))
+        rows = [Row(Encoded((0,) * 50, (0,) * 50))]
+        other = Ticket(rows, price_tokens(rows, drafted=False), Results(1))
         batcher._rows.put(other)  # without waking the runner
         full = await running.predict("a", "the plot was not very good , and the actor is dull")
         other.future.cancel()

@@ -20,6 +20,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Outcome, Progress, Results, Ticket
 from peltier_server.runner import group
 from peltier_server.runner.compute_guard import ComputeGuard
@@ -98,7 +99,8 @@ class Theatre:
                 progressed.extend(progress.ids)
 
             listener = listen if decoding.num_beams == 1 else None
-            ticket = Ticket([row], Results(1), deadline=deadline, decoding=decoding, listener=listener)
+            price = price_tokens([row], drafted=True)
+            ticket = Ticket([row], price, Results(1), deadline=deadline, decoding=decoding, listener=listener)
             joining.append(Caller(ticket, number, progressed))
         self.callers += joining
         self.decoder.join([caller.ticket for caller in joining])
