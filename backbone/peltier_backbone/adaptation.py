@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from torch import Tensor
 
 from peltier_backbone.attention import Prefix
+from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import NO_OPS, PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 
@@ -35,7 +36,7 @@ class Adaptation(Protocol):
     def embed(self, x: Tensor) -> Tensor:
         """T5's encoder embeddings `x`, with soft prompts instead of placeholder tokens; may change `x` in place."""
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
         """Prefix keys and values of a span, whose queries are computed from `x`; None if it has no prefix. A prefix
         shifts no position, and in T5 the relative bias of a prefix key is 0."""
 
@@ -71,7 +72,7 @@ class NoAdaptation:
     def embed(self, x: Tensor) -> Tensor:
         return x
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
         return None
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:

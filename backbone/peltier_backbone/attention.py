@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from peltier_backbone.groups import Groups
 from peltier_backbone.native import library
-from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
 from peltier_backbone.packing import Packed
 from peltier_backbone.padding import Padding
@@ -51,8 +51,12 @@ class Span:
         self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
         self._device = packed.ids.device
 
-    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | None) -> Tensor:
+    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | RowKernels | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
+        if isinstance(prefix, RowKernels):
+            query, key, value = qkv.chunk(3, -1)
+            size = query.shape[1] // self._num_heads
+            return prefix.attend(query, key, value, size, self._placed_rows, self._num_heads, scale=size**-0.5)
         native = library.serving_library(qkv.device, qkv.dtype)
         if native is None or isinstance(prefix, Prefix):
             assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"

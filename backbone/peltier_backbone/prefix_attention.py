@@ -11,6 +11,7 @@ from torch import Tensor
 
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.attention import Prefix
+from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
 
 
@@ -33,8 +34,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None, *, 
     return Attended(torch.matmul(weights, values), logits.float().logsumexp(-1) if with_logsumexp else None)
 
 
-# The prefix of each span, or all prefixes in the adapters' own memory, for the native attention.
-Prefixes = list[Prefix | None] | PlacedPrefixes
+# The prefix of each span, or all prefixes in the adapters' own memory, for kernels that read them there.
+Prefixes = list[Prefix | None] | PlacedPrefixes | RowKernels
 
 
 class PrefixAttention:
@@ -52,7 +53,7 @@ class PrefixAttention:
         found = []
         for span, tokens in enumerate(self._tokens):
             prefix = self._adaptation.prefix(attention, span, x[tokens])
-            if isinstance(prefix, PlacedPrefixes):
+            if isinstance(prefix, PlacedPrefixes | RowKernels):
                 return prefix
             found.append(prefix)
         return None if all(prefix is None for prefix in found) else found

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.native.library import serving_library
-from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows
+from peltier_backbone.native.placed_rows import PlacedRow, PlacedRows, RowKernels
 from peltier_backbone.native.program import Table
 from peltier_backbone.padding import Padding
 from peltier_backbone.prefix_attention import Attended, Prefixes, attend
@@ -39,6 +39,11 @@ class RaggedAttention:
     def attend(self, query: Tensor, key_value: Tensor, prefixes: Prefixes | None = None) -> Attended:
         """[queries, size] and [keys, 2 * size] -> context [queries, size], with `prefixes` that are placed, and for
         others the logsumexp [queries, heads]."""
+        if isinstance(prefixes, RowKernels):
+            rows = self._placed_rows if prefixes.num_rows == len(self._lengths) else self._placed_tokens
+            size = query.shape[1] // self._num_heads
+            key, value = key_value.chunk(2, -1)
+            return Attended(prefixes.attend(query, key, value, size, rows, self._num_heads), None)
         native, with_logsumexp = serving_library(query.device, query.dtype), isinstance(prefixes, list)
         if native is not None and not isinstance(prefixes, list):
             rows = self.place(None if prefixes is None else prefixes.table)

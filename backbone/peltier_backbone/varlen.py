@@ -13,6 +13,7 @@ from torch import Tensor
 
 from peltier_backbone import attention
 from peltier_backbone.attention import Prefix, RoundedSpan, Span
+from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
 
 # The dtypes of flash attention 2: half precision, on Ampere and later.
@@ -70,9 +71,9 @@ class VarlenSpan(Span):
     have equally many heads, flash attention 2 splits no row, so the result of a row does not depend on its
     neighbours."""
 
-    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | None) -> Tensor:
+    def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | RowKernels | None) -> Tensor:
         """See `Span.attend`."""
-        if qkv.requires_grad:
+        if qkv.requires_grad or isinstance(prefix, RowKernels):
             return super().attend(qkv, prefix)
         assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
         if prefix is None and self._seen == self._lengths:

@@ -8,6 +8,7 @@ import torch
 from bench import Bench
 from peltier_adapters.artifact.weights import Layout, Weights
 from peltier_adapters.residency.transfer import DeviceCopy, create_transfer
+from torch import Tensor
 
 _COUNT = 20
 _MATRIX = 8192
@@ -22,19 +23,23 @@ def compare_loads(bench: Bench, nbytes: int) -> None:
     """
     layout, transfer = Layout({"adapter": (nbytes // 4,)}), create_transfer(bench.device)
     adapters = [Weights.copy(layout, {"adapter": torch.randn(nbytes // 4)}) for _ in range(_COUNT)]
-    sent = [_arrived(transfer(one)) for one in adapters]
-    wrong = sum(not torch.equal(one.flat.cpu(), own.flat) for one, own in zip(sent, adapters, strict=True))
+    sent = [_arrived(transfer(one, _whole)) for one in adapters]
+    wrong = sum(not torch.equal(one.flats[0].cpu(), own.flat) for one, own in zip(sent, adapters, strict=True))
     bench.check("load check", float(wrong), 0.0, adapters=_COUNT)
     if bench.device.type != "cuda":
         return
     own = adapters[0]
     us = {
         "pageable": _median_us(lambda: own.flat.to(bench.device)),
-        "staged": _median_us(lambda: transfer(own)),
-        "returns": _median_us(lambda: transfer(own), wait=False),
+        "staged": _median_us(lambda: transfer(own, _whole)),
+        "returns": _median_us(lambda: transfer(own, _whole), wait=False),
     }
-    us |= _beside_work(bench, lambda: transfer(own))
+    us |= _beside_work(bench, lambda: transfer(own, _whole))
     bench.record("load", bytes=own.nbytes, us=us)
+
+
+def _whole(flat: Tensor) -> tuple[Tensor, Tensor]:
+    return flat, flat[:0]
 
 
 def _arrived(sent: DeviceCopy) -> DeviceCopy:

@@ -9,11 +9,10 @@ from pathlib import Path
 import torch
 from bench import DTYPES, Bench, device_work
 from peltier_adapters.ops.backend import AdapterGroup
-from peltier_adapters.ops.triton import TritonBackend
 from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded, Packed
-from random_adapters import PRESETS, adapt, by_torch, draw_adapters, groups_of, load, use_backend
+from random_adapters import PRESETS, adapt, by_torch, draw_adapters, groups_of, load, use_kernels
 from site_ops import compare_ops, create_cases
 from tokenizers import Tokenizer, models
 from torch import Tensor
@@ -143,7 +142,7 @@ def compare(
             exact = Loaded(exact_backbone, [], groups_of(exact_residents))
         for dtype, kind in DTYPES.items():
             if bench.device.type == "cpu":  # a dry run: in Triton's interpreter
-                stack.enter_context(use_backend(TritonBackend(bench.device)))
+                stack.enter_context(use_kernels())
             backbone = load_backbone(str(directory), device=bench.device.type, dtype=dtype)
             bench.record("backbone", family=family, dtype=dtype, kernels=backbone.kernels)
             with by_torch():

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from unittest.mock import patch
 
 import torch
@@ -10,8 +11,9 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.ops import backend
-from peltier_adapters.ops.backend import AdapterGroup, Backend
+from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.torch import TORCH
+from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
@@ -32,14 +34,14 @@ _TEXT_TASK = TaskSpec(
 )  # fmt: skip
 
 
-def use_backend(chosen: Backend) -> AbstractContextManager[object]:
-    """Replaces the choice of a backend while the block runs."""
-    return patch.object(backend, "choose_backend", lambda device, dtype: chosen)
+def use_kernels() -> AbstractContextManager[object]:
+    """Chooses Triton's kernels on any device while the block runs."""
+    return patch.object(backend, "choose_backend", cache(TritonBackend))
 
 
 def by_torch() -> AbstractContextManager[object]:
     """Replaces kernels by torch while the block runs."""
-    return use_backend(TORCH)
+    return patch.object(backend, "choose_backend", lambda device, dtype: TORCH)
 
 
 def draw_adapters(exact: Backbone, count: int) -> list[Artifact]:

@@ -57,7 +57,7 @@ def check_start(bench: Bench) -> None:
 
     for name, dtype in DTYPES.items():
         start = time.perf_counter()
-        check(TritonBackend(bench.device), bench.device, dtype)  # raises if a kernel is wrong
+        check(TritonBackend(bench.device, dtype), bench.device, dtype)  # raises if a kernel is wrong
         bench.check("start check", 0.0, 0.0, dtype=name, seconds=round(time.perf_counter() - start, 1))
 
 

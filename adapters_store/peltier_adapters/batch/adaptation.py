@@ -1,26 +1,26 @@
 """The adaptation of one batch. A group of neighbouring rows shares an adapter, and a backend runs the adapters' ops."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby
 
 import torch
 from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
 from peltier_backbone.attention import Prefix
 from peltier_backbone.load import Backbone
+from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
-from peltier_adapters.ops.op import PrefixKeys, Program, at
+from peltier_adapters.ops.op import PrefixKeys, at
 
 
 class SiteAdaptation(NoAdaptation):
     """Applies ops at projections, sub-layers and norms, for models whose attention handles prefixes itself."""
 
-    def __init__(self, ops: GroupedOps, programs: Iterable[Program]) -> None:
-        self._ops = ops
-        self.projections = frozenset(site for program in programs for site, _ in program.placed)
+    def __init__(self, ops: GroupedOps) -> None:
+        self._ops, self.projections = ops, ops.sites
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         return self._ops.act(site, number, y, x) if site in self.projections else y
@@ -44,7 +44,7 @@ class BatchAdaptation(SiteAdaptation):
         self.groups = tuple(groups)
         self._backbone, self._backend, self._lengths = backbone, backend, tuple(lengths)
         programs = {group.program for group in groups if group.program}
-        super().__init__(backend.group(self.groups, self._lengths), programs)
+        super().__init__(backend.group(self.groups, self._lengths))
         self._prefixed = any(program.prefixes for program in programs)
         self._spans = list[_Span]()
         if self._prefixed and not self._ops.places_prefixes:
@@ -53,10 +53,10 @@ class BatchAdaptation(SiteAdaptation):
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [span.rows for span in self._spans] or [(0, num_rows)]
 
-    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | None:
+    def prefix(self, attention: int, span: int, x: Tensor) -> Prefix | PlacedPrefixes | RowKernels | None:
         if self._spans:
             return self._spans[span].prefix(attention, x)
-        return self._ops.placed_prefixes(attention, x) if self._prefixed else None
+        return self._ops.placed_prefixes(attention, x) if self._prefixed or self._ops.attends else None
 
     def embed(self, x: Tensor) -> Tensor:
         starts, places, pieces, row = [0, *accumulate(self._lengths)], list[int](), list[Tensor](), 0

@@ -1,6 +1,6 @@
 """Computes one forward pass for rows of any tenants, tasks and methods."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -11,14 +11,16 @@ from torch import Tensor
 from peltier_adapters.batch import scoring
 from peltier_adapters.batch.adaptation import BatchAdaptation
 from peltier_adapters.batch.heads import read_heads
-from peltier_adapters.batch.row import Row, RowOutput, adapt, row_gates
+from peltier_adapters.batch.row import Row, RowOutput, adapt, group_rows, row_gates
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import AdapterGroup
 
 
 class Graphs(Protocol):
     """Forward passes of an encoder that a GPU replays (`graphs/`)."""
 
-    def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
-        """One vector per row for each kind of pooling; None if there is no graph for `rows`."""
+    def compute(self, rows: Sequence[Row]) -> Sequence[Tensor] | None:
+        """The logits of each row; None if there is no graph for `rows`."""
 
 
 @torch.inference_mode()
@@ -31,12 +33,12 @@ def forward(
     """
     order = sorted(range(len(rows)), key=lambda index: rows[index].order)
     sorted_rows = [rows[index] for index in order]
-    pooled = None if graphs is None or record_gates else graphs.pooled(sorted_rows)
-    if pooled is None:
-        sorted_outputs = _compute(backbone, sorted_rows, record_gates=record_gates)
+    replayed = None if graphs is None or record_gates else graphs.compute(sorted_rows)
+    if replayed is not None:
+        sorted_outputs = [RowOutput(logits) for logits in replayed]
     else:
-        logits = read_heads(sorted_rows, pooled.__getitem__, backbone.device)
-        sorted_outputs = [RowOutput(own) for own in logits]
+        compute = _compute_frame if has_frames(backbone) else _compute
+        sorted_outputs = compute(backbone, sorted_rows, record_gates=record_gates)
     results = dict(zip(order, sorted_outputs, strict=True))
     return [results[index] for index in range(len(rows))]
 
@@ -50,8 +52,26 @@ def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bo
     else:
         pooled = Pooled(backbone, packed, adaptation, backbone.bert(packed, adaptation))
         outputs = read_heads(sorted_rows, pooled, backbone.device)
-    num_layers = backbone.config.num_layers
-    gates = [row_gates(group, row, num_layers) for group in adaptation.groups for row in range(group.rows)]
+    return _with_gates(outputs, adaptation.groups, backbone.config.num_layers)
+
+
+def has_frames(backbone: Backbone) -> bool:
+    """Whether batches of `backbone` are computed as frames: it is an encoder, and Triton's kernels run its adapters."""
+    return not backbone.config.generates and backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
+
+
+def _compute_frame(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+    from peltier_adapters.batch.frame import Frame  # needs Triton
+    from peltier_adapters.batch.shape import Shape
+
+    frame, groups = Frame(backbone, Shape.of(sorted_rows)), group_rows(sorted_rows, record_gates=record_gates)
+    frame.load(sorted_rows)
+    frame.run(groups)
+    return _with_gates(frame.read(sorted_rows), groups, backbone.config.num_layers)
+
+
+def _with_gates(outputs: Sequence[Tensor], groups: Sequence[AdapterGroup], num_layers: int) -> list[RowOutput]:
+    gates = [row_gates(group, row, num_layers) for group in groups for row in range(group.rows)]
     return [RowOutput(logits, own) for logits, own in zip(outputs, gates, strict=True)]
 
 

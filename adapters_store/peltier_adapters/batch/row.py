@@ -92,8 +92,14 @@ def adapt(
     backbone: Backbone, rows: Sequence[Row], lengths: Sequence[int], *, record_gates: bool = False
 ) -> BatchAdaptation:
     """The adaptation of `rows`, which are in `Row.order` and have `lengths` tokens."""
-    groups = [_group(list(members), record_gates) for _, members in groupby(rows, key=lambda row: (row.body, row.slot))]
+    groups = group_rows(rows, record_gates=record_gates)
     return BatchAdaptation(backbone, groups, lengths, backend.choose_backend(backbone.device, backbone.dtype))
+
+
+def group_rows(rows: Sequence[Row], *, record_gates: bool) -> list[AdapterGroup]:
+    """Neighbouring rows that share an adapter."""
+    runs = groupby(rows, key=lambda row: (row.body, row.slot))
+    return [_group(list(members), record_gates) for _, members in runs]
 
 
 def adapt_tokens(

@@ -1,26 +1,19 @@
-"""Replays whole batches from CUDA graphs. BERT-base with four presets in a batch takes hundreds of kernel launches, and
-small batches wait for the host between them. A graph takes one launch, but its shapes and addresses are fixed at its
-capture. So one graph serves every batch of a `Shape`:
+"""Replays whole batches of encoders from CUDA graphs. BERT-base with four presets in a batch takes 147 kernel launches,
+and small batches wait for the host between them. A graph takes one launch, but its sizes and addresses are fixed at its
+capture.
 
-1. The captured code does not depend on the lengths of rows on the host. The starts of rows and groups are int32 inputs
-   (`indices.py`), which one copy brings to the device. Values that follow from them, such as the row of each token, are
-   computed on the device.
-2. The number of tokens is rounded up to a bucket. The tokens after the last row belong to no row and no group. They are
-   computed like other tokens, but no output depends on them.
-3. The adapters of a bank may be anywhere in the batch. The `ProgramTokens` of the bank covers all tokens: the kernels
-   get its groups as runs, with one run of the tokens before them and one run of the tokens after them. These two runs
-   have slot -1, which reads no weight and changes nothing. The number of groups is rounded up; the additional runs are
-   empty.
-4. The addresses of adapters change, so a graph does not read their weights there. The weights are copied before each
-   replay, as in any batch on a GPU, but into stacks with fixed addresses. Graphs with the same number of groups of a
-   bank share its stack. Values that ops compute from weights, such as norms in the backbone's dtype, are part of the
-   graph.
-5. Attention (`attention.py`) is one call for all rows without a prefix, and one more call for each bank with prefixes,
-   over as many rows as the shape allows.
-6. Outputs are copied to separate tensors. So no data in the memory of a graph is needed after its replay, and all
+A frame (`batch/frame.py`) computes a batch only from one tensor of integers: tokens, the starts of rows, and for each
+row the addresses of its adapter's weights and program. So one graph serves every batch that its shape covers, with any
+adapters of its banks, in any order:
+
+1. The numbers of tokens, of rows, and of tokens of the longest row are rounded up to a bucket (`buckets.py`). No row
+   has the additional tokens, and additional rows have no tokens. No output depends on either.
+2. A graph has all banks that have occurred before its capture. A launch for a site at which no row of the batch has an
+   op ends at once.
+3. Outputs are copied to separate tensors. So no data in the memory of a graph is needed after its replay, and all
    graphs share one memory pool, in any order of replays.
 
-A shape is captured when it has occurred often enough (`graphs.py`). These batches run without graphs: rare shapes, T5,
-recorded gates, inputs that contain padding, and batches so large that the GPU, not the host, is the limit. Only
-`capture.py` needs a GPU; the other modules also work with a plain call instead of a replay.
+A shape is captured when it has occurred often enough (`graphs.py`). `benchmarks/gpu/graph_hits.py` simulates how many
+batches find a graph. T5, recorded gates and batches of more than 4,096 tokens run without graphs. Only `capture.py`
+needs a GPU; the other modules also work with a plain call instead of a replay.
 """

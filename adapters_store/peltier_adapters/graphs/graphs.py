@@ -3,22 +3,22 @@
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from weakref import WeakValueDictionary
+from weakref import WeakSet
 
-import torch
 from peltier_backbone.load import Backbone
 from torch import Tensor
 
+from peltier_adapters.batch.frame import Frame
 from peltier_adapters.batch.row import Row
-from peltier_adapters.graphs.frame import Frame
-from peltier_adapters.graphs.shape import Shape, shape_of
+from peltier_adapters.batch.shape import Shape
+from peltier_adapters.graphs.buckets import round_shape
 from peltier_adapters.residency.bank import Bank
 
 logger = logging.getLogger(__name__)
 
-_MAX_GRAPHS = 32
+_MAX_GRAPHS = 64
 # A capture costs as much as three forward passes, and seconds if it compiles a kernel for the first time.
 _CAPTURE_AFTER = 4
 # When all graphs are in use, a new shape must occur this many times as often before it replaces one. With more shapes
@@ -38,7 +38,10 @@ class _Graph:
 
 class Graphs:
     """Keeps at most `max_graphs` graphs and evicts the least recently used. Use it from one thread at a time, in
-    `inference_mode`."""
+    `inference_mode`.
+
+    A graph has all banks that have occurred, because a bank without rows in a batch costs nearly nothing.
+    """
 
     def __init__(
         self,
@@ -51,9 +54,9 @@ class Graphs:
         self._backbone, self._capture = backbone, capture
         self._max_graphs, self._capture_after = max_graphs, capture_after
         self._graphs: OrderedDict[Shape, _Graph] = OrderedDict()
-        # How often shapes without a graph have occurred; -inf for shapes whose capture has failed.
-        self._seen: OrderedDict[Shape, float] = OrderedDict()
-        self._stacks: WeakValueDictionary[tuple[Bank, int], Tensor] = WeakValueDictionary()
+        # How often sizes without a graph have occurred; -inf for those whose capture has failed.
+        self._seen: OrderedDict[tuple[int, ...], float] = OrderedDict()
+        self._bodies, self._heads = WeakSet[Bank](), WeakSet[Bank]()
 
     def __len__(self) -> int:
         return len(self._graphs)
@@ -62,51 +65,50 @@ class Graphs:
         """Free all graphs and their memory. Shapes that occur again can get new graphs."""
         self._graphs.clear()
 
-    def pooled(self, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
-        """One vector per row for each kind of pooling, [at least rows, hidden], valid until the next call; None if
-        there is no graph for `rows`. `rows` are in `Row.order`."""
-        shape = shape_of(rows)
+    def compute(self, rows: Sequence[Row]) -> Sequence[Tensor] | None:
+        """The logits of each row; None if there is no graph for `rows`."""
+        shape = round_shape(Shape.of(rows))
         if shape is None:
             return None
+        self._bodies.update(shape.bodies)
+        self._heads.update(shape.heads)
         graph = self._find(shape)
         if graph is None:
-            return self._make(shape, rows) if self._is_due(shape) else None
+            graph = self._make(shape, rows) if self._is_due(shape) else None
+        if graph is None:
+            return None
         graph.frame.load(rows)
         graph.replay()
-        return graph.frame.pooled
+        return graph.frame.read(rows)
 
     def _find(self, shape: Shape) -> _Graph | None:
-        own = shape if shape in self._graphs else next((one for one in self._graphs if one.covers(shape)), None)
+        own = next((one for one in self._graphs if one.tokens == shape.tokens and one.covers(shape)), None)
         if own is None:
             return None
         self._graphs.move_to_end(own)
         return self._graphs[own]
 
     def _is_due(self, shape: Shape) -> bool:
-        self._seen[shape] = self._seen.pop(shape, 0) + 1
+        sizes = tuple(shape[:3])
+        self._seen[sizes] = self._seen.pop(sizes, 0) + 1
         if len(self._seen) > _MAX_COUNTED:
             self._seen.popitem(last=False)
         factor = 1 if len(self._graphs) < self._max_graphs else _REPLACE_FACTOR
-        return self._seen[shape] >= factor * self._capture_after
+        return self._seen[sizes] >= factor * self._capture_after
 
-    def _make(self, shape: Shape, rows: Sequence[Row]) -> Mapping[str, Tensor] | None:
-        del self._seen[shape]
+    def _make(self, shape: Shape, rows: Sequence[Row]) -> _Graph | None:
+        del self._seen[tuple(shape[:3])]
+        whole = shape._replace(bodies=frozenset(self._bodies), heads=frozenset(self._heads))
+        for own in [one for one in self._graphs if one.tokens == whole.tokens and whole.covers(one)]:
+            del self._graphs[own]  # the new one serves its batches
         if len(self._graphs) >= self._max_graphs:
             self._graphs.popitem(last=False)
         try:
-            frame = Frame(self._backbone, shape, self._stack_of)
+            frame = Frame(self._backbone, whole)
             frame.load(rows)
-            self._graphs[shape] = graph = _Graph(frame, self._capture(frame.run))
+            self._graphs[whole] = _Graph(frame, self._capture(frame.run))
         except Exception:  # no memory, or an error of a compiler or library; the batch then runs without a graph
-            logger.warning("no graph of %s; such batches run without one", shape, exc_info=True)
-            self._seen[shape] = -math.inf
+            logger.warning("no graph of %s; such batches run without one", whole, exc_info=True)
+            self._seen[tuple(shape[:3])] = -math.inf
             return None
-        graph.replay()
-        return frame.pooled
-
-    def _stack_of(self, bank: Bank, groups: int) -> Tensor:
-        stack = self._stacks.get((bank, groups))
-        if stack is None:
-            stack = torch.zeros(groups, bank.layout.length, device=self._backbone.device)
-            self._stacks[bank, groups] = stack
-        return stack
+        return self._graphs[whole]

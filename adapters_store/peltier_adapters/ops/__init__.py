@@ -6,6 +6,6 @@ first of them. An adapter is then its flat weights, and a batch builds only tabl
 adapter. Training builds the same ops in each pass, from tensors with gradients.
 
 A backend (`backend.py`) runs all ops that act at a site of a layer, for all rows of a batch. It is chosen once for a
-device: `native.py` in C, one call for each site and ops of any shapes; `triton.py` on a GPU, one launch for each
-signature; `torch.py` on any device, and always when gradients are recorded. No other code depends on the choice.
+device: `native.py` in C and `triton.py` on a GPU, one call for each site and ops of any shapes; `torch.py` on any
+device, and always when gradients are recorded. No other code depends on the choice.
 """

@@ -1,7 +1,7 @@
 """The interface of the backends that run ops, and the choice of one for a device."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -9,6 +9,7 @@ from typing import ClassVar, Protocol
 
 import torch
 from peltier_backbone.native import library
+from peltier_backbone.native.placed_rows import RowKernels
 from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
@@ -36,13 +37,22 @@ class AdapterGroup:
             self.gates.setdefault(label, {})[number] = gates
 
 
+def sites_of(groups: Sequence[AdapterGroup]) -> frozenset[str]:
+    """The sites at which ops of the groups act."""
+    programs = {group.program for group in groups if group.program is not None}
+    return frozenset(site for program in programs for site, _ in program.placed)
+
+
 class GroupedOps(Protocol):
     """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
 
-    `places_prefixes`: attention reads prefixes from the adapters' weights, without a copy.
+    `places_prefixes`: attention reads prefixes from the adapters' weights, without a copy. `attends`: attention is part
+    of the backend, also without prefixes. `sites`: where ops act.
     """
 
     places_prefixes: ClassVar[bool] = False
+    attends: ClassVar[bool] = False
+    sites: frozenset[str]
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """y plus everything that the groups add at a site of a layer; may change y in place, and y may be x."""
@@ -53,9 +63,11 @@ class GroupedOps(Protocol):
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         """The gates [rows, 1] of the prefixes of attention `number`, whose queries are computed from x. A row without a
         gate has 1; the result may be None if no row has a gate."""
+        return None
 
-    def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | None:
-        """The prefixes of attention `number` and their gates, for the native attention; None in other backends."""
+    def placed_prefixes(self, number: int, x: Tensor) -> PlacedPrefixes | RowKernels | None:
+        """The prefixes of attention `number` and their gates, for kernels that read them in place; None in other
+        backends."""
         return None
 
     def place_ops(self) -> PlacedOps | None:
@@ -67,6 +79,11 @@ class Backend(Protocol):
     """Runs the ops of a batch, in one way for one device."""
 
     name: str
+
+    def preparation(self, program: Program, length: int) -> Callable[[Tensor], Tensor] | None:
+        """Brings the weights [length] of an adapter to the form that the backend reads; None if it reads them as they
+        are."""
+        return None
 
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> GroupedOps:
         """The ops of the groups of a batch, whose rows have `lengths` tokens."""
@@ -95,7 +112,7 @@ def _try_triton(device: torch.device, dtype: torch.dtype) -> Backend | None:
     try:
         from peltier_adapters.ops.triton import TritonBackend  # needs Triton
 
-        backend = TritonBackend(device)
+        backend = TritonBackend(device, dtype)
         check(backend, device, dtype)
     except Exception as error:  # Triton, its compilers and the driver have no common error
         logger.warning("the Triton kernels are left out: %s: %s", type(error).__name__, error)

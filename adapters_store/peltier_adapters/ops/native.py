@@ -27,7 +27,7 @@ from peltier_backbone.native.program import (
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
-from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of
 from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Gate, MatmulStep, Normed, Program
 
 _READS = {"x": 0, "sum": 1}
@@ -99,6 +99,7 @@ class NativeOps(GroupedOps):
         lengths: Sequence[int],
     ) -> None:  # fmt: skip
         self._library, self._groups = library, groups
+        self.sites = sites_of(groups)
         own = [one.program for one in groups if one.program is not None]
         self._acting = frozenset(place for program in set(own) for place in program.placed)
         self._gated = frozenset(
@@ -172,7 +173,7 @@ def _address(group: AdapterGroup) -> int:
     return 0 if group.flat is None else group.flat.data_ptr()
 
 
-class NativeBackend:
+class NativeBackend(Backend):
     """See `Backend`."""
 
     def __init__(self, library: Library) -> None:

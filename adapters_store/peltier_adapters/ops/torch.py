@@ -10,7 +10,7 @@ from peltier_backbone.norm import Norm
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps, sites_of
 from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, at
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -120,6 +120,7 @@ class TorchOps(GroupedOps):
     def __init__(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> None:
         starts = [0, *accumulate(lengths)]
         ends = list(accumulate(group.rows for group in groups))
+        self.sites = sites_of(groups)
         self._groups = [
             _Group(group, lengths[end - group.rows : end], slice(starts[end - group.rows], starts[end]))
             for group, end in zip(groups, ends, strict=True)
@@ -169,7 +170,7 @@ def _join(pieces: Sequence[Tensor]) -> Tensor:
     return pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """See `Backend`."""
 
     name = "torch"

@@ -1,253 +1,160 @@
-"""Ops by Triton kernels on a GPU: one launch for each site runs the ops of all adapters of a program.
+"""Ops by Triton kernels on a GPU: one launch for each site runs the ops of all rows, whatever their adapters.
 
-One launch for each batch copies their weights to a stack. Tables on the device (`ProgramTokens`) say which tokens
-belong to which adapter. `graphs/` captures the same operations with tables and stacks at fixed addresses.
+Kernels find weights by addresses. A program becomes a table on the device once (`program_table.py`), an adapter's
+weights are made ready for the kernels when it is loaded (`ready`), and a batch brings three numbers for each row: where
+its tokens begin, and the addresses of its adapter's weights and program.
 """
 
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import accumulate, groupby, pairwise
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from weakref import WeakKeyDictionary
 
 import torch
-from peltier_backbone.attention import Prefix
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
-from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
-from peltier_adapters.ops.kernels import bottleneck, compacter, linear, lora
-from peltier_adapters.ops.op import AddedBias, FusedMatmul, Gate, MatmulStep, Normed, NormWeights, Program, at
-from peltier_adapters.ops.program_tokens import ProgramTokens
-from peltier_adapters.ops.torch import ACTIVATIONS
-
-# The result of the first of two maps stays in registers, so it must not be wider.
-MAX_SIZE = 64
-
-
-class ProgramOps:
-    """The ops of one program for its `tokens`, with the stack of its adapters' weights [groups, elements]. x and y have
-    all tokens of the batch."""
-
-    def __init__(self, program: Program, tokens: ProgramTokens, stack: Tensor) -> None:
-        self.program, self.tokens, self._stack = program, tokens, stack
-
-    def act(self, op: FusedMatmul | AddedBias, y: Tensor, x: Tensor, residual: Tensor | None) -> Tensor | None:
-        """Add the result of the op to y, in place; returns the op's gates [rows, 1], None without a gate."""
-        if isinstance(op, AddedBias):
-            change = self._change(op).to(y.dtype)
-            y[:, op.column : op.column + change.shape[1]].add_(self.tokens.of_tokens(change))
-            return None
-        given = self._input(op, x, residual)
-        gates = None if op.gate is None else self.gate(op.gate, given)
-        own = y[:, op.column : op.column + op.steps[-1].fold * op.steps[-1].weight.shape[1]]
-        self._multiply(op, own, given, self._scale(op, gates, y))
-        return gates
-
-    def of_rows(self, op: AddedBias) -> Tensor:
-        """The bias that the op adds to each row, [rows, width] in float32."""
-        return self._change(op).index_select(0, self.tokens.row_groups)
-
-    def norm(self, own: NormWeights, x: Tensor, base: Norm) -> Tensor:
-        """The norm of the program's tokens with their own weights; undefined for other tokens."""
-        weight = self._weights(own.weight, base.weight).to(x.dtype)
-        bias = None if own.bias is None and base.bias is None else self._weights(own.bias, base.bias).to(x.dtype)
-        return self.tokens.norm(x, weight, bias, base)
-
-    def gate(self, gate: Gate, x: Tensor) -> Tensor:
-        """[rows, 1] in float32."""
-        weight, bias = (at(one, self._stack) for one in (gate.weight, gate.bias))
-        if gate.column is None:
-            scores = linear.linear(_contiguous(x), weight[:, :, None], bias[:, None], self.tokens.runs)
-            return self.tokens.row_mean(scores.float().sigmoid())
-        scores = linear.linear(_contiguous(x), weight, bias, self.tokens.runs)
-        return self.tokens.row_mean(scores.float().relu()).softmax(-1)[:, gate.column : gate.column + 1]
-
-    def prefix(self, number: int, x: Tensor) -> Prefix:
-        """The keys and values of each row, multiplied by its gate, in the dtype of x."""
-        own = self.program.prefixes[number]
-        keys, values = (
-            at(one, self._stack).index_select(0, self.tokens.row_groups).to(x.dtype) for one in (own.keys, own.values)
-        )
-        if own.gate is not None:
-            scale = self.gate(own.gate, x)[:, :, None, None].to(x.dtype)
-            keys, values = keys * scale, values * scale
-        return Prefix(keys, values)
-
-    def _change(self, op: AddedBias) -> Tensor:
-        bias = at(op.bias, self._stack)
-        return bias if op.replaced is None else bias - op.replaced
-
-    def _weights(self, own: Tensor | None, base: Tensor | None) -> Tensor:
-        """[groups, width]."""
-        if own is not None:
-            return at(own, self._stack)
-        assert base is not None, "what nobody has is not asked for"
-        return base.expand(self.tokens.num_groups, -1)
-
-    def _input(self, op: FusedMatmul, x: Tensor, residual: Tensor | None) -> Tensor:
-        if op.reads == "x":
-            return x
-        assert residual is not None, "only sub-layers have sums to read"
-        if isinstance(op.reads, Normed):
-            own = self.program.norms.get(op.reads.index)
-            both = x + residual
-            return op.reads.base(both) if own is None else self.norm(own, both, op.reads.base)
-        return x + residual
-
-    def _scale(self, op: FusedMatmul, gates: Tensor | None, y: Tensor) -> Tensor | None:
-        """The scale of each token, [tokens, 1]."""
-        if gates is not None:
-            return self.tokens.spread(gates.to(y.dtype) * op.gain)
-        return None if op.gain == 1 else self._gain(op.gain, y.dtype)
-
-    def _gain(self, gain: float, dtype: torch.dtype) -> Tensor:
-        key = gain, dtype
-        if key not in self._gains:
-            self._gains[key] = torch.full((self.tokens.num_tokens, 1), gain, dtype=dtype, device=self._stack.device)
-        return self._gains[key]
-
-    @cached_property
-    def _gains(self) -> dict[tuple[float, torch.dtype], Tensor]:
-        return {}
-
-    def _multiply(self, op: FusedMatmul, y: Tensor, x: Tensor, scale: Tensor | None) -> None:
-        """y += steps(x) * scale: in one launch if a kernel computes all steps, else in one launch for each step."""
-        runs, steps = self.tokens.runs, op.steps
-        if _is_bottleneck(steps):
-            maps = bottleneck.Maps(*(self._own(one) for step in steps for one in (step.weight, step.bias)))
-            bottleneck.bottleneck(y, x, maps, steps[0].activation, runs, scale)
-        elif _is_lora(steps):
-            lora.lora(y, x, self._own(steps[0].weight), self._own(steps[1].weight), runs, scale)
-        elif _is_compacter(steps):
-            first, rule_down, rule_up, second = (self._own(step.weight) for step in steps)
-            bias, ones = self._own(steps[1].bias), self._own(steps[2].bias)
-            factors = compacter.Maps(first, rule_down, bias, rule_up, ones, second)
-            compacter.compacter(y, x, factors, steps[1].activation, runs, scale)
-        else:
-            self._multiply_each(steps, y, x, scale)
-
-    def _multiply_each(self, steps: Sequence[MatmulStep], y: Tensor, x: Tensor, scale: Tensor | None) -> None:
-        for step in steps:
-            blocks = _contiguous(x.reshape(-1, step.weight.shape[0]))
-            bias = None if step.bias is None else self._own(step.bias)
-            made = linear.linear(blocks, self._own(step.weight), bias, self.tokens.runs, step.fold)
-            x = ACTIVATIONS[step.activation](made).view(len(y), -1)
-        if scale is None:
-            y.add_(x)
-        else:
-            y.addcmul_(x, scale)
-
-    def _own(self, tensor: Tensor | None) -> Tensor:
-        """The tensor of each group, [groups, ...]; one that all adapters share is expanded without a copy."""
-        assert tensor is not None, "this kernel has it"
-        found = at(tensor, self._stack)
-        return found if tensor.is_meta else found.expand(self.tokens.num_groups, *found.shape)
-
-
-def _is_bottleneck(steps: Sequence[MatmulStep]) -> bool:
-    return _are(steps, folds=(1, 1), biased=(True, True)) and steps[0].weight.shape[1] <= MAX_SIZE
-
-
-def _is_lora(steps: Sequence[MatmulStep]) -> bool:
-    plain = _are(steps, folds=(1, 1), biased=(False, False)) and steps[0].activation == "none"
-    return plain and steps[0].weight.shape[1] <= MAX_SIZE
-
-
-def _is_compacter(steps: Sequence[MatmulStep]) -> bool:
-    folds = (steps[0].fold, 1, 1, steps[-1].fold)
-    if steps[0].fold == 1 or not _are(steps, folds=folds, biased=(False, True, True, False)):
-        return False
-    return max(steps[0].weight.shape[1], steps[1].weight.shape[1], steps[3].weight.shape[0]) <= MAX_SIZE
-
-
-def _are(steps: Sequence[MatmulStep], *, folds: Sequence[int], biased: Sequence[bool]) -> bool:
-    return [(step.fold, step.bias is not None) for step in steps] == list(zip(folds, biased, strict=True))
-
-
-def _contiguous(x: Tensor) -> Tensor:
-    return x if x.shape[-1] == 1 or x.stride(-1) == 1 else x.contiguous()
+from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
+from peltier_adapters.ops.kernels.attention import Attention
+from peltier_adapters.ops.kernels.chain import chain
+from peltier_adapters.ops.kernels.norm import norm
+from peltier_adapters.ops.kernels.rows import Rows
+from peltier_adapters.ops.kernels.steps import step
+from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Place, Program, at
+from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow
 
 
 class TritonOps(GroupedOps):
-    """`GroupedOps` of several programs. Each program reads the tokens of its slice, which may be all tokens, and
-    changes only its own. `groups` are the groups of each program in order, which may record gates."""
+    """`GroupedOps` of `rows`, whose programs are in `tables`. Only `groups`, which cover the rows, record gates."""
 
-    def __init__(
-        self, programs: Sequence[tuple[ProgramOps, slice]], groups: Sequence[Sequence[AdapterGroup]] | None = None
-    ) -> None:
-        self._programs = list(programs)
-        self._groups = groups or [()] * len(programs)
+    places_prefixes = True
+    attends = True
+
+    def __init__(self, rows: Rows, tables: Mapping[Program, ProgramTable], groups: Sequence[AdapterGroup] = ()) -> None:
+        self.rows, self._tables = rows, tables
+        self._depth = max((one.depth for one in tables.values()), default=0)
+        self._groups = groups if any(one.gates is not None for one in groups) else ()
+        self.sites = frozenset[str]().union(*(one.sites for one in tables.values()))
+        most = max((one.max_ops for one in tables.values()), default=1)
+        self._gates = rows.starts.new_empty(most, len(rows), dtype=torch.float32)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        for (one, tokens), groups in zip(self._programs, self._groups, strict=True):
-            for op in one.program.placed.get((site, number), ()):
-                gates = one.act(op, y[tokens], x[tokens], None if residual is None else residual[tokens])
-                if gates is not None and isinstance(op, FusedMatmul) and op.gate is not None:
-                    _record(op.gate, gates, groups)
-        return y
+        acting = [one.actions[site, number] for one in self._tables.values() if (site, number) in one.actions]
+        if not acting:
+            return y
+        place = SITES.index(site) * self._depth + number
+        out = torch.empty_like(y) if x is y else y
+        wide = _wide(acting)
+        if x is y or sum(map(len, acting)) > sum(map(len, wide)):
+            chain(out, y, x, residual, self._gates, self.rows, place, 1 if x is y else _lanes(acting))
+        for op_number, ops in enumerate(wide):
+            if ops:
+                self._run_steps(out, (x, residual), (place, op_number), ops)
+        if self._groups:
+            self._record((site, number))
+        return out
+
+    def _run_steps(
+        self, out: Tensor, read: tuple[Tensor, Tensor | None], at: tuple[int, int], ops: Sequence[FusedMatmul]
+    ) -> None:
+        widths = [one.fold * one.weight.shape[1] for op in ops for one in op.steps[:-1]]
+        given, made = (out.new_empty(len(out), max(widths, default=1)) for _ in range(2))
+        for index in range(max(len(op.steps) for op in ops)):
+            outer = max(op.steps[index].weight.shape[1] for op in ops if index < len(op.steps))
+            step(out, *read, (given, made), self._gates, self.rows, *at, index, outer)
+            given, made = made, given
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
-        x = x if residual is None else x + residual
-        y = base(x)
-        for one, tokens in self._programs:
-            own = one.program.norms.get(index)
-            if own is not None:
-                y[tokens] = torch.where(one.tokens.inside, one.norm(own, x[tokens], base), y[tokens])
-        return y
+        return norm(x, residual, self.rows, index, base)
 
-    def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
-        found = []
-        for (one, tokens), groups in zip(self._programs, self._groups, strict=True):
-            gate = one.program.prefixes[number].gate
-            if gate is None:
-                found.append(x.new_ones(len(one.tokens.row_groups), 1, dtype=torch.float32))
-            else:
-                found.append(one.gate(gate, x[tokens]))
-                _record(gate, found[-1], groups)
-        return torch.cat(found)
+    def placed_prefixes(self, number: int, x: Tensor) -> Attention:
+        """Their gates were computed with the projection of x."""
+        return Attention(self.rows, number, self._gates)
+
+    def _record(self, place: Place) -> None:
+        first = 0
+        for group in self._groups:
+            rows = slice(first, first := first + group.rows)
+            actions = self._tables[group.program].actions.get(place, ()) if group.program else ()
+            for number, action in enumerate(actions):
+                if not isinstance(action, AddedBias) and action.gate is not None:
+                    group.record(action.gate.label, action.gate.number, self._gates[number, rows].clone())
 
 
-def _record(gate: Gate, gates: Tensor, groups: Sequence[AdapterGroup]) -> None:
-    first = 0
-    for group in groups:
-        group.record(gate.label, gate.number, gates[first : first + group.rows, 0])
-        first += group.rows
+def _wide(acting: Sequence[Sequence[Action]]) -> list[list[FusedMatmul]]:
+    """The ops that run step by step, by their number at the place."""
+    found: list[list[FusedMatmul]] = [[] for _ in range(max(map(len, acting)))]
+    for actions in acting:
+        for own, action in zip(found, actions, strict=False):
+            if isinstance(action, FusedMatmul) and not is_narrow(action.steps):
+                own.append(action)
+    return found
 
 
-class TritonBackend:
-    """See `Backend`."""
+def _lanes(acting: Sequence[Sequence[Action]]) -> int:
+    """How many ops of a row may run at a time: all if they change different columns, else one."""
+    apart = all(_are_apart(actions) for actions in acting)
+    return max(map(len, acting)) if apart else 1
+
+
+def _are_apart(actions: Sequence[Action]) -> bool:
+    ranges = sorted(_columns(one) for one in actions)
+    return all(end <= start for (_, end), (start, _) in pairwise(ranges))
+
+
+def _columns(action: Action) -> tuple[int, int]:
+    match action:
+        case FusedMatmul(steps=steps, column=column):
+            return column, column + steps[-1].fold * steps[-1].weight.shape[1]
+        case AddedBias(bias=bias, column=column):
+            return column, column + len(bias)
+        case _:
+            return 0, 0  # the gate of a prefix changes nothing
+
+
+class TritonBackend(Backend):
+    """See `Backend`. Weights are kept in the `dtype` of the activations that they multiply."""
 
     name = "triton"
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device, self._dtype = device, dtype
+        self._tables: WeakKeyDictionary[Program, ProgramTable] = WeakKeyDictionary()
+        self._lock = threading.Lock()
 
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> TritonOps:
-        starts, row = [0, *accumulate(lengths)], 0
-        programs, members = [], []
-        for program, run in groupby(groups, key=lambda group: group.program):
-            own = list(run)
-            last = row + sum(group.rows for group in own)
-            if program is not None:
-                tokens = slice(starts[row], starts[last])
-                programs.append(
-                    (ProgramOps(program, self._program_tokens(own, lengths[row:last]), _stack(own)), tokens)
-                )
-                members.append(own)
-            row = last
-        return TritonOps(programs, members)
+        starts = list(accumulate(lengths, initial=0))
+        bases = [0 if one.flat is None else one.flat.data_ptr() for one in groups for _ in range(one.rows)]
+        programs = [self.address(one.program) for one in groups for _ in range(one.rows)]
+        words = torch.tensor([*starts, *bases, *programs], pin_memory=self._device.type == "cuda")
+        sizes = [len(starts), len(bases), len(programs)]
+        own = torch.split(words.to(self._device, non_blocking=True), sizes)
+        return TritonOps(Rows(own[0], own[1], own[2], max(lengths)), self.tables(one.program for one in groups), groups)
 
-    def _program_tokens(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> ProgramTokens:
-        row_starts = [0, *accumulate(lengths)]
-        starts = [row_starts[row] for row in accumulate((group.rows for group in groups), initial=0)]
-        numbers = [number for number, group in enumerate(groups) for _ in range(group.rows)]
-        longest = max(end - start for start, end in pairwise(starts))
-        tables = self._table(starts), self._table(row_starts), self._table(numbers)
-        return ProgramTokens(*tables, row_starts[-1], longest)
+    def tables(self, programs: Iterable[Program | None]) -> Mapping[Program, ProgramTable]:
+        """The table of each program."""
+        return {one: self._table(one) for one in programs if one is not None}
 
-    def _table(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.int32, device=self._device)
+    def address(self, program: Program | None) -> int:
+        """The address of a program's table; 0 for none."""
+        return 0 if program is None else self._table(program).address
 
+    def _table(self, program: Program) -> ProgramTable:
+        with self._lock:
+            found = self._tables.get(program)
+            if found is None:
+                found = self._tables[program] = ProgramTable(program, self._device, self._dtype)
+            return found
 
-def _stack(groups: Sequence[AdapterGroup]) -> Tensor:
-    flats = [group.flat for group in groups if group.flat is not None]
-    return flats[0][None] if len(flats) == 1 else torch.stack(flats)
+    def preparation(self, program: Program, length: int) -> Callable[[Tensor], Tensor] | None:
+        """Weights in the backend's dtype. A bias that replaces one of the backbone becomes the difference to it. This
+        makes the program's table, so that no batch has to."""
+        self._table(program)
+        replaced = torch.zeros(length, device=self._device)
+        replacing = [op for ops in program.placed.values() for op in ops if isinstance(op, AddedBias)]
+        for op in replacing:
+            if op.replaced is not None:
+                at(op.bias, replaced).copy_(op.replaced)
+        if all(op.replaced is None for op in replacing):
+            return lambda flat: flat.to(self._dtype)
+        return lambda flat: (flat - replaced).to(self._dtype)

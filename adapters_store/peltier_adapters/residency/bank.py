@@ -19,9 +19,10 @@ from torch import Tensor
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree
 from peltier_adapters.artifact.weights import Weights, layout_of
+from peltier_adapters.ops import backend
 from peltier_adapters.parts import lower
 from peltier_adapters.residency.served import build_served
-from peltier_adapters.residency.transfer import DeviceCopy, PendingCopy, create_transfer
+from peltier_adapters.residency.transfer import PendingCopy, create_transfer
 from peltier_adapters.spec.cost import AdapterCost
 from peltier_adapters.spec.parts import HeadSpec, Parts, position_offset, prompt_length
 from peltier_adapters.spec.served import served_parts
@@ -48,16 +49,24 @@ class Bank:
         self.layout = layout_of(parts, backbone.config)
         template = torch.empty(self.layout.length, device="meta")
         self.program = lower(parts, self.layout.views(template), backbone)
+        # Heads compute in float32.
+        chosen = backend.choose_backend(backbone.device, torch.float32 if "head" in kinds else backbone.dtype)
+        self._prepare = chosen.preparation(self.program, self.layout.length)
         self._numbers = count()
 
-    def slot(self, sent: DeviceCopy, start: int) -> "Slot":
-        """A slot for the elements of `sent` from `start` on, as many as the layout has. Each slot has a new number."""
-        return Slot(next(self._numbers), sent.flat[start : start + self.layout.length], sent.arrival)
+    def prepare(self, flat: Tensor) -> Tensor:
+        """The weights `flat` [elements] of an adapter in the form that the backend reads."""
+        return flat if self._prepare is None else self._prepare(flat)
+
+    def slot(self, flat: Tensor, arrival: PendingCopy | None = None) -> "Slot":
+        """A slot with a new number for prepared weights."""
+        return Slot(next(self._numbers), flat, arrival)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Slot:
-    """The tensors of one adapter in a bank, [elements] in float32. The copy to the device may run until `arrival`."""
+    """The weights of one adapter in a bank, [elements], as the backend reads them. The copy to the device may run until
+    `arrival`."""
 
     number: int
     flat: Tensor
@@ -73,7 +82,7 @@ class Slot:
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Resident:
     """One adapter version on the device. Its body acts inside the backbone, its head after an encoder. `tree` has the
-    label strings that a T5 scores. The last reference frees `nbytes` of device memory."""
+    label strings that a T5 scores. The last reference frees up to `nbytes` of device memory."""
 
     task: TaskSpec
     digest: str
@@ -121,15 +130,19 @@ class Banks:
         elif not isinstance(tensors, Weights):
             tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
         body, head = map(self._bank, _split_head(parts))
-        sent = self._transfer(tensors)
+
+        def cut(flat: Tensor) -> tuple[Tensor, Tensor]:
+            return body.prepare(flat[: body.layout.length]), head.prepare(flat[body.layout.length :])
+
+        (own, own_head), arrival = self._transfer(tensors, cut)
         return Resident(
             task=artifact.manifest.task,
             digest=artifact.digest,
             nbytes=tensors.nbytes,
             body=body,
-            body_slot=body.slot(sent, 0),
+            body_slot=body.slot(own, arrival),
             head=head,
-            head_slot=head.slot(sent, body.layout.length),
+            head_slot=head.slot(own_head, arrival),
             tree=build_label_tree(artifact.manifest.task, self._backbone),
         )
 

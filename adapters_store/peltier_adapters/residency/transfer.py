@@ -1,7 +1,7 @@
 """Copies the tensors of an adapter from the host to the device."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,8 +16,8 @@ _STAGING_ELEMENTS = 2 * 1024 * 1024
 class PendingCopy:
     """A copy to a GPU that may still run."""
 
-    def __init__(self, flat: Tensor, copied: torch.cuda.Event) -> None:
-        self._flat, self._copied = flat, copied
+    def __init__(self, flats: Sequence[Tensor], copied: torch.cuda.Event) -> None:
+        self._flats, self._copied = flats, copied
         self._streams: set[torch.cuda.Stream] = set()
 
     def wait(self) -> None:
@@ -26,19 +26,22 @@ class PendingCopy:
         stream = torch.cuda.current_stream()
         if stream not in self._streams:
             stream.wait_event(self._copied)
-            self._flat.record_stream(stream)
+            for flat in self._flats:
+                flat.record_stream(stream)
             self._streams.add(stream)
 
 
 class DeviceCopy(NamedTuple):
-    """The flat tensor of an adapter on the device, and the copy that a reader must wait for; None without a copy."""
+    """The pieces of an adapter on the device, and the copy that a reader must wait for; None without a copy."""
 
-    flat: Tensor
+    flats: tuple[Tensor, Tensor]
     arrival: PendingCopy | None
 
 
+# Cuts the flat tensor of an adapter on the device into its pieces.
+Cut = Callable[[Tensor], tuple[Tensor, Tensor]]
 # Copies weights to a device. Safe from any thread.
-Transfer = Callable[[Weights], DeviceCopy]
+Transfer = Callable[[Weights, Cut], DeviceCopy]
 
 
 def create_transfer(device: torch.device) -> Transfer:
@@ -46,9 +49,9 @@ def create_transfer(device: torch.device) -> Transfer:
     return CopyStream(device) if device.type == "cuda" else share_host
 
 
-def share_host(weights: Weights) -> DeviceCopy:
+def share_host(weights: Weights, cut: Cut) -> DeviceCopy:
     """Copies nothing, because on the CPU the device uses the host's tensors."""
-    return DeviceCopy(weights.flat, None)
+    return DeviceCopy(cut(weights.flat), None)
 
 
 class CopyStream:
@@ -66,13 +69,15 @@ class CopyStream:
         self._left = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()
 
-    def __call__(self, weights: Weights) -> DeviceCopy:
+    def __call__(self, weights: Weights, cut: Cut) -> DeviceCopy:
         with self._lock, torch.cuda.stream(self._stream):
             flat = torch.empty_like(weights.flat, device=self._device)
             pieces = (torch.split(one, _STAGING_ELEMENTS) for one in (flat, weights.flat))
             for target, source in zip(*pieces, strict=True):
                 self._copy(target, source)
-            return DeviceCopy(flat, PendingCopy(flat, self._left))
+            flats, ready = cut(flat), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            ready.record(self._stream)
+            return DeviceCopy(flats, PendingCopy(flats, ready))
 
     def _copy(self, target: Tensor, source: Tensor) -> None:
         self._left.synchronize()

@@ -1,7 +1,9 @@
 """Rows of queries and where their keys and biases lie, in the memory layout of the kernels (`attention.c`)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple, Self
 
@@ -63,6 +65,36 @@ class PlacedRows:
         """Let each of `tokens` with a line see one key more."""
         assert self.line is not None, "rows have another bias for each key"
         self.layout.add_(_NEXT)
+        self._copies.clear()
 
     def __len__(self) -> int:
         return len(self.layout)
+
+    @cached_property
+    def longest(self) -> int:
+        """The most queries of a row."""
+        return int(self.layout[:, 1].max())
+
+    def on(self, device: torch.device) -> Tensor:
+        """The layout on a device, which is copied there once."""
+        if device not in self._copies:
+            self._copies[device] = self.layout.to(device)
+        return self._copies[device]
+
+    @cached_property
+    def _copies(self) -> dict[torch.device, Tensor]:
+        return {}
+
+
+class RowKernels(ABC):
+    """The attention kernels of a device other than the CPU, and the prefixes of the adapters of a batch, which they
+    read where they lie. `num_rows` is the number of rows of the batch."""
+
+    num_rows: int
+
+    @abstractmethod
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int, *,
+        scale: float = 1.0,
+    ) -> Tensor:  # fmt: skip
+        """The context of `query` [queries, size]. There are `head_stride` elements between the heads of a key."""

@@ -85,7 +85,9 @@ async def artifact_schema() -> Response:
 def _batch_kernels(service: Service) -> dict[str, str]:
     """The names of the kernels, by purpose, that compute batches in addition to the backbone's own kernels."""
     graphs = {"graphs": "cuda"} if service.settings.cuda_graphs and can_capture(service.backbone) else {}
-    return {"adapters": choose_backend(service.backbone.device, service.backbone.dtype).name} | graphs
+    chosen = choose_backend(service.backbone.device, service.backbone.dtype).name
+    attention = {"attention": chosen} if chosen == "triton" else {}
+    return {"adapters": chosen} | attention | graphs
 
 
 _SCHEMA = json.dumps(Manifest.model_json_schema(), indent=2)

@@ -1,24 +1,40 @@
-"""Which batches get a graph, and for how long. Rows without an adapter need no kernel, so these run anywhere; what
-graphs compute of adapters is in `kernels/test_graphs.py`."""
+"""Which batches get a graph, and for how long. The batches have no data; what graphs compute is in
+`ops/kernels/test_graphs.py`."""
 
 import logging
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.ops import backend
+from peltier_adapters.presets.presets import find_preset
+from peltier_adapters.residency.bank import Bank, Resident
+from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
 
 from peltier_adapters.graphs.graphs import Graphs
+from peltier_adapters.ops.triton import TritonBackend
+
+from tests.adapters_store.device_work import META, counted, without_data
 
 Run = Callable[[], None]
+TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
+
+
+@pytest.fixture
+def empty(bert: Backbone, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backbone]:
+    """A backbone without data, whose kernels are launched nowhere."""
+    made = {dtype: TritonBackend(META, dtype) for dtype in (torch.float32, torch.bfloat16)}
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: made[dtype])
+    with counted():
+        yield without_data(bert, bert.config)
 
 
 class Captures:
@@ -37,62 +53,85 @@ class Captures:
         return replay
 
 
+def _encoded(length: int) -> Encoded:
+    return Encoded((5,) * length, (0,) * length)
+
+
 def _rows(*lengths: int) -> list[Row]:
-    return [Row(Encoded(tuple(range(5, 5 + length)), (0,) * length)) for length in lengths]
+    return [Row(_encoded(length)) for length in lengths]
 
 
-def test_a_shape_is_captured_when_it_has_come_often_enough(bert: Backbone):
+def _residents(backbone: Backbone, *presets: str) -> list[Resident]:
+    numbers, found = count(), []
+    for name in presets:
+        preset = find_preset(name)
+        parts = preset.compose(preset.settings({}, backbone.config), backbone.config, outputs=2)
+        body, head = (Bank(next(numbers), own, backbone) for own in (parts[:-1], parts[-1:]))
+        slots = [one.slot(torch.empty(one.layout.length, device=META)) for one in (body, head)]
+        found.append(Resident(TASK, name, 0, body, slots[0], head, slots[1]))
+    return found
+
+
+def _run(backbone: Backbone, graphs: Graphs, batches: Sequence[Sequence[Row]]) -> None:
+    for rows in batches:
+        forward(backbone, rows, graphs=graphs)
+
+
+def test_a_shape_is_captured_when_it_has_come_often_enough(empty: Backbone):
     """Rare ones are not worth it; from then on every such batch is a replay."""
     captures = Captures()
-    graphs = Graphs(bert, captures, capture_after=3)
-    made = []
+    graphs, made = Graphs(empty, captures, capture_after=3), []
     for _ in range(5):
-        forward(bert, _rows(4, 9), graphs=graphs)
+        _run(empty, graphs, [_rows(4, 9)])
         made.append((captures.made, captures.replayed))
     assert made == [(0, 0), (0, 0), (1, 1), (1, 2), (1, 3)]
 
 
-@given(batches=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=5), min_size=1, max_size=4))
-def test_replays_answer_as_the_forward_does(batches: list[list[int]], bert: Backbone):
-    """For any sequence of batches, with any leftovers of the batch before."""
-    graphs = Graphs(bert, Captures(), capture_after=1)
-    for lengths in batches:
-        rows = _rows(*lengths)
-        for one, other in zip(forward(bert, rows, graphs=graphs), forward(bert, rows), strict=True):
-            torch.testing.assert_close(one.logits, other.logits, rtol=1e-5, atol=1e-5)
+def test_a_graph_serves_any_adapters_of_its_banks(empty: Backbone):
+    """Also fewer rows, shorter ones, and only some of the banks that have occurred before its capture."""
+    lora, prefix, compacter = _residents(empty, "lora", "prefix", "compacter")
+    captures = Captures()
+    graphs = Graphs(empty, captures, capture_after=2)
+    batches = [[Row(_encoded(9), one)] for one in (lora, prefix)]
+    others = [[Row(_encoded(3), prefix), Row(_encoded(4), lora)], _rows(2, 3)]
+    _run(empty, graphs, [*batches, *others])
+    assert (captures.made, captures.replayed) == (1, 3)
+    _run(empty, graphs, [[Row(_encoded(9), compacter)]] * 2)
+    assert (captures.made, captures.replayed) == (2, 4)
+    assert len(graphs) == 1  # the newer one serves the batches of both
 
 
-def test_a_frequent_shape_takes_the_place_of_the_least_recently_used(bert: Backbone):
+def test_a_frequent_shape_takes_the_place_of_the_least_recently_used(empty: Backbone):
     """There are never more than the bound, one that comes now and then replaces none, and what goes is free."""
     captures = Captures()
-    graphs = Graphs(bert, captures, max_graphs=2, capture_after=1)
-    for length in (8, 40, 8, *[70] * 7):
-        forward(bert, _rows(length), graphs=graphs)
+    graphs = Graphs(empty, captures, max_graphs=2, capture_after=1)
+    _run(empty, graphs, [_rows(length) for length in (8, 40, 8, *[70] * 7)])
     assert (len(graphs), captures.made) == (2, 2)
     kept, gone = (weakref.ref(graph.frame) for graph in reversed(graphs._graphs.values()))
-    forward(bert, _rows(70), graphs=graphs)
+    _run(empty, graphs, [_rows(70)])
     assert (len(graphs), captures.made) == (2, 3)
     assert kept() is not None
     assert gone() is None
 
 
-def test_a_shape_that_cannot_be_captured_runs_without_a_graph(bert: Backbone, caplog: pytest.LogCaptureFixture):
-    """It answers, it is tried once, and the log says why."""
+def test_a_shape_that_cannot_be_captured_runs_without_a_graph(empty: Backbone, caplog: pytest.LogCaptureFixture):
+    """It is tried once, and the log says why."""
     tried = []
 
     def refuse(run: Run) -> Run:
         tried.append(run)
         raise torch.OutOfMemoryError("no memory")
 
-    graphs = Graphs(bert, refuse, capture_after=1)
+    graphs = Graphs(empty, refuse, capture_after=1)
     with caplog.at_level(logging.WARNING):
-        outputs = [forward(bert, _rows(8), graphs=graphs) for _ in range(3)]
-    assert torch.equal(outputs[0][0].logits, forward(bert, _rows(8))[0].logits)
+        _run(empty, graphs, [_rows(8)] * 3)
     assert (len(tried), len(graphs), len(caplog.records)) == (1, 0, 1)
 
 
-def test_recorded_gates_are_computed_without_graphs(bert: Backbone):
-    """A graph returns nothing but logits."""
+@pytest.mark.parametrize(("length", "record_gates"), [(8, True), (4097, False)])
+def test_some_batches_have_no_graph(length: int, record_gates: bool, empty: Backbone):
+    """A graph returns nothing but logits, and large batches do not wait for the host."""
     captures = Captures()
-    forward(bert, _rows(8), record_gates=True, graphs=Graphs(bert, captures, capture_after=1))
+    graphs = Graphs(empty, captures, capture_after=1)
+    forward(empty, _rows(length), record_gates=record_gates, graphs=graphs)
     assert captures.made == 0

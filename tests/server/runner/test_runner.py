@@ -111,21 +111,27 @@ def test_any_bad_rows_fail_alone(bert: Backbone, rows: list[Row], bad: set[int])
             assert torch.allclose(output.logits, forward(bert, [many[place]])[0].logits, atol=1e-5)
 
 
+class Replays:
+    """A graph for every batch."""
+
+    cleared = False
+
+    def compute(self, rows: Sequence[Row]) -> list[torch.Tensor]:
+        return [torch.tensor([7.0])] * len(rows)
+
+    def clear(self) -> None:
+        self.cleared = True
+
+
 def test_graphs_compute_batches_and_make_room_for_rows(bert: Backbone, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that has one is a replay; where memory is short they go first."""
-    pytest.importorskip("triton", reason="Triton has no build for this machine")
-    from peltier_adapters.graphs.graphs import Graphs
-
-    graphs = Graphs(bert, lambda run: run, capture_after=1)
-    computing = Bisection(bert, ComputeGuard(), graphs)
+    graphs = Replays()
+    computing = Bisection(bert, ComputeGuard(), graphs)  # type: ignore[arg-type]
     bare = [Row(bert.tokenizer.encode(text)) for text in ("a good film", "bad")]
-    outputs = computing.compute(bare, record_gates=False)
-    assert len(graphs) == 1
-    for output, row in zip(outputs, bare, strict=True):
-        assert torch.allclose(output.logits, forward(bert, [row])[0].logits, atol=1e-5)
+    assert [output.logits.item() for output in computing.compute(bare, record_gates=False)] == [7.0, 7.0]
     poison(monkeypatch, bare[:1], refuse_memory)
     assert isinstance(computing.compute(bare[:1], record_gates=False)[0], Unavailable)
-    assert len(graphs) == 0
+    assert graphs.cleared
 
 
 def refuse_memory() -> None:

@@ -1,4 +1,4 @@
-"""Kernels in Triton for adapters on a GPU: one launch for all groups of a batch, which reads weights without a copy.
+"""Kernels in Triton for adapters on a GPU: one launch for all rows of a batch, which reads weights where they lie.
 
 `ops/triton.py` calls them; a process without Triton does not import this package.
 """

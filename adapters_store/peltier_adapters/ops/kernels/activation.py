@@ -12,15 +12,18 @@ def sigmoid(x):
 
 
 @triton.jit
-def activate(x, name: tl.constexpr):
-    """`name` of x in float32: relu, gelu (erf), gelu_new (tanh) or swish."""
-    if name == "relu":
-        return tl.maximum(x, 0.0)
-    elif name == "gelu":
-        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    elif name == "gelu_new":
+def activate(x, number):
+    """Activation `number` (`peltier_backbone.native.program.ACTIVATIONS`) of x in float32: 0 none, 1 relu, 2 swish, 3
+    gelu_new (tanh), 4 gelu (erf), 5 tanh."""
+    if number == 1:
+        x = tl.maximum(x, 0.0)
+    elif number == 2:
+        x = x * sigmoid(x)
+    elif number == 3:
         # (1 + tanh(z)) / 2 is the sigmoid of 2 z; Triton's own language has no tanh.
-        return x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
-    else:
-        tl.static_assert(name == "swish")
-        return x * sigmoid(x)
+        x = x * sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+    elif number == 4:
+        x = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    elif number == 5:
+        x = 2.0 * sigmoid(2.0 * x) - 1.0
+    return x

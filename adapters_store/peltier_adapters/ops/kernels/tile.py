@@ -3,22 +3,17 @@
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
-# The most columns that a kernel reads at a time.
-WIDEST = 64
+# The largest middle of an op that stays in registers.
+MIDDLE = 64
 _TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
 
 
-def padded(size: int) -> int:
-    """The width of a tile for `size` columns: a power of two, at least 16 as matrix units require."""
-    return int(max(triton.next_power_of_2(size), 16))
-
-
-def strides(tensor: Tensor) -> tuple[int, ...]:
-    """The strides of slots and rows, or only of rows; the kernels require that each row is contiguous."""
-    assert tensor.shape[-1] == 1 or tensor.stride(-1) == 1, f"a row of {tuple(tensor.shape)} does not lie side by side"
-    return tensor.stride()[:-1]
+def tile_size(dtype: torch.dtype) -> int:
+    """The columns that a kernel reads at a time. More would spill registers, but the interpreter has none."""
+    if triton.knobs.runtime.interpret:
+        return 64
+    return 16 if dtype == torch.float32 else 32
 
 
 def dot_type(dtype: torch.dtype) -> tl.dtype:
@@ -41,9 +36,11 @@ def read_line(pointer, columns, end, dtype: tl.constexpr):
 
 
 @triton.jit
-def read_scale(pointer, rows, end):
-    """Read one number for each row, as a column in float32; zeros at or beyond the end."""
-    return tl.load(pointer + rows, mask=rows < end, other=0.0).to(tl.float32)[:, None]
+def copy(to, source, rows, columns, to_stride, source_stride, row_end, column_end):
+    """Copy rows and columns of a matrix below their ends."""
+    inside = (rows[:, None] < row_end) & (columns[None, :] < column_end)
+    value = tl.load(source + rows[:, None] * source_stride + columns[None, :], mask=inside, other=0.0)
+    tl.store(to + rows[:, None] * to_stride + columns[None, :], value, mask=inside)
 
 
 @triton.jit

@@ -1,55 +1,70 @@
-"""Runs of tokens of different lengths, and the reference result of every kernel."""
+"""Batches of rows of different lengths, and what every kernel should compute from them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
-from peltier_adapters.ops.kernels.runs import Runs, create_runs
-from peltier_adapters.ops.op import MatmulStep
-from peltier_adapters.ops.torch import multiply_all
+from peltier_adapters.ops.backend import AdapterGroup, GroupedOps
+from peltier_adapters.ops.op import Op, Program
+from peltier_adapters.ops.torch import TORCH
+from peltier_adapters.ops.triton import TritonBackend
 from torch import Tensor
 
 CPU = torch.device("cpu")
-# Empty runs, a run longer than a program takes, a slot of many runs, and runs of no slot.
-LENGTHS, SLOTS = (3, 0, 20, 1, 35, 5, 1, 0), (2, 0, 2, -1, 1, 2, 0, -1)
-TOKENS, NUM_SLOTS, WIDTH = sum(LENGTHS), 3, 32
 DTYPES = (torch.float32, torch.bfloat16)
-_OWN = [(length, slot) for length, slot in zip(LENGTHS, SLOTS, strict=True) if length and slot >= 0]
-_LIVE = torch.tensor([slot >= 0 for length, slot in zip(LENGTHS, SLOTS, strict=True) for _ in range(length)])
-# What one rounding may cost, as a share of what is rounded: the interpreter cuts a float32 down to bfloat16, which a
-# GPU rounds; in float32 a sum of some hundred terms has as many roundings.
-_ROUNDING = {torch.float32: 100 * 2.0**-24, torch.bfloat16: 2.0**-7}
+TRITON = {dtype: TritonBackend(CPU, dtype) for dtype in DTYPES}
+# A row longer than a Triton program takes, rows of one token, a row without an adapter, and two rows that share one.
+LENGTHS, WIDTH = (3, 35, 1, 5, 17), 24
+TOKENS, MAX_ELEMENTS = sum(LENGTHS), 8192
+# The largest difference over the largest value: sums of some hundred terms in float32, or some roundings to eight bits.
+TOLERANCES = {torch.float32: 2e-6, torch.bfloat16: 2e-2}
 
 
-def runs() -> Runs:
-    return create_runs(LENGTHS, SLOTS, CPU)
+class Cutter:
+    """Cuts the tensors of ops out of a template of adapters' weights."""
+
+    def __init__(self) -> None:
+        self._free = torch.empty(MAX_ELEMENTS, device="meta")
+
+    def __call__(self, *shape: int) -> Tensor:
+        size = torch.Size(shape).numel()
+        own, self._free = self._free[:size], self._free[size:]
+        return own.view(shape)
 
 
-def draw(*shape: int) -> Tensor:
-    """Float32 numbers that a bfloat16 holds exactly. What is made of them must not come near 1e-38, which the
-    interpreter cannot turn into a bfloat16."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).bfloat16().float()
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    """Float32 numbers that a bfloat16 holds exactly."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).bfloat16().float()
 
 
-def each(x: Tensor, steps_of: Callable[[int], Sequence[MatmulStep]]) -> Tensor:
-    """The tokens of runs that have a slot, each by the steps of its run's slot."""
-    pieces = x.split([length for length, _ in _OWN])
-    return torch.cat([multiply_all(steps_of(slot), piece) for piece, (_, slot) in zip(pieces, _OWN, strict=True)])
+class Batch:
+    """Rows of two programs, of which the first has two adapters, and a row without one."""
+
+    def __init__(self, ops: Sequence[Op], others: Sequence[Op] = (), depth: int = 1) -> None:
+        self._programs = Program(ops, depth), Program(others, depth)
+        self._flats = [draw(MAX_ELEMENTS, seed=seed) / 4 for seed in range(3)]
+
+    def by_torch(self) -> GroupedOps:
+        """The reference, in float32."""
+        return TORCH.group(self._groups(self._flats), LENGTHS)
+
+    def by_triton(self, dtype: torch.dtype) -> GroupedOps:
+        """With weights as a server keeps them."""
+        ready = []
+        for program, flat in zip((self._programs[0], *self._programs), self._flats, strict=True):
+            prepare = TRITON[dtype].preparation(program, MAX_ELEMENTS)
+            ready.append(prepare(flat))
+        return TRITON[dtype].group(self._groups(ready), LENGTHS)
+
+    def _groups(self, flats: Sequence[Tensor]) -> list[AdapterGroup]:
+        first, second = self._programs
+        return [
+            AdapterGroup(2, first, flats[0], {}), AdapterGroup(1), AdapterGroup(1, first, flats[1], {}),
+            AdapterGroup(1, second, flats[2], {}),
+        ]  # fmt: skip
 
 
-def changed(y: Tensor, change: Callable[[Tensor, Tensor], Tensor], x: Tensor) -> Tensor:
-    """y in float32 with its tokens that have a slot changed: (their y, their x) -> their new y."""
-    y = y.float().clone()
-    y[_LIVE] = change(y[_LIVE], live(x))
-    return y
-
-
-def live(x: Tensor) -> Tensor:
-    """Those of the tokens that have a slot, in float32."""
-    return x[_LIVE].float()
-
-
-def check(actual: Tensor, expected: Tensor, amplitude: Tensor, roundings: int) -> None:
-    """Each number is right within so many roundings of `amplitude`: the same sums over absolute values."""
-    allowed = roundings * _ROUNDING[actual.dtype] * amplitude
-    excess = ((actual.float() - expected).abs() - allowed).max()
-    assert excess <= 0, f"beyond the rounding by {excess:.2e}, which may be {allowed.max():.2e}"
+def check(found: Tensor, expected: Tensor) -> None:
+    """Equal but for rounding."""
+    assert found.shape == expected.shape
+    difference = (found.float() - expected).abs().max() / expected.abs().max()
+    assert difference <= TOLERANCES[found.dtype], f"differs by {difference:.1e}"

@@ -12,12 +12,17 @@ from typing import Any
 
 import torch
 import triton
-from peltier_adapters.ops.kernels import bottleneck, compacter, linear, lora
-from peltier_adapters.ops.kernels.runs import create_runs
+from peltier_adapters.ops.kernels.attention import ROW_WORDS, Attention
+from peltier_adapters.ops.kernels.chain import chain
+from peltier_adapters.ops.kernels.norm import norm
+from peltier_adapters.ops.kernels.pool import pool
+from peltier_adapters.ops.kernels.rows import Rows
+from peltier_adapters.ops.kernels.steps import step
+from peltier_backbone.norm import LayerNorm, RMSNorm
 from triton.backends.compiler import GPUTarget
 from triton.runtime.jit import JITFunction
 
-WIDTH, SIZE, N = 768, 48, 4
+WIDTH, HEADS = 768, 12
 TARGETS = tuple(product((80, 90, 100), (torch.float32, torch.bfloat16)))
 
 
@@ -38,22 +43,22 @@ class Card:
 
 
 def call_kernels(dtype: torch.dtype) -> None:
-    """Call each once, and with and without what may be left out."""
-    runs = create_runs((40, 9), (1, 0), torch.device("cpu"))
-    x, y = torch.zeros(49, WIDTH, dtype=dtype), torch.zeros(49, WIDTH, dtype=dtype)
-    scale = torch.zeros(49, 1, dtype=dtype)
-
-    def bank(*shape: int) -> torch.Tensor:
-        return torch.zeros(2, *shape)
-
-    down, up = (bank(WIDTH, SIZE), bank(SIZE)), (bank(SIZE, WIDTH), bank(WIDTH))
-    linear.linear(x, *down, runs)
-    bottleneck.bottleneck(y, x, bottleneck.Maps(*down, *up), "gelu", runs, scale)
-    lora.lora(y, x, bank(WIDTH, 8), bank(8, WIDTH), runs, scale)
-    lora.lora(y, x, bank(WIDTH, 8), bank(8, WIDTH), runs)
-    contracting = bank(WIDTH // N, N), bank(N * N, SIZE), bank(SIZE)
-    expanding = bank(SIZE, 2 * N * N), bank(2 * N * N), bank(2 * N, WIDTH // N)
-    compacter.compacter(y, x, compacter.Maps(*contracting, *expanding), "gelu_new", runs, scale)
+    """Call each, for short and for long rows, and with and without what may be left out."""
+    starts, words = torch.tensor([0, 40, 49]), torch.zeros(2, dtype=torch.int64)
+    x, qkv = torch.zeros(49, WIDTH, dtype=dtype), torch.zeros(49, 3 * WIDTH, dtype=dtype)
+    gates, base = torch.zeros(2, 2), LayerNorm(x[0], x[0], 1e-5)
+    for longest in (1, 40, 500):
+        rows = Rows(starts, words, words, longest)
+        chain(qkv, qkv, x, None, gates, rows, 7, 2)
+        chain(x.clone(), x, x, x, gates, rows, 7, 1)
+        step(x.clone(), x, x, (x, x), gates, rows, 7, 1, 0, WIDTH)
+        query, key, value = qkv.chunk(3, -1)
+        placed = torch.zeros(2, ROW_WORDS, dtype=torch.int64)
+        attention = Attention(rows, 0, gates)
+        attention.attend_places(query, key, value, WIDTH // HEADS, placed, longest, HEADS, scale=0.125)
+    norm(x, x, rows, 3, base)
+    norm(x, None, rows, 3, RMSNorm(x[0], 1e-6))
+    pool(x.float(), x, rows, words)
 
 
 def local_bytes(cubin: bytes) -> int:
@@ -78,7 +83,7 @@ def main() -> None:
     for capability, dtype in TARGETS:
         triton.runtime.driver.set_active(Card(capability))
         call_kernels(dtype)
-    assert len(compiled) == 5 * len(TARGETS)
+    assert len({kernel.src.fn.fn.__module__ for kernel in compiled}) == 5
     for kernel in compiled:
         module, target, shared = kernel.src.fn.fn.__module__, kernel.metadata.target, kernel.metadata.shared
         local = local_bytes(kernel.asm["cubin"])

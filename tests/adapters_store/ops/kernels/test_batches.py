@@ -1,14 +1,17 @@
 """Whole batches with Triton's kernels, compared with torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.forward import forward
-from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.generation.generation import create_draft, generate
+from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import Backend
 from peltier_adapters.ops.torch import TORCH
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.residency.bank import Banks
@@ -17,31 +20,50 @@ from peltier_backbone.load import Backbone
 MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
 PRESETS = {
-    "bert": ("compacter", "unipelt-apl", "unipelt-apl-central", "lora", "adamix", "lowrank", "bitfit"),
+    "bert": (
+        "houlsby", "pfeiffer", "lowrank", "compacter", "lora", "prefix", "bitfit", "unipelt-apl", "unipelt-apl-central"
+    ),
     "t5": ("compacter", "unipelt-apl", "bitfit", "prompt-r"),
-}
-TRITON = TritonBackend(torch.device("cpu"))
+}  # fmt: skip
+TRITON = TritonBackend(torch.device("cpu"), torch.float32)
 
 
 @pytest.mark.parametrize("family", sorted(PRESETS))
 def test_a_mixed_batch_answers_as_by_torch(
     family: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    """Adapters of every kind of part, two of each beside a row of none: the same logits within 1e-5, whoever
-    multiplies, and the same gates."""
+    """Adapters of every kind of part beside a row of none: the same logits within 1e-5, and the same gates."""
     backbone: Backbone = request.getfixturevalue(family)
-    banks = Banks(backbone)
-    rows = [] if backbone.config.generates else [Row(backbone.tokenizer.encode("bad"))]
-    for number, preset in enumerate(PRESETS[family]):
-        for seed in range(2):
-            resident = banks.add(read_artifact(make_artifact(backbone, preset, seed=seed), backbone))
-            text = TEXTS[(number + seed) % len(TEXTS)]
-            rows.append(Row(encode_input(backbone, resident.task, text), resident))
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
-    plain = forward(backbone, rows, record_gates=True)
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TRITON)
-    for own, expected in zip(forward(backbone, rows, record_gates=True), plain, strict=True):
+    files = [make_artifact(backbone, name, labels=("good", "bad")) for name in PRESETS[family]]
+
+    def answers(chosen: Backend) -> Sequence[RowOutput]:
+        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
+        banks = Banks(backbone)
+        residents = [banks.add(read_artifact(data, backbone)) for data in files]
+        bare = [] if backbone.config.generates else [Row(backbone.tokenizer.encode("bad"))]
+        texts = (TEXTS[number % len(TEXTS)] for number in range(len(residents)))
+        rows = [Row(encode_input(backbone, own.task, text), own) for own, text in zip(residents, texts, strict=True)]
+        return forward(backbone, bare + rows, record_gates=True)
+
+    plain = answers(TORCH)
+    for own, expected in zip(answers(TRITON), plain, strict=True):
         torch.testing.assert_close(own.logits, expected.logits, rtol=1e-5, atol=1e-5)
         assert (own.gates is None) == (expected.gates is None)
         for label, gates in (own.gates or {}).items():
             assert gates == pytest.approx((expected.gates or {})[label], abs=1e-5)
+
+
+def test_texts_are_written_as_by_torch(t5: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch):
+    """Each token attends to its adapter's prefix and to the tokens before it, in two texts of different lengths."""
+    files = [make_artifact(t5, preset, labels=("good", "bad")) for preset in ("unipelt-apl", "bitfit")]
+
+    def texts(chosen: Backend) -> list[list[int]]:
+        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
+        banks = Banks(t5)
+        residents = [banks.add(read_artifact(data, t5)) for data in files]
+        rows = [Row(encode_input(t5, own.task, text), own) for own, text in zip(residents, TEXTS, strict=False)]
+        drafts = [create_draft(t5, row, Decoding(3)) for row in rows]
+        generate(t5, drafts, max_rows=2)
+        return [draft.ids for draft in drafts]
+
+    assert texts(TRITON) == texts(TORCH)

@@ -29,7 +29,8 @@ ENCODERS = tuple(name for name in PRESETS if not name.startswith("prompt"))
 @pytest.fixture(autouse=True)
 def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads, and batches without a graph, are computed as on a card too."""
-    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TritonBackend(device))
+    chosen = TritonBackend(torch.device("cpu"), torch.float32)
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)
 
 
 def _graphs(backbone: Backbone, capture_after: int = 1) -> Graphs:

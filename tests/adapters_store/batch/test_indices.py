@@ -1,8 +1,8 @@
-"""Index tensors that are copied to a graph."""
+"""Index tensors that are copied to a device."""
 
 import pytest
 import torch
-from peltier_adapters.graphs.indices import Indices
+from peltier_adapters.batch.indices import Indices
 
 CPU = torch.device("cpu")
 
@@ -15,7 +15,7 @@ def test_vectors_are_filled_where_they_lie():
     indices.fill({"starts": [0, 7], "groups": [4]})
     assert starts.tolist() == [0, 7, 7, 7]
     assert indices["groups"].tolist() == [4, 4]
-    assert (starts.dtype, starts.data_ptr()) == (torch.int32, indices["starts"].data_ptr())
+    assert (starts.dtype, starts.data_ptr()) == (torch.int64, indices["starts"].data_ptr())
 
 
 @pytest.mark.parametrize("values", [{"starts": [1]}, {"starts": [1], "groups": [1, 2, 3]}], ids=["missing", "long"])

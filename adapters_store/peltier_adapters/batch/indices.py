@@ -1,4 +1,4 @@
-"""The integer inputs of a graph, in one tensor with a fixed address."""
+"""The integer inputs of a batch on a GPU, in one tensor."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 class Indices:
-    """Named int32 vectors of fixed sizes on a device. One copy from a host buffer fills all of them."""
+    """Named int64 vectors of fixed sizes on a device. One copy from a host buffer fills all of them."""
 
     def __init__(self, sizes: Mapping[str, int], device: torch.device) -> None:
         ends = list(accumulate(sizes.values()))
         self._places = {name: slice(end - size, end) for (name, size), end in zip(sizes.items(), ends, strict=True)}
-        self._host = torch.zeros(ends[-1], dtype=torch.int32, pin_memory=device.type == "cuda")
+        self._host = torch.empty(ends[-1], dtype=torch.int64, pin_memory=device.type == "cuda")
         self._numbers = self._host.numpy()
-        self._device = torch.zeros(ends[-1], dtype=torch.int32, device=device)
+        self._device = torch.empty(ends[-1], dtype=torch.int64, device=device)
 
     def __getitem__(self, name: str) -> Tensor:
         return self._device[self._places[name]]

@@ -1,0 +1,169 @@
+"""One launch for a site: y += gain gate steps(x) for all rows of a batch, each by the op of its adapter's program.
+
+All ops have one form (docs/methods.md#eq-factored), with n blocks x_a of the input and y_c of the output:
+
+    h = act(sum_a (x_a S) R_a + b),  y_c += ((h L)_c + e_c) T + u
+
+A Compacter has all of it. A low-rank bottleneck has n = 1, a dense bottleneck or a LoRA has also the identity as R and
+L, and a bias has only u.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from peltier_adapters.ops.kernels.activation import activate
+from peltier_adapters.ops.kernels.inputs import find_gate, find_moments, read_input
+from peltier_adapters.ops.kernels.rows import (
+    ACTIVATION,
+    BEFORE,
+    BIAS,
+    COLUMN,
+    FIRST_STEP,
+    FOLD,
+    GAIN,
+    INNER,
+    NUM_OP_WORDS,
+    NUM_STEP_WORDS,
+    OPS,
+    OUTER,
+    PLACES,
+    READS,
+    STRIDE,
+    WEIGHT,
+    WIDE,
+    Rows,
+    block_size,
+    find,
+    find_program,
+    locate,
+    read_float,
+    strides,
+)
+from peltier_adapters.ops.kernels.tile import MIDDLE, add, copy, dot_type, multiply, read, read_line, tile_size
+
+
+def chain(
+    out: Tensor, y: Tensor, x: Tensor, residual: Tensor | None, gates: Tensor, rows: Rows, place: int, lanes: int
+) -> None:
+    """Write to `out` y plus what the ops at `place` add; `out` may be y unless x is. The ops of a row run in `lanes`
+    at a time, which must change different columns. The gate of op k goes to `gates[k]`, [ops, rows] in float32."""
+    block = block_size(rows.longest, x.dtype)
+    residual = x if residual is None else residual  # ops that read it are given one
+    _kernel[(triton.cdiv(rows.longest, block), len(rows), lanes)](
+        out, y, x, residual, gates, rows.starts, rows.bases, rows.programs, place, *strides(out, y, x, residual),
+        y.shape[1], gates.stride(0), lanes=lanes, copies=out is not y, block=block, tile=tile_size(x.dtype),
+        middle=MIDDLE, kind=dot_type(x.dtype), num_warps=8,
+        num_stages=1 if x.dtype == torch.float32 else 2,
+    )  # fmt: skip
+
+
+@triton.jit
+def _kernel(
+    out, y, x, residual, gates, starts, bases, programs, place, out_stride, y_stride, x_stride, residual_stride,
+    width, gates_stride, lanes: tl.constexpr, copies: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,
+    middle: tl.constexpr, kind: tl.constexpr,
+):  # fmt: skip
+    first, begin, last = locate(starts, block)
+    if first >= last:
+        return
+    row, rows = tl.program_id(1), first + tl.arange(0, block)
+    if copies:
+        for at in range(0, width, tile):
+            copy(out, y, rows, at + tl.arange(0, tile), out_stride, y_stride, last, width)
+    program, adapted = find_program(programs, row)
+    if not adapted:
+        return
+    base, ops = tl.load(bases + row), program + tl.load(program + OPS)
+    begin_op, end_op = tl.load(program + PLACES + place), tl.load(program + PLACES + place + 1)
+    for number in range(begin_op + tl.program_id(2), end_op, lanes):
+        op = ops + number * NUM_OP_WORDS
+        if tl.load(op + WIDE) == 0:
+            tl.debug_barrier()  # this or the op before may have written what this one changes
+            gate = find_gate(
+                op, base, x, residual, begin, last, x_stride, residual_stride, block, tile, x.dtype.element_ty
+            )
+            if tl.program_id(0) == 0:
+                tl.store(gates + (number - begin_op) * gates_stride + row, gate)
+            _run(
+                out,
+                x,
+                residual,
+                op,
+                base,
+                rows,
+                last,
+                gate,
+                out_stride,
+                x_stride,
+                residual_stride,
+                block,
+                tile,
+                middle,
+                kind,
+            )
+
+
+@triton.jit
+def _run(
+    out, x, residual, op, base, rows, last, gate, out_stride, x_stride, residual_stride, block: tl.constexpr,
+    tile: tl.constexpr, middle: tl.constexpr, kind: tl.constexpr,
+):  # fmt: skip
+    dtype = x.dtype.element_ty
+    reads, between = tl.load(op + READS), tl.arange(0, middle)
+    mean, scale = find_moments(op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, dtype)
+    step, rule_step = op + FIRST_STEP, op + FIRST_STEP + NUM_STEP_WORDS
+    weight, _ = find(step + WEIGHT, base, dtype)
+    rule, _ = find(rule_step + WEIGHT, base, dtype)
+    bias, biased = find(rule_step + BIAS, base, dtype)
+    part, rank, stride, before = (
+        tl.load(step + INNER),
+        tl.load(step + OUTER),
+        tl.load(step + STRIDE),
+        tl.load(op + BEFORE),
+    )
+    rule_stride, size = tl.load(rule_step + STRIDE), tl.load(rule_step + OUTER)
+    inner = tl.full((block, middle), 0.0, tl.float32)
+    for number in range(tl.load(step + FOLD)):
+        thin = tl.full((block, middle), 0.0, tl.float32)
+        for start in range(0, part, tile):
+            inside = start + tl.arange(0, tile)
+            columns = tl.where(inside < part, number * part + inside, before)
+            left = read_input(
+                op, base, x, residual, mean, scale, rows, columns, x_stride, residual_stride, last, reads, dtype
+            )
+            thin = multiply(left, read(weight, inside, between, stride, part, rank, dtype), thin, kind)
+        right = read(rule + number * rank * rule_stride, between, between, rule_stride, rank, size, dtype)
+        inner = multiply(thin.to(dtype), right, inner, kind)
+    inner += read_line(bias, between, tl.where(biased, size, 0), dtype)
+    inner = activate(inner, tl.load(rule_step + ACTIVATION))
+    _expand(out, op, base, rows, last, inner.to(dtype), gate, out_stride, block, tile, middle, kind, dtype)
+
+
+@triton.jit
+def _expand(
+    out, op, base, rows, last, inner, gate, out_stride, block: tl.constexpr, tile: tl.constexpr, middle: tl.constexpr,
+    kind: tl.constexpr, dtype: tl.constexpr,
+):  # fmt: skip
+    between = tl.arange(0, middle)
+    rule_step, step = op + FIRST_STEP + 2 * NUM_STEP_WORDS, op + FIRST_STEP + 3 * NUM_STEP_WORDS
+    rule, _ = find(rule_step + WEIGHT, base, dtype)
+    picks, picked = find(rule_step + BIAS, base, dtype)
+    rule_stride, size = tl.load(rule_step + STRIDE), tl.load(rule_step + INNER)
+    weight, _ = find(step + WEIGHT, base, dtype)
+    bias, biased = find(step + BIAS, base, dtype)
+    rank, part, stride = tl.load(step + INNER), tl.load(step + OUTER), tl.load(step + STRIDE)
+    gain = gate * read_float(op + GAIN)
+    own = out + tl.load(op + COLUMN)
+    for number in range(tl.load(step + FOLD)):
+        mixing = read(rule + number * rank, between, between, rule_stride, size, rank, dtype)
+        thin = multiply(inner, mixing, tl.full((block, middle), 0.0, tl.float32), kind)
+        thin += read_line(picks + number * rank, between, tl.where(picked, rank, 0), dtype)
+        left = thin.to(dtype)
+        for start in range(0, part, tile):
+            columns = start + tl.arange(0, tile)
+            right = read(weight, between, columns, stride, rank, part, dtype)
+            outer = multiply(left, right, tl.full((block, tile), 0.0, tl.float32), kind)
+            outer += read_line(bias + number * part, columns, tl.where(biased, part, 0), dtype)
+            add(own + number * part, rows, columns, out_stride, last, part, outer * gain)

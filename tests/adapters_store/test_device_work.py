@@ -1,0 +1,111 @@
+"""What a batch asks of a GPU has a budget: kernel launches, copies to the device, and waits for it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+import pytest
+import torch
+from peltier_backbone.config import BertConfig, T5Config
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+
+pytest.importorskip("triton", reason="Triton has no build for this machine")
+
+from peltier_adapters.artifact.label_tree import create_tree
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.triton import TritonBackend
+from peltier_adapters.presets.presets import PRESETS, find_preset
+from peltier_adapters.residency.bank import Bank, Resident, Slot
+from peltier_adapters.spec.served import served_parts
+from peltier_adapters.spec.tasks import TaskSpec
+
+from tests.adapters_store.device_work import META, Work, counted, without_data
+
+NUM_ROWS = 64
+FOUR = ("lora", "adamix", "compacter", "unipelt-apl")
+TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
+MakeRows = Callable[[Sequence[str]], list[Row]]
+
+
+@pytest.fixture(autouse=True)
+def _triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backend of a GPU, for bodies and for heads."""
+    made = {dtype: TritonBackend(META, dtype) for dtype in (torch.float32, torch.bfloat16)}
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: made[dtype])
+
+
+@pytest.fixture
+def bert_base(bert: Backbone) -> Backbone:
+    """BERT-base's shape."""
+    config = bert.bert.config
+    assert isinstance(config, BertConfig)
+    sizes = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
+    return without_data(bert, replace(config, **sizes))
+
+
+@pytest.fixture
+def t5_base(t5: Backbone) -> Backbone:
+    """T5-base's shape."""
+    config = t5.t5.config
+    assert isinstance(config, T5Config)
+    sizes = {"hidden_size": 768, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12, "kv_size": 64}
+    return without_data(t5, replace(config, **sizes, intermediate_size=3072))
+
+
+def _residents(backbone: Backbone, preset: str, num: int, numbers: Iterator[int]) -> list[Resident]:
+    found = find_preset(preset)
+    parts = served_parts(found.compose(found.settings({}, backbone.config), backbone.config, outputs=2))
+    body = Bank(next(numbers), tuple(part for part in parts if part.kind != "head"), backbone)
+    head = Bank(next(numbers), tuple(part for part in parts if part.kind == "head"), backbone)
+    tree = create_tree(0, 1, [[5, 6], [7]]) if backbone.config.generates else None
+
+    def slot(bank: Bank) -> Slot:
+        return bank.slot(bank.prepare(torch.empty(bank.layout.length, device=META)))
+
+    return [Resident(TASK, str(number), 0, body, slot(body), head, slot(head), tree) for number in range(num)]
+
+
+def _work(backbone: Backbone, presets: Sequence[str]) -> Work:
+    """Of a batch of 64 rows of 4 to 63 tokens, each with its own adapter."""
+    numbers = count()
+    residents = [one for name in presets for one in _residents(backbone, name, NUM_ROWS // len(presets), numbers)]
+    lengths = [4 + number * 37 % 60 for number in range(NUM_ROWS)]
+    rows = [Row(Encoded((7,) * size, (0,) * size), own) for size, own in zip(lengths, residents, strict=True)]
+    with counted() as work:
+        forward(backbone, rows)
+    return work
+
+
+def test_a_mixed_batch_of_bert_base_has_one_copy_and_few_launches(bert_base: Backbone):
+    """Four presets in 64 rows: one copy before the first kernel, and one of the logits."""
+    work = _work(bert_base, FOUR)
+    assert (work.sent, work.fetched) == (1, 1)
+    assert work.launches <= 150
+
+
+@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.encoder is not None])
+def test_every_preset_has_one_copy_on_bert_base(preset: str, bert_base: Backbone):
+    """BitFit changes four maps of each layer, others fewer."""
+    work = _work(bert_base, (preset,))
+    assert (work.sent, work.fetched) == (1, 1)
+    assert work.launches <= (160 if preset == "bitfit" else 140)
+
+
+def test_a_mixed_batch_of_t5_base_has_few_launches(t5_base: Backbone):
+    """Four presets in 64 rows of different lengths: no launch for each row, and one wait for all scores."""
+    work = _work(t5_base, FOUR)
+    assert work.fetched == 1
+    assert work.sent <= 12
+    assert work.launches <= 630
+
+
+@pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.t5 is not None])
+def test_no_preset_launches_by_row_on_t5_base(preset: str, t5_base: Backbone):
+    """Also those with prefixes and prompts."""
+    work = _work(t5_base, (preset,))
+    assert work.fetched == 1
+    assert work.sent <= 12
+    assert work.launches <= (660 if preset == "bitfit" else 600)
