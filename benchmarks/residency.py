@@ -13,12 +13,12 @@ memory. "In use" excludes memory that the C library keeps free in its heap (see 
 """
 
 import argparse
-import asyncio
 import ctypes
 import gc
 import itertools
 import json
 import statistics
+import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import torch
 from common.adapters import make_bytes
+from common.callers import run as run_on_uvloop
 from common.shelf import Seconds, Shelf
 from peltier_adapters.artifact.manifest import read_header
 from peltier_backbone.heap import keep_freed_memory
@@ -221,10 +222,11 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, help="draw load times into this file (needs matplotlib)")
     parser.add_argument("--json", type=Path, help="also write what was measured here")
     options = parser.parse_args()
-    keep_freed_memory()  # as the server does
+    keep_freed_memory()  # as the server does, and
+    sys.setswitchinterval(0.0002)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
-        asyncio.run(run(load_backbone("minilm"), options, Path(directory)))
+        run_on_uvloop(run(load_backbone("minilm"), options, Path(directory)))
 
 
 if __name__ == "__main__":
