@@ -98,11 +98,12 @@ INLINE void tile(const product *p, int64_t row, int64_t column, const int rows, 
         EACH_COLUMN line[c] = load(w + c * LANES, 0, left - c * LANES);
         EACH_ROW EACH_COLUMN sums[r][c] += x[r * x_stride + k] * line[c];
     }
-    if (!p->y.half && !p->activation && !p->scale && beyond <= 0) { /* sums, which need no memory of their own */
+    if (!p->y.half && !p->activation && beyond <= 0) { /* sums, which need no memory of their own */
         EACH_ROW EACH_COLUMN {
             float *y = (float *)at(p->y, row + r, column + c * LANES);
             lanes v = sums[r][c];
             if (p->bias) v += load(p->bias + column + c * LANES, 0, LANES);
+            if (p->scale) v *= p->scale[row + r];
             if (p->add) v += load(y, 0, LANES);
             store(y, 0, LANES, v);
         }
