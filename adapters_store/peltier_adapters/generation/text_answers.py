@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import torch
 from peltier_backbone.load import Backbone
@@ -29,17 +29,6 @@ class TextAnswer:
     value: float | None = None
 
 
-class Answer(NamedTuple):
-    """The answer of a task that is not generated. `scores` are in the label order of the task. Classification sets
-    `label` and `score`, multilabel `labels`, and regression only `value`."""
-
-    scores: dict[str, float]
-    label: str | None = None
-    score: float | None = None
-    labels: tuple[str, ...] | None = None
-    value: float | None = None
-
-
 def scores(task: TaskSpec, logits: Tensor) -> Tensor:
     """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); the logits for regression.
 
@@ -56,15 +45,18 @@ def scores(task: TaskSpec, logits: Tensor) -> Tensor:
             return logits
 
 
-def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: int | None = None) -> Answer:
-    """The answer for the logits [labels] of one row. With `raw_scores`, the scores are logits instead of probabilities.
-    With `top_k`, `scores` has only the best labels."""
+def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: int | None = None) -> dict[str, Any]:
+    """The answer for the logits [labels] of one row, by the names of a prediction's fields: `label`, `score` and
+    `scores` for classification, `labels` and `scores` for multilabel, `value` for regression.
+
+    `scores` are in the label order of the task. With `raw_scores` they are logits instead of probabilities, with
+    `top_k` those of the best labels only."""
     # For a few labels a list is faster than torch operations, which also release the GIL each time.
     values: list[float] = logits.tolist()
     top = max(values)
     best = values.index(top)
     if task.type == "regression":
-        return Answer(scores={}, value=float(task.targets[best]) if task.targets else values[0])
+        return {"value": float(task.targets[best]) if task.targets else values[0]}
     probabilities = _probabilities(task, logits, values, top)
     shown = values if raw_scores else probabilities
     table = dict(zip(task.labels, shown, strict=True))
@@ -72,9 +64,9 @@ def answer(task: TaskSpec, logits: Tensor, *, raw_scores: bool = False, top_k: i
         kept = torch.topk(logits, min(top_k, len(values))).indices.tolist()
         table = {task.labels[index]: shown[index] for index in sorted(kept)}
     if task.type == "multilabel":
-        chosen = (label for label, one in zip(task.labels, probabilities, strict=True) if one >= MULTILABEL_THRESHOLD)
-        return Answer(scores=table, labels=tuple(chosen))
-    return Answer(scores=table, label=task.labels[best], score=shown[best])
+        likely = zip(task.labels, probabilities, strict=True)
+        return {"labels": [label for label, one in likely if one >= MULTILABEL_THRESHOLD], "scores": table}
+    return {"label": task.labels[best], "score": shown[best], "scores": table}
 
 
 def _probabilities(task: TaskSpec, logits: Tensor, values: list[float], top: float) -> list[float]:

@@ -34,11 +34,8 @@ class SharedBound:
         self._what = what
         self._of_tenant: dict[str, int] = {}
         self.total = 0
-
-    @property
-    def max_of_one(self) -> int:
-        """The maximum of a tenant while the others have nothing."""
-        return max_alone(self._limit)
+        # The maximum of a tenant while the others have nothing.
+        self.max_of_one = max_alone(limit)
 
     def hold(self, tenant: str, amount: int) -> "Held":
         """Counts `amount` until the block that enters it ends. Raises `QueueFull`, or `TooLarge` if a retry cannot

@@ -183,7 +183,9 @@ class Predictor:
         size = self._size(entry, len(request.inputs), parameters, decoding)
         request.budget.take(size)
         try:
-            return await self._answer(entry, request._replace(parameters=parameters), decoding, size)
+            if parameters is not request.parameters:
+                request = request._replace(parameters=parameters)
+            return await self._answer(entry, request, decoding, size)
         except BlobNotFound:
             # Another version may answer instead and takes its own bytes.
             request.budget.give_back(size)

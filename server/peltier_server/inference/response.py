@@ -19,16 +19,9 @@ from peltier_server.residency.slots import Lease
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:
     """The prediction for the logits of a row."""
     found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
-    read: dict[str, Any]
-    if found.value is not None:
-        read = {"value": found.value}
-    elif found.labels is not None:
-        read = {"labels": found.labels, "scores": found.scores}
-    else:
-        read = {"label": found.label, "score": found.score, "scores": found.scores}
     if parameters.return_gates and output.gates is not None:
-        read["gates"] = output.gates
-    return read
+        found["gates"] = output.gates
+    return found
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
@@ -64,4 +57,4 @@ def count_new_tokens(outputs: Sequence[RowOutput | Draft]) -> int | None:
 def create_timings(lease: Lease[Resident], outcome: Outcome[Any], total_seconds: float) -> Timings:
     """The times of a request, to the microsecond."""
     seconds = (outcome.queue_seconds, lease.load_seconds, outcome.compute_seconds, total_seconds)
-    return Timings(*(int(1e6 * value + 0.5) / 1000 for value in seconds))
+    return Timings(*[int(1e6 * value + 0.5) / 1000 for value in seconds])

@@ -166,17 +166,14 @@ class Metrics:
 
     def observe_start(self, tickets: Sequence[Ticket], started_at: float) -> None:
         """Rows are computed or texts begun: counts their waiting times and the tokens of their first pass."""
-        tokens, rows, waits = Counts[str](), Counts[str](), defaultdict[str, float](float)
+        by_tenant = defaultdict[str, list[Ticket]](list)
         for ticket in tickets:
-            waited, num_rows = started_at - ticket.queued_at, len(ticket.rows)
-            self.queue_seconds.observe(waited, num_rows)
-            tenant = self._tenants.of(ticket.tenant)
-            tokens[tenant] += ticket.pass_tokens
-            rows[tenant] += num_rows
-            waits[tenant] += waited * num_rows
-        for tenant, waited in waits.items():
-            self._tenant_tokens_of(tenant).inc(tokens[tenant])
-            self._tenant_rows_of(tenant).inc(rows[tenant])
+            self.queue_seconds.observe(started_at - ticket.queued_at, len(ticket.rows))
+            by_tenant[self._tenants.of(ticket.tenant)].append(ticket)
+        for tenant, own in by_tenant.items():
+            waited = sum((started_at - ticket.queued_at) * len(ticket.rows) for ticket in own)
+            self._tenant_tokens_of(tenant).inc(sum(ticket.pass_tokens for ticket in own))
+            self._tenant_rows_of(tenant).inc(sum(len(ticket.rows) for ticket in own))
             self._tenant_wait_of(tenant).inc(waited)
 
     def observe_step(self, seconds: float, num_texts: int, tokens_by_tenant: Mapping[str, int]) -> None:

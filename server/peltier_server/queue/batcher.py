@@ -84,7 +84,8 @@ class Batcher:
 
         Raises the first error, but only after every row has ended, because the leases must outlive all rows.
         """
-        results, tickets, start = Results[RowOutput](len(rows)), list[Ticket](), 0
+        results: Results[RowOutput] = Results(len(rows))
+        tickets, start = list[Ticket](), 0
         for run in _runs(rows):
             tickets.append(
                 _ticket(run, self._price(run), terms, results=results, start=start, record_gates=record_gates)

@@ -85,11 +85,13 @@ class _BackboneUnits:
 
 
 class _Rates(NamedTuple):
-    """The cost of a row, for each of its tokens, and for the square of their number, under `factors`."""
+    """The cost of a row, for each of its tokens, and for the square of their number, and of the weights of its adapter,
+    for these factors and targets."""
 
     row: float
     token: float
     square: float
+    weights: int
     factors: Work
     targets: int
 
@@ -121,16 +123,16 @@ class _Tariff:
     def of_rows(self, factors: Work, inputs: Sequence[int], targets: int = 0) -> Price:
         """The price of rows of `inputs` tokens each, which score `targets` tokens of label strings each."""
         rates = self._rates
-        if rates is None or (rates.factors, rates.targets) != (factors, targets):
+        if rates is None or rates.factors is not factors or rates.targets != targets:
             rates = self._rates = self._measure(factors, targets)
-        row, token, square = rates[:3]
+        row, token, square, weights, *_ = rates
         costs = [max(1, num + targets, round(row + num * (token + num * square))) for num in inputs]
-        return Price(costs, inputs, targets, round(self._weights * factors.weights), tariff=self)
+        return Price(costs, inputs, targets, weights, tariff=self)
 
     def _measure(self, factors: Work, targets: int) -> _Rates:
         # The work is linear in these three numbers.
         row, token, square = (_cost(self.work(*one, targets), factors) for one in ((1, 0, 0), (0, 1, 0), (0, 0, 1)))
-        return _Rates(row, token, square, factors, targets)
+        return _Rates(row, token, square, round(self._weights * factors.weights), factors, targets)
 
     def of_text(self, factors: Work, inputs: int) -> Price:
         """The price of a text whose input has `inputs` tokens. It assumes that the decoder's share of the weights is

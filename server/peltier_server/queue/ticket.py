@@ -62,7 +62,8 @@ class Results(Generic[T]):
         if errors:
             self.future.set_exception(_first_error(errors, len(self._found)))
         elif self._last is not None:
-            self.future.set_result(self._last._replace(outputs=self._found))
+            found: list[Any] = self._found
+            self.future.set_result(Outcome(found, *self._last[1:]))
 
 
 @dataclass(frozen=True, slots=True)

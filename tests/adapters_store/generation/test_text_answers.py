@@ -16,34 +16,34 @@ def _task(kind: str, labels: tuple[str, ...] = LABELS) -> TaskSpec:
 def test_classification_is_a_softmax_in_label_order():
     """Probabilities sum to one and keep the task's order; the label is the best."""
     found = answer(_task("classification"), LOGITS)
-    assert list(found.scores) == list(LABELS)
-    assert sum(found.scores.values()) == pytest.approx(1)
-    assert (found.label, found.score) == ("good", found.scores["good"])
-    assert (found.labels, found.value) == (None, None)
+    assert list(found["scores"]) == list(LABELS)
+    assert sum(found["scores"].values()) == pytest.approx(1)
+    assert (found["label"], found["score"]) == ("good", found["scores"]["good"])
+    assert list(found) == ["label", "score", "scores"]
 
 
 def test_multilabel_is_a_sigmoid_each():
     """Every label at or above one half is chosen, in label order; none is an answer too."""
     found = answer(_task("multilabel"), LOGITS)
-    assert found.labels == ("bad", "good")
-    assert found.scores["fair"] == pytest.approx(0.1192, abs=1e-4)
-    assert found.label is None
-    assert answer(_task("multilabel"), torch.tensor([-1.0, -1.0, -1.0])).labels == ()
-    assert answer(_task("multilabel"), torch.tensor([0.0, -1.0, -1.0])).labels == ("bad",)
+    assert found["labels"] == ["bad", "good"]
+    assert found["scores"]["fair"] == pytest.approx(0.1192, abs=1e-4)
+    assert list(found) == ["labels", "scores"]
+    assert answer(_task("multilabel"), torch.tensor([-1.0, -1.0, -1.0]))["labels"] == []
+    assert answer(_task("multilabel"), torch.tensor([0.0, -1.0, -1.0]))["labels"] == ["bad"]
 
 
 def test_regression_is_the_value():
     """The answer is the number itself, however large."""
     found = answer(_task("regression", ("score",)), torch.tensor([-1234.5]))
-    assert (found.value, found.label, found.scores) == (-1234.5, None, {})
+    assert found == {"value": -1234.5}
 
 
 def test_raw_scores_are_logits():
     """The label stays, the numbers are the model's own; multilabel still chooses by probability."""
     found = answer(_task("classification"), LOGITS, raw_scores=True)
-    assert (found.label, found.score) == ("good", 3.0)
-    assert list(found.scores.values()) == [1.0, -2.0, 3.0]
-    assert answer(_task("multilabel"), LOGITS, raw_scores=True).labels == ("bad", "good")
+    assert (found["label"], found["score"]) == ("good", 3.0)
+    assert list(found["scores"].values()) == [1.0, -2.0, 3.0]
+    assert answer(_task("multilabel"), LOGITS, raw_scores=True)["labels"] == ["bad", "good"]
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,5 @@ def test_raw_scores_are_logits():
 def test_top_k_keeps_the_best_in_label_order(top_k: int, kept: list[str]):
     """More than there are is all there are."""
     found = answer(_task("classification"), LOGITS, top_k=top_k)
-    assert list(found.scores) == kept
-    assert found.label == "good"
+    assert list(found["scores"]) == kept
+    assert found["label"] == "good"
