@@ -121,7 +121,7 @@ def test_a_check_waits_for_no_thread(file: Path, monkeypatch: pytest.MonkeyPatch
     busy = threading.Event()
     descriptor = _opened(file, b"data")
     with ThreadPoolExecutor(1) as executor:
-        executor.submit(busy.wait)
+        executor.submit(busy.wait, 5)
         checked = CheckedSource(_digest(b"data"), FileSource(descriptor), executor)
         found = checked.read_into([memoryview(bytearray(4))], threading.get_ident)
         busy.set()
