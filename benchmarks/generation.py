@@ -5,7 +5,7 @@
 DIR is a T5 checkpoint fine-tuned on the task of the data, such as E2E, so that texts have realistic lengths. `--data`
 has a `meaning_representation` column. transformers decodes batches of `--rows` inputs in file order, each until its
 longest text has ended. Peltier takes a new input as soon as a text ends, with at most `--rows` at a time. Both decode
-greedily on one thread, in float32 (`--dtype bfloat16` applies to Peltier only, and changes a few texts). `32 adapters`
+greedily on one thread, in float32 (`--dtype` applies to Peltier only, and changes a few texts). `32 adapters`
 is Peltier with 32 adapters of four presets, which write other texts. Times are process CPU seconds of interleaved
 rounds. The end of a text counts as a token.
 """
@@ -23,7 +23,7 @@ from common.adapters import make_artifact
 from common.passes import FOUR
 from common.texts import Texts, ours, theirs
 from peltier_adapters.residency.bank import Banks
-from peltier_backbone.load import load_backbone
+from peltier_backbone.load import DTYPES, load_backbone
 from transformers import T5ForConditionalGeneration
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--limit", type=int, default=96, help="tokens of a text")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="ours; theirs is float32")
+    parser.add_argument("--dtype", default="float32", choices=[*DTYPES], help="ours; theirs is float32")
     options = parser.parse_args()
     torch.set_num_threads(1)
     backbone = load_backbone(options.backbone, dtype=options.dtype)
