@@ -3,11 +3,13 @@
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, cycle, pairwise
 
 import torch
 from peltier_backbone.native.program import ACTIVATIONS
 from torch import Tensor
 
+from peltier_adapters.ops.kernels.chain import Launch
 from peltier_adapters.ops.kernels.rows import PLACES
 from peltier_adapters.ops.kernels.tile import MIDDLE
 from peltier_adapters.ops.op import (
@@ -32,18 +34,23 @@ _NO_NORM = (*_ABSENT, *_ABSENT, 0, 0)
 # The projections of the input that also an attention's prefix is gated by: of self-attention, and of cross-attention.
 _QUERIES = ("query_key_value", "query")
 
+# Elements that a GPU reads at a time.
+_ALIGNED = 8
+
 Action = FusedMatmul | AddedBias | PrefixKeys
 
 
 class ProgramTable:
     """The words of a program, whose adapters have weights of `dtype`, at an `address` on the device. `actions` has the
-    ops of each place in order. The gate of a prefix is an op of the place that has its input, and always the first."""
+    ops of each place in order, and `launches` how they are computed. The gate of a prefix is an op of the place that
+    has its input, and always the first."""
 
     def __init__(self, program: Program, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype, self._norms = device, dtype, program.norms
         self._identity = torch.eye(MIDDLE, dtype=dtype, device=device)
         self._kept = [self._identity]
         self.depth, self.actions = program.depth, _actions(program)
+        self.launches = {place: _launch(actions) for place, actions in self.actions.items()}
         self.max_ops = max(map(len, self.actions.values()), default=1)
         self.sites = frozenset(site for site, _ in self.actions)
         self.words = torch.tensor(self._write(program), dtype=torch.int64).to(device)
@@ -53,10 +60,10 @@ class ProgramTable:
         depth, places, ops = program.depth, [0], list[int]()
         for place in ((site, number) for site in SITES for number in range(depth)):
             own = self.actions.get(place, ())
-            ops += _chain(self._op(action) for action in own)
+            ops += _join(self._op(action) for action in own)
             places.append(places[-1] + len(own))
-        norms = _chain(self._norm(program.norms.get(index)) for index in range(2 * depth + 2))
-        prefixes = _chain(self._prefix(program.prefixes[number]) for number in sorted(program.prefixes))
+        norms = _join(self._norm(program.norms.get(index)) for index in range(2 * depth + 2))
+        prefixes = _join(self._prefix(program.prefixes[number]) for number in sorted(program.prefixes))
         first_op = PLACES.value + len(places)
         first_norm = first_op + len(ops)
         first_prefix = first_norm + len(norms) if prefixes else 0
@@ -84,7 +91,7 @@ class ProgramTable:
         reads = _READS_NORM if isinstance(action.reads, Normed) else _READS[action.reads]
         gate = _NO_GATE if action.gate is None else self._gate(action.gate)
         norm = self._read_norm(action.reads) if isinstance(action.reads, Normed) else _NO_NORM
-        return (*shape, reads, _bits(action.gain), *gate, *norm, len(steps), int(wide), *_chain(own))
+        return (*shape, reads, _bits(action.gain), *gate, *norm, len(steps), int(wide), *_join(own))
 
     def _four(self, steps: Sequence[MatmulStep]) -> Sequence[MatmulStep]:
         """Narrow steps in the form of four, with the identity in the place of what two steps do not have."""
@@ -153,10 +160,40 @@ def _actions(program: Program) -> Mapping[Place, Sequence[Action]]:
     return found
 
 
+def _launch(actions: Sequence[Action]) -> Launch:
+    """How the ops of a place are computed; 0 lanes if they change the same columns."""
+    ranges = sorted(_columns(one) for one in actions)
+    apart = all(end <= start for (_, end), (start, _) in pairwise(ranges))
+    steps = [step for one in actions if isinstance(one, FusedMatmul) for step in (one.steps[0], one.steps[-1])]
+    bounds = [*chain.from_iterable(ranges), *(one.weight.shape[number] for one, number in zip(steps, cycle((0, 1))))]
+    weights = [number for one in steps for number in (one.weight.storage_offset(), one.weight.stride(0))]
+    inner = [one.weight.shape[1 - number] for one, number in zip(steps, cycle((0, 1)))]
+    unit = _ALIGNED if all(number % _ALIGNED == 0 for number in bounds) else 1
+    grain = unit if all(number % _ALIGNED == 0 for number in (*weights, *inner)) else 1
+    return Launch(len(actions) if apart else 0, unit, grain)
+
+
+def _columns(action: Action) -> tuple[int, int]:
+    """The columns that an op changes, from the first on and below the last."""
+    match action:
+        case FusedMatmul(steps=steps, column=column):
+            return column, column + steps[-1].fold * steps[-1].weight.shape[1]
+        case AddedBias(bias=bias, column=column):
+            return column, column + len(bias)
+        case _:
+            return 0, 0  # the gate of a prefix changes nothing
+
+
+def merge_launches(launches: Sequence[Launch]) -> Launch:
+    """One launch of several programs at a place."""
+    lanes, units, grains = zip(*launches, strict=True)
+    return Launch(max(lanes) if all(lanes) else 1, min(units), min(grains))
+
+
 def _bits(value: float) -> int:
     """The bits of a float32."""
     return int(struct.unpack("<I", struct.pack("<f", value))[0])
 
 
-def _chain(pieces: Iterable[Sequence[int]]) -> list[int]:
+def _join(pieces: Iterable[Sequence[int]]) -> list[int]:
     return [word for piece in pieces for word in piece]

@@ -7,7 +7,7 @@ its tokens begin, and the addresses of its adapter's weights and program.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,7 +21,7 @@ from peltier_adapters.ops.kernels.norm import norm
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.kernels.steps import step
 from peltier_adapters.ops.op import SITES, AddedBias, FusedMatmul, Place, Program, at
-from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow
+from peltier_adapters.ops.program_table import Action, ProgramTable, is_narrow, merge_launches
 
 
 class TritonOps(GroupedOps):
@@ -39,14 +39,17 @@ class TritonOps(GroupedOps):
         self._gates = rows.starts.new_empty(most, len(rows), dtype=torch.float32)
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        acting = [one.actions[site, number] for one in self._tables.values() if (site, number) in one.actions]
-        if not acting:
+        tables = [one for one in self._tables.values() if (site, number) in one.actions]
+        if not tables:
             return y
+        acting = [one.actions[site, number] for one in tables]
         place = SITES.index(site) * self._depth + number
         out = torch.empty_like(y) if x is y else y
         wide = _wide(acting)
         if x is y or sum(map(len, acting)) > sum(map(len, wide)):
-            chain(out, y, x, residual, self._gates, self.rows, place, 1 if x is y else _lanes(acting))
+            launch = merge_launches([one.launches[site, number] for one in tables])
+            launch = launch._replace(lanes=1) if x is y else launch
+            chain(out, y, x, residual, self._gates, self.rows, place, launch)
         for op_number, ops in enumerate(wide):
             if ops:
                 self._run_steps(out, (x, residual), (place, op_number), ops)
@@ -89,27 +92,6 @@ def _wide(acting: Sequence[Sequence[Action]]) -> list[list[FusedMatmul]]:
             if isinstance(action, FusedMatmul) and not is_narrow(action.steps):
                 own.append(action)
     return found
-
-
-def _lanes(acting: Sequence[Sequence[Action]]) -> int:
-    """How many ops of a row may run at a time: all if they change different columns, else one."""
-    apart = all(_are_apart(actions) for actions in acting)
-    return max(map(len, acting)) if apart else 1
-
-
-def _are_apart(actions: Sequence[Action]) -> bool:
-    ranges = sorted(_columns(one) for one in actions)
-    return all(end <= start for (_, end), (start, _) in pairwise(ranges))
-
-
-def _columns(action: Action) -> tuple[int, int]:
-    match action:
-        case FusedMatmul(steps=steps, column=column):
-            return column, column + steps[-1].fold * steps[-1].weight.shape[1]
-        case AddedBias(bias=bias, column=column):
-            return column, column + len(bias)
-        case _:
-            return 0, 0  # the gate of a prefix changes nothing
 
 
 class TritonBackend(Backend):

@@ -63,7 +63,9 @@ class Attention(RowKernels):
         return context
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["number", "gates_stride"], do_not_specialize_on_alignment=["placed", "bases", "programs"]
+)
 def _kernel(
     context, query, key, value, placed, bases, programs, gates, number, context_stride, query_stride, key_stride,
     value_stride, gates_stride, head_stride, scale, heads: tl.constexpr, size: tl.constexpr, block: tl.constexpr,

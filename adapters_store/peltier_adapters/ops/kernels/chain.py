@@ -8,6 +8,8 @@ A Compacter has all of it. A low-rank bottleneck has n = 1, a dense bottleneck o
 L, and a bias has only u.
 """
 
+from typing import NamedTuple
+
 import torch
 import triton
 import triton.language as tl
@@ -17,7 +19,6 @@ from peltier_adapters.ops.kernels.activation import activate
 from peltier_adapters.ops.kernels.inputs import find_gate, find_moments, read_input
 from peltier_adapters.ops.kernels.rows import (
     ACTIVATION,
-    BEFORE,
     BIAS,
     COLUMN,
     FIRST_STEP,
@@ -44,26 +45,35 @@ from peltier_adapters.ops.kernels.rows import (
 from peltier_adapters.ops.kernels.tile import MIDDLE, add, copy, dot_type, multiply, read, read_line, tile_size
 
 
+class Launch(NamedTuple):
+    """How a place is computed. The ops of a row run `lanes` at a time, which change different columns. The blocks of
+    inputs and outputs begin at multiples of `unit` columns, and rows of weights at multiples of `grain` elements."""
+
+    lanes: int
+    unit: int
+    grain: int
+
+
 def chain(
-    out: Tensor, y: Tensor, x: Tensor, residual: Tensor | None, gates: Tensor, rows: Rows, place: int, lanes: int
+    out: Tensor, y: Tensor, x: Tensor, residual: Tensor | None, gates: Tensor, rows: Rows, place: int, launch: Launch
 ) -> None:
-    """Write to `out` y plus what the ops at `place` add; `out` may be y unless x is. The ops of a row run in `lanes`
-    at a time, which must change different columns. The gate of op k goes to `gates[k]`, [ops, rows] in float32."""
+    """Write to `out` y plus what the ops at `place` add; `out` may be y unless x is. The gate of op k goes to
+    `gates[k]`, [ops, rows] in float32."""
     block = block_size(rows.longest, x.dtype)
     residual = x if residual is None else residual  # ops that read it are given one
-    _kernel[(triton.cdiv(rows.longest, block), len(rows), lanes)](
+    _kernel[(triton.cdiv(rows.longest, block), len(rows), launch.lanes)](
         out, y, x, residual, gates, rows.starts, rows.bases, rows.programs, place, *strides(out, y, x, residual),
-        y.shape[1], gates.stride(0), lanes=lanes, copies=out is not y, block=block, tile=tile_size(x.dtype),
-        middle=MIDDLE, kind=dot_type(x.dtype), num_warps=8,
+        y.shape[1], gates.stride(0), copies=out is not y, block=block, tile=tile_size(x.dtype), middle=MIDDLE,
+        unit=launch.unit, grain=launch.grain, kind=dot_type(x.dtype), num_warps=8,
         num_stages=1 if x.dtype == torch.float32 else 2,
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["place", "gates_stride"], do_not_specialize_on_alignment=["starts", "bases", "programs"])
 def _kernel(
     out, y, x, residual, gates, starts, bases, programs, place, out_stride, y_stride, x_stride, residual_stride,
-    width, gates_stride, lanes: tl.constexpr, copies: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,
-    middle: tl.constexpr, kind: tl.constexpr,
+    width, gates_stride, copies: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, middle: tl.constexpr,
+    unit: tl.constexpr, grain: tl.constexpr, kind: tl.constexpr,
 ):  # fmt: skip
     first, begin, last = locate(starts, block)
     if first >= last:
@@ -77,93 +87,90 @@ def _kernel(
         return
     base, ops = tl.load(bases + row), program + tl.load(program + OPS)
     begin_op, end_op = tl.load(program + PLACES + place), tl.load(program + PLACES + place + 1)
-    for number in range(begin_op + tl.program_id(2), end_op, lanes):
+    for number in range(begin_op + tl.program_id(2), end_op, tl.num_programs(2)):
         op = ops + number * NUM_OP_WORDS
         if tl.load(op + WIDE) == 0:
             tl.debug_barrier()  # this or the op before may have written what this one changes
             gate = find_gate(
-                op, base, x, residual, begin, last, x_stride, residual_stride, block, tile, x.dtype.element_ty
+                op, base, x, residual, begin, last, x_stride, residual_stride, block, tile, unit, x.dtype.element_ty
             )
             if tl.program_id(0) == 0:
                 tl.store(gates + (number - begin_op) * gates_stride + row, gate)
             _run(
-                out,
-                x,
-                residual,
-                op,
-                base,
-                rows,
-                last,
-                gate,
-                out_stride,
-                x_stride,
-                residual_stride,
-                block,
-                tile,
-                middle,
-                kind,
-            )
+                out, x, residual, op, base, rows, last, gate, out_stride, x_stride, residual_stride, block, tile,
+                middle, unit, grain, kind,
+            )  # fmt: skip
 
 
 @triton.jit
 def _run(
     out, x, residual, op, base, rows, last, gate, out_stride, x_stride, residual_stride, block: tl.constexpr,
-    tile: tl.constexpr, middle: tl.constexpr, kind: tl.constexpr,
+    tile: tl.constexpr, middle: tl.constexpr, unit: tl.constexpr, grain: tl.constexpr, kind: tl.constexpr,
 ):  # fmt: skip
     dtype = x.dtype.element_ty
     reads, between = tl.load(op + READS), tl.arange(0, middle)
-    mean, scale = find_moments(op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, dtype)
+    mean, scale = find_moments(op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, unit, dtype)
     step, rule_step = op + FIRST_STEP, op + FIRST_STEP + NUM_STEP_WORDS
-    weight, _ = find(step + WEIGHT, base, dtype)
-    rule, _ = find(rule_step + WEIGHT, base, dtype)
+    weight, part, rank, stride = _find_matrix(step, base, unit, grain, grain, dtype)
+    rule, _, size, rule_stride = _find_matrix(rule_step, base, 1, 1, 1, dtype)
     bias, biased = find(rule_step + BIAS, base, dtype)
-    part, rank, stride, before = (
-        tl.load(step + INNER),
-        tl.load(step + OUTER),
-        tl.load(step + STRIDE),
-        tl.load(op + BEFORE),
-    )
-    rule_stride, size = tl.load(rule_step + STRIDE), tl.load(rule_step + OUTER)
     inner = tl.full((block, middle), 0.0, tl.float32)
     for number in range(tl.load(step + FOLD)):
+        first = tl.multiple_of(number * part, unit)
         thin = tl.full((block, middle), 0.0, tl.float32)
         for start in range(0, part, tile):
-            inside = start + tl.arange(0, tile)
-            columns = tl.where(inside < part, number * part + inside, before)
+            columns = start + tl.arange(0, tile)
             left = read_input(
-                op, base, x, residual, mean, scale, rows, columns, x_stride, residual_stride, last, reads, dtype
-            )
-            thin = multiply(left, read(weight, inside, between, stride, part, rank, dtype), thin, kind)
+                op, base, x, residual, mean, scale, rows, first, columns, x_stride, residual_stride, last, part, reads,
+                dtype,
+            )  # fmt: skip
+            thin = multiply(left, read(weight, columns, between, stride, part, rank, dtype), thin, kind)
         right = read(rule + number * rank * rule_stride, between, between, rule_stride, rank, size, dtype)
         inner = multiply(thin.to(dtype), right, inner, kind)
     inner += read_line(bias, between, tl.where(biased, size, 0), dtype)
     inner = activate(inner, tl.load(rule_step + ACTIVATION))
-    _expand(out, op, base, rows, last, inner.to(dtype), gate, out_stride, block, tile, middle, kind, dtype)
+    _expand(
+        out, op, base, rows, last, inner.to(dtype), gate, out_stride, block, tile, middle, unit, grain, kind, dtype
+    )  # fmt: skip
 
 
 @triton.jit
 def _expand(
     out, op, base, rows, last, inner, gate, out_stride, block: tl.constexpr, tile: tl.constexpr, middle: tl.constexpr,
-    kind: tl.constexpr, dtype: tl.constexpr,
+    unit: tl.constexpr, grain: tl.constexpr, kind: tl.constexpr, dtype: tl.constexpr,
 ):  # fmt: skip
     between = tl.arange(0, middle)
     rule_step, step = op + FIRST_STEP + 2 * NUM_STEP_WORDS, op + FIRST_STEP + 3 * NUM_STEP_WORDS
-    rule, _ = find(rule_step + WEIGHT, base, dtype)
+    rule, size, _, rule_stride = _find_matrix(rule_step, base, 1, 1, 1, dtype)
+    weight, rank, part, stride = _find_matrix(step, base, 1, unit, grain, dtype)
     picks, picked = find(rule_step + BIAS, base, dtype)
-    rule_stride, size = tl.load(rule_step + STRIDE), tl.load(rule_step + INNER)
-    weight, _ = find(step + WEIGHT, base, dtype)
     bias, biased = find(step + BIAS, base, dtype)
-    rank, part, stride = tl.load(step + INNER), tl.load(step + OUTER), tl.load(step + STRIDE)
     gain = gate * read_float(op + GAIN)
-    own = out + tl.load(op + COLUMN)
+    own = out + tl.multiple_of(tl.load(op + COLUMN), unit)
     for number in range(tl.load(step + FOLD)):
         mixing = read(rule + number * rank, between, between, rule_stride, size, rank, dtype)
         thin = multiply(inner, mixing, tl.full((block, middle), 0.0, tl.float32), kind)
         thin += read_line(picks + number * rank, between, tl.where(picked, rank, 0), dtype)
-        left = thin.to(dtype)
+        left, first = thin.to(dtype), tl.multiple_of(number * part, unit)
         for start in range(0, part, tile):
             columns = start + tl.arange(0, tile)
             right = read(weight, between, columns, stride, rank, part, dtype)
             outer = multiply(left, right, tl.full((block, tile), 0.0, tl.float32), kind)
-            outer += read_line(bias + number * part, columns, tl.where(biased, part, 0), dtype)
-            add(own + number * part, rows, columns, out_stride, last, part, outer * gain)
+            outer += read_line(bias + first, columns, tl.where(biased, part, 0), dtype)
+            add(own + first, rows, columns, out_stride, last, part, outer * gain)
+
+
+@triton.jit
+def _find_matrix(
+    words, base, inner_unit: tl.constexpr, outer_unit: tl.constexpr, grain: tl.constexpr, dtype: tl.constexpr
+):  # fmt: skip
+    """A pointer to the weight of a step, its rows and columns, and the elements between its rows."""
+    fixed, place = tl.load(words + WEIGHT), tl.load(words + WEIGHT + 1)
+    size: tl.constexpr = dtype.primitive_bitwidth // 8
+    address = tl.where(fixed != 0, fixed, base + place * size).to(tl.pointer_type(dtype))
+    inner, outer = (
+        tl.multiple_of(tl.load(words + INNER), inner_unit),
+        tl.multiple_of(tl.load(words + OUTER), outer_unit),
+    )
+    stride = tl.multiple_of(tl.load(words + STRIDE), grain)
+    return tl.multiple_of(address, grain * size), inner, outer, stride

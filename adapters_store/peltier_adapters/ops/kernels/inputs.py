@@ -32,10 +32,10 @@ def read_sum(x, residual, rows, columns, x_stride, residual_stride, last, width,
 @triton.jit
 def find_moments(
     op, x, residual, rows, x_stride, residual_stride, last, reads, block: tl.constexpr, tile: tl.constexpr,
-    dtype: tl.constexpr,
+    unit: tl.constexpr, dtype: tl.constexpr,
 ):  # fmt: skip
     """The mean and the reciprocal deviation of each token's sum, as columns, if the op reads a norm of it."""
-    width = tl.load(op + BEFORE)
+    width = tl.multiple_of(tl.load(op + BEFORE), unit)
     live, count = tl.where(reads == 2, width, 0), tl.maximum(width, 1).to(tl.float32)
     total = tl.full((block,), 0.0, tl.float32)
     for start in range(0, tl.where(tl.load(op + CENTERED) != 0, live, 0), tile):
@@ -55,15 +55,16 @@ def find_moments(
 
 @triton.jit
 def read_input(
-    op, base, x, residual, mean, scale, rows, columns, x_stride, residual_stride, last, reads, dtype: tl.constexpr
+    op, base, x, residual, mean, scale, rows, first, columns, x_stride, residual_stride, last, width, reads,
+    dtype: tl.constexpr,
 ):  # fmt: skip
-    """Columns of what the op reads, rounded to `dtype`."""
-    width = tl.load(op + BEFORE)
-    value = read_sum(x, residual, rows, columns, x_stride, residual_stride, last, width, reads, dtype)
+    """Columns below `width`, counted from column `first`, of what the op reads, rounded to `dtype`."""
+    value = read_sum(x + first, residual + first, rows, columns, x_stride, residual_stride, last, width, reads, dtype)
     weight, weighed = find(op + NORM_WEIGHT, base, dtype)
     bias, biased = find(op + NORM_BIAS, base, dtype)
-    normed = (value.to(tl.float32) - mean) * scale * read_line(weight, columns, tl.where(weighed, width, 0), dtype)
-    normed += read_line(bias, columns, tl.where(biased, width, 0), dtype)
+    own = read_line(weight + first, columns, tl.where(weighed, width, 0), dtype)
+    normed = (value.to(tl.float32) - mean) * scale * own
+    normed += read_line(bias + first, columns, tl.where(biased, width, 0), dtype)
     inside = (rows[:, None] < last) & (columns[None, :] < width)
     return tl.where(reads == 2, tl.where(inside, normed, 0.0).to(dtype), value)
 
@@ -71,10 +72,11 @@ def read_input(
 @triton.jit
 def find_gate(
     op, base, x, residual, begin, last, x_stride, residual_stride, block: tl.constexpr, tile: tl.constexpr,
-    dtype: tl.constexpr,
+    unit: tl.constexpr, dtype: tl.constexpr,
 ):  # fmt: skip
     """The op's gate for the row `begin..last`; 1 without a gate."""
-    outputs, reads, width = tl.load(op + GATE_OUTPUTS), tl.load(op + READS), tl.load(op + BEFORE)
+    outputs, reads = tl.load(op + GATE_OUTPUTS), tl.load(op + READS)
+    width = tl.multiple_of(tl.load(op + BEFORE), unit)
     weight, _ = find(op + GATE_WEIGHT, base, dtype)
     bias, _ = find(op + GATE_BIAS, base, dtype)
     first_bias = tl.load(bias, mask=outputs > 0, other=0.0).to(tl.float32)
@@ -82,12 +84,28 @@ def find_gate(
     one, first_share, second_share = 0.0, 0.0, 0.0
     for start in range(tl.where(outputs > 0, begin, last), last, block):
         rows = start + tl.arange(0, block)
-        mean, scale = find_moments(op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, dtype)
+        mean, scale = find_moments(
+            op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, unit, dtype
+        )
         first, second = tl.full((block,), 0.0, tl.float32), tl.full((block,), 0.0, tl.float32)
         for at in range(0, width, tile):
             columns = at + tl.arange(0, tile)
             value = read_input(
-                op, base, x, residual, mean, scale, rows, columns, x_stride, residual_stride, last, reads, dtype
+                op,
+                base,
+                x,
+                residual,
+                mean,
+                scale,
+                rows,
+                0,
+                columns,
+                x_stride,
+                residual_stride,
+                last,
+                width,
+                reads,
+                dtype,
             ).to(tl.float32)
             first += tl.sum(value * read_line(weight, columns * outputs, width * outputs, dtype), 1)
             second += tl.sum(value * read_line(weight + 1, columns * 2, tl.where(outputs > 1, width * 2, 0), dtype), 1)

@@ -24,7 +24,7 @@ def norm(x: Tensor, residual: Tensor | None, rows: Rows, index: int, base: Norm)
     return y
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["index"], do_not_specialize_on_alignment=["starts", "bases", "programs"])
 def _kernel(
     y, x, residual, base_weight, base_bias, starts, bases, programs, index, y_stride, x_stride, residual_stride, width,
     eps, summed: tl.constexpr, biased: tl.constexpr, centered: tl.constexpr, block: tl.constexpr, tile: tl.constexpr,

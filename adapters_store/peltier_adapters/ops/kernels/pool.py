@@ -17,7 +17,7 @@ def pool(y: Tensor, x: Tensor, rows: Rows, means: Tensor) -> None:
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["starts", "means"])
 def _kernel(y, x, starts, means, y_stride, x_stride, width, block: tl.constexpr, tile: tl.constexpr):
     row, columns = tl.program_id(1), tl.program_id(0) * tile + tl.arange(0, tile)
     first, last = tl.load(starts + row), tl.load(starts + row + 1)

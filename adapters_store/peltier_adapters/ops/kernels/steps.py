@@ -52,7 +52,10 @@ def step(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["place", "number", "index", "gates_stride"],
+    do_not_specialize_on_alignment=["starts", "bases", "programs"],
+)
 def _kernel(
     out, x, residual, given, made, gates, starts, bases, programs, place, number, index, out_stride, x_stride,
     residual_stride, given_stride, made_stride, gates_stride, block: tl.constexpr, tile: tl.constexpr,
@@ -72,7 +75,7 @@ def _kernel(
         return
     dtype = x.dtype.element_ty
     if (index == 0) & (tl.program_id(0) == 0) & (tl.program_id(2) == 0):
-        gate = find_gate(op, base, x, residual, begin, last, x_stride, residual_stride, block, tile, dtype)
+        gate = find_gate(op, base, x, residual, begin, last, x_stride, residual_stride, block, tile, 1, dtype)
         tl.store(gates + number * gates_stride + row, gate)
     words, rows = op + FIRST_STEP + index * NUM_STEP_WORDS, first + tl.arange(0, block)
     columns = tl.program_id(2) * tile + tl.arange(0, tile)
@@ -80,18 +83,18 @@ def _kernel(
     weight, _ = find(words + WEIGHT, base, dtype)
     bias, biased = find(words + BIAS, base, dtype)
     stride, reads = tl.load(words + STRIDE), tl.load(op + READS)
-    mean, scale = find_moments(op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, dtype)
+    mean, scale = find_moments(op, x, residual, rows, x_stride, residual_stride, last, reads, block, tile, 1, dtype)
     for fold in range(tl.load(words + FOLD)):
         total = tl.full((block, tile), 0.0, tl.float32)
         for start in range(0, inner, tile):
             inside = start + tl.arange(0, tile)
-            place_of = tl.where(inside < inner, fold * inner + inside, tl.load(words + FOLD) * inner)
             if index == 0:
                 left = read_input(
-                    op, base, x, residual, mean, scale, rows, place_of, x_stride, residual_stride, last, reads, dtype
-                )
+                    op, base, x, residual, mean, scale, rows, fold * inner, inside, x_stride, residual_stride, last,
+                    inner, reads, dtype,
+                )  # fmt: skip
             else:
-                left = read(given, rows, place_of, given_stride, last, tl.load(words + FOLD) * inner, dtype)
+                left = read(given + fold * inner, rows, inside, given_stride, last, inner, dtype)
             total = multiply(left, read(weight, inside, columns, stride, inner, outer, dtype), total, kind)
         total += read_line(bias, columns, tl.where(biased, outer, 0), dtype)
         total = activate(total, tl.load(words + ACTIVATION))

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import triton
 from peltier_adapters.ops.kernels.attention import ROW_WORDS, Attention
-from peltier_adapters.ops.kernels.chain import chain
+from peltier_adapters.ops.kernels.chain import Launch, chain
 from peltier_adapters.ops.kernels.norm import norm
 from peltier_adapters.ops.kernels.pool import pool
 from peltier_adapters.ops.kernels.rows import Rows
@@ -42,23 +42,25 @@ class Card:
         return 0
 
 
-def call_kernels(dtype: torch.dtype) -> None:
+def call_kernels(dtype: torch.dtype, num_rows: int, place: int) -> None:
     """Call each, for short and for long rows, and with and without what may be left out."""
-    starts, words = torch.tensor([0, 40, 49]), torch.zeros(2, dtype=torch.int64)
+    words = torch.zeros(8 * num_rows + num_rows + 1, dtype=torch.int64)  # one buffer, as in a frame
+    starts, bases, placed = torch.split(words, [num_rows + 1, num_rows, 7 * num_rows])
     x, qkv = torch.zeros(49, WIDTH, dtype=dtype), torch.zeros(49, 3 * WIDTH, dtype=dtype)
-    gates, base = torch.zeros(2, 2), LayerNorm(x[0], x[0], 1e-5)
+    gates, base = torch.zeros(2, num_rows), LayerNorm(x[0], x[0], 1e-5)
     for longest in (1, 40, 500):
-        rows = Rows(starts, words, words, longest)
-        chain(qkv, qkv, x, None, gates, rows, 7, 2)
-        chain(x.clone(), x, x, x, gates, rows, 7, 1)
-        step(x.clone(), x, x, (x, x), gates, rows, 7, 1, 0, WIDTH)
+        rows = Rows(starts, bases, bases, longest)
+        chain(qkv, qkv, x, None, gates, rows, place, Launch(2, 8, 8))
+        chain(x.clone(), x, x, x, gates, rows, place, Launch(1, 1, 1))
+        step(x.clone(), x, x, (x, x), gates, rows, place, 1, place % 3, WIDTH)
         query, key, value = qkv.chunk(3, -1)
-        placed = torch.zeros(2, ROW_WORDS, dtype=torch.int64)
-        attention = Attention(rows, 0, gates)
-        attention.attend_places(query, key, value, WIDTH // HEADS, placed, longest, HEADS, scale=0.125)
-    norm(x, x, rows, 3, base)
-    norm(x, None, rows, 3, RMSNorm(x[0], 1e-6))
-    pool(x.float(), x, rows, words)
+        layout = placed.view(num_rows, ROW_WORDS)
+        Attention(rows, place, gates).attend_places(
+            query, key, value, WIDTH // HEADS, layout, longest, HEADS, scale=0.125
+        )  # fmt: skip
+    norm(x, x, rows, place, base)
+    norm(x, None, rows, place, RMSNorm(x[0], 1e-6))
+    pool(x.float(), x, rows, bases)
 
 
 def local_bytes(cubin: bytes) -> int:
@@ -82,7 +84,11 @@ def main() -> None:
     JITFunction.run = compile_only
     for capability, dtype in TARGETS:
         triton.runtime.driver.set_active(Card(capability))
-        call_kernels(dtype)
+        call_kernels(dtype, num_rows=2, place=7)
+        variants = {kernel.hash for kernel in compiled}
+        for num_rows, place in ((16, 16), (1, 1), (33, 0)):
+            call_kernels(dtype, num_rows, place)
+        assert {kernel.hash for kernel in compiled} == variants, "a batch of other numbers compiles no kernel"
     assert len({kernel.src.fn.fn.__module__ for kernel in compiled}) == 5
     for kernel in compiled:
         module, target, shared = kernel.src.fn.fn.__module__, kernel.metadata.target, kernel.metadata.shared
