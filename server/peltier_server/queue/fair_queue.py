@@ -38,7 +38,7 @@ class Room:
         return ticket.step_cost + (0 if ticket.row.resident in self.adapters else ticket.price.step_weights)
 
     def admits(self, ticket: Ticket, max_rows: int) -> int:
-        """How many of the first `max_rows` rows of `ticket` fit; takes their room."""
+        """How many of the next `max_rows` rows of `ticket` fit; takes their room."""
         cost, step_cost = ticket.pass_cost + self.weights_cost(ticket), self.step_cost(ticket)
         if not (self.first or cost <= self.cost):
             return 0
@@ -50,7 +50,7 @@ class Room:
         self.rows -= ticket.num_beams
         self.first = False
         num_rows = 1
-        for cost in islice(ticket.price.rows, 1, max_rows):
+        for cost in islice(ticket.price.rows, ticket.num_served + 1, ticket.num_served + max_rows):
             if cost > self.cost or not self.rows:
                 break
             self.cost -= cost
@@ -85,17 +85,25 @@ class FairQueue:
         A text with more beams than the room has rows ends the pass. Otherwise later texts would always take the free
         rows, and there would never be enough of them.
         """
-        while (ticket := self._scheduler.next(None if room.first else room.cost)) is not None:
-            if ticket.gone:
-                self.drop(ticket)
-                continue
-            weights = room.weights_cost(ticket)
-            # After each row another tenant may be next.
-            num_rows = room.admits(ticket, 1 if self._scheduler.is_shared else len(ticket.rows))
-            if not num_rows:
-                break
-            room.adapters.add(ticket.row.resident)
-            yield self._serve(ticket, num_rows, weights)
+        served: dict[Ticket, None] = {}
+        try:
+            while (ticket := self._scheduler.next(None if room.first else room.cost)) is not None:
+                if ticket.gone:
+                    served.pop(ticket, None)
+                    self.drop(ticket)
+                    continue
+                weights = room.weights_cost(ticket)
+                # After each row another tenant may be next.
+                num_rows = room.admits(ticket, 1 if self._scheduler.is_shared else len(ticket.rows))
+                if not num_rows:
+                    break
+                room.adapters.add(ticket.row.resident)
+                served[ticket] = None
+                self._serve(ticket, num_rows, weights)
+        finally:
+            # Also after a failure, because their callers wait for them.
+            for ticket in served:
+                yield self._leave(ticket)
 
     def take_late(self, now: float) -> list[Ticket]:
         """Takes all tickets whose deadline has passed."""
@@ -116,15 +124,20 @@ class FairQueue:
         for tenant, cost in cost_by_tenant.items():
             self._scheduler.charge(tenant, cost)
 
-    def _serve(self, ticket: Ticket, num_rows: int, weights_cost: int) -> Ticket:
-        """Takes rows of a ticket, whose other rows wait on."""
-        cost = sum(ticket.price.rows[:num_rows]) + weights_cost
-        if num_rows == len(ticket.rows):
+    def _serve(self, ticket: Ticket, num_rows: int, weights_cost: int) -> None:
+        start, ticket.num_served = ticket.num_served, ticket.num_served + num_rows
+        cost = sum(ticket.price.rows[start : ticket.num_served]) + weights_cost
+        if ticket.num_served == len(ticket.rows):
             self._scheduler.serve(ticket, cost)
+        else:
+            self._scheduler.charge(ticket.tenant, cost)
+
+    def _leave(self, ticket: Ticket) -> Ticket:
+        """The ticket of the rows that were served; the others wait on."""
+        if ticket.num_served == len(ticket.rows):
             self._forget(ticket)
             return ticket
-        first = ticket.split(num_rows)
-        self._scheduler.charge(ticket.tenant, cost)
+        first = ticket.split()
         self._count(first, -1)
         return first
 

@@ -94,7 +94,7 @@ class Ticket:
     Times are seconds of `time.monotonic`. The `listener` gets new tokens, in the caller's event loop. `pass_tokens` is
     the exact number of tokens of their first pass, `tokens` the maximum with those that beams may generate.
 
-    Only `split` changes it. It is not frozen because frozen ones take ten times as long to create.
+    Only the queue changes it. It is not frozen because frozen ones take ten times as long to create.
     """
 
     rows: Sequence[Row]
@@ -108,6 +108,8 @@ class Ticket:
     tenant: str = TENANT
     priority: int = 0
     queued_at: float = field(default_factory=time.monotonic)
+    # The first rows, as many as the batch that is being filled has taken.
+    num_served: int = field(default=0, init=False)
     pass_tokens: int = field(init=False)
     tokens: int = field(init=False)
 
@@ -116,8 +118,9 @@ class Ticket:
         if self.decoding is not None:
             self.tokens += self.decoding.max_new_tokens * self.decoding.num_beams
 
-    def split(self, count: int) -> "Ticket":
-        """Removes the first `count` rows; returns a ticket with them."""
+    def split(self) -> "Ticket":
+        """Removes the rows that were served; returns a ticket with them."""
+        count, self.num_served = self.num_served, 0
         price, self.price = self.price.split(count)
         first = replace(self, rows=self.rows[:count], price=price)
         self.rows, self.start = self.rows[count:], self.start + count
@@ -158,8 +161,8 @@ class Ticket:
 
     @property
     def pass_cost(self) -> int:
-        """The cost of the first pass of its first row, without the weights of its adapter."""
-        return self.price.rows[0]
+        """The cost of the first pass of its next row, without the weights of its adapter."""
+        return self.price.rows[self.num_served]
 
     @property
     def num_beams(self) -> int:

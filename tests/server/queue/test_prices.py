@@ -116,11 +116,11 @@ async def test_batches_and_shares_are_of_cost(make_row: MakeRow, minilm: Backbon
     waiting = [asyncio.ensure_future(batcher.compute([row] * 100, Terms(tenant))) for tenant, row in rows.items()]
     await asyncio.sleep(0)
     batch = batcher.next()
-    cost = {tenant: sum(one.pass_cost for one in batch.tickets if one.tenant == tenant) for tenant in rows}
+    cost = {tenant: sum(sum(one.price.rows) for one in batch.tickets if one.tenant == tenant) for tenant in rows}
     weights = prices.price([rows["b"]]).weights
     assert sum(cost.values()) + weights <= 1000 < sum(cost.values()) + weights + prices.price([rows["b"]]).rows[0]
     assert abs(cost["a"] - cost["b"] - weights) <= prices.price([rows["b"]]).rows[0]
-    assert batcher.queued_tokens == 40 * (200 - len(batch.tickets))
+    assert batcher.queued_tokens == 40 * (200 - batch.num_rows)
     for one in waiting:
         one.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
