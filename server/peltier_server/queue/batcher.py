@@ -37,11 +37,11 @@ class Batcher:
     """The queue between the event loop, which puts rows, and the runner's thread, which takes batches. Thread-safe.
 
     Neighbouring rows of a request with the same adapter wait as one ticket. While another tenant waits they have their
-    turns one by one. A ticket is split where a batch is full. A batch stays within `bounds`, by the estimated cost of its rows (`Prices`,
-    `BatchLimit`); a row that costs more is computed alone. Drafts wait in a queue of their own until they fit into
-    `max_decode_rows`, so that rows and drafts do not block each other. In each queue tenants take turns by their weight
-    (`Scheduler`), and the tickets of a tenant leave in the order of their ranks. A draft is charged for its input when
-    it leaves the queue, and then for each generated token.
+    turns one by one. A ticket is split where a batch is full. A batch stays within `bounds`, by the estimated cost of
+    its rows (`Prices`, `BatchLimit`); a row that costs more is computed alone. Drafts wait in a queue of their own
+    until they fit into `max_decode_rows`, so that rows and drafts do not block each other. In each queue tenants take
+    turns by their weight (`Scheduler`), and the tickets of a tenant leave in the order of their ranks. A draft is
+    charged for its input when it leaves the queue, and then for each generated token.
 
     The queue is bounded, for all tenants together and for each (`Admission`). Cancelled tickets leave at once. Tickets
     whose deadline passes while they wait fail with `DeadlinePassed`.
