@@ -97,6 +97,7 @@ def _bias(cut: _Cut, base: LayerNorm) -> list[Op]:
 
 _KINDS: dict[str, Callable[[_Cut, LayerNorm], list[Op]]] = {
     "a bottleneck": _bottleneck,
+    "an aligned bottleneck": lambda cut, base: _bottleneck(cut, base, size=8),
     "a wide bottleneck": _wide_bottleneck,
     "LoRA": _lora,
     "a Compacter": _compacter,

@@ -63,25 +63,27 @@ def chain(
     residual = x if residual is None else residual  # ops that read it are given one
     _kernel[(triton.cdiv(rows.longest, block), len(rows), launch.lanes)](
         out, y, x, residual, gates, rows.starts, rows.bases, rows.programs, place, *strides(out, y, x, residual),
-        y.shape[1], gates.stride(0), copies=out is not y, block=block, tile=tile_size(x.dtype), middle=MIDDLE,
+        y.shape[1], gates.stride(0), int(out is not y), block=block, tile=tile_size(x.dtype), middle=MIDDLE,
         unit=launch.unit, grain=launch.grain, kind=dot_type(x.dtype), num_warps=8,
         num_stages=1 if x.dtype == torch.float32 else 2,
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["place", "gates_stride"], do_not_specialize_on_alignment=["starts", "bases", "programs"])
+@triton.jit(
+    do_not_specialize=["place", "gates_stride", "copies"],
+    do_not_specialize_on_alignment=["starts", "bases", "programs"],
+)
 def _kernel(
     out, y, x, residual, gates, starts, bases, programs, place, out_stride, y_stride, x_stride, residual_stride,
-    width, gates_stride, copies: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, middle: tl.constexpr,
+    width, gates_stride, copies, block: tl.constexpr, tile: tl.constexpr, middle: tl.constexpr,
     unit: tl.constexpr, grain: tl.constexpr, kind: tl.constexpr,
 ):  # fmt: skip
     first, begin, last = locate(starts, block)
     if first >= last:
         return
     row, rows = tl.program_id(1), first + tl.arange(0, block)
-    if copies:
-        for at in range(0, width, tile):
-            copy(out, y, rows, at + tl.arange(0, tile), out_stride, y_stride, last, width)
+    for at in range(0, tl.where(copies != 0, width, 0), tile):
+        copy(out, y, rows, at + tl.arange(0, tile), out_stride, y_stride, last, width)
     program, adapted = find_program(programs, row)
     if not adapted:
         return
