@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from peltier_backbone.attention import RoundedSpan, Span
 from peltier_backbone.bert import Bert, Embeddings
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.bert_layer import Layer
@@ -13,7 +14,6 @@ from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear import Linear, LinearKernel
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.table import PlainTable, TableKernel
-from peltier_backbone.varlen import choose_span
 from peltier_backbone.weights import Weights
 
 # Heads of the pretraining task: the published checkpoint has them, the encoder does not.
@@ -47,9 +47,7 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
     # Masked-language-model checkpoints of RoBERTa have no pooler.
     pooler = kernel(*_linear(weights, "pooler.dense", hidden, hidden)) if "pooler.dense.weight" in weights else None
     weights.finish(f"{config.family} encoder")
-    like = embeddings.positions
-    kind = choose_span(like.device, like.dtype, config.head_size, coarse=kernel.coarse)
-    return Bert(config, embeddings, layers, pooler, kind)
+    return Bert(config, embeddings, layers, pooler, RoundedSpan if kernel.coarse else Span)
 
 
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from peltier_backbone.attention import kernel_name
 from peltier_backbone.bert import Bert
 from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
@@ -24,7 +25,6 @@ from peltier_backbone.t5 import T5
 from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
 from peltier_backbone.table import PlainTable, QuantizedTable, TableKernel
 from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
-from peltier_backbone.varlen import kernel_name
 from peltier_backbone.weights import Weights
 
 logger = logging.getLogger(__name__)
@@ -97,6 +97,8 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     if dtype not in DTYPES:
         raise BackboneError(f"dtype {dtype!r} is unknown; it is one of {', '.join(DTYPES)}")
     bound_kernel_caches()
+    # On a GPU it plans attention anew for each shape, and ragged batches always have new shapes.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     target, compute, eight_bits = resolve_device(device), DTYPES[dtype], dtype == "int8"
     if eight_bits and target.type != "cpu":
         raise BackboneError(f"dtype 'int8' is for a CPU; device {target.type!r} computes in float32 or bfloat16")
@@ -118,15 +120,15 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
         precision=dtype,
         kernels={
             "linear": kernel.name,
-            "attention": _attention_name(config, target, compute),
+            "attention": _attention_name(config, target),
         },
     )
 
 
-def _attention_name(config: BertConfig | T5Config, device: torch.device, dtype: torch.dtype) -> str:
+def _attention_name(config: BertConfig | T5Config, device: torch.device) -> str:
     if config.generates and (device.type != "cpu" or load_library() is None):
         return "matmul"
-    return kernel_name(device, dtype, config.head_size)
+    return kernel_name(device)
 
 
 def _choose_quantized() -> type[QuantizedLinear]:

@@ -252,6 +252,11 @@ def test_the_chosen_kernels_are_visible(bert: Backbone):
     assert bert.kernels["attention"] in ("by-row", "native-avx512_bf16", "native-avx512", "native-avx2", "native-plain")
 
 
+def test_attention_on_a_gpu_is_not_planned_for_each_shape(bert: Backbone):
+    """cuDNN would."""
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 @pytest.mark.parametrize(
     ("dtype", "times", "said"), [("bfloat16", 1.5, True), ("bfloat16", 1.05, False), ("float32", 1.5, False)]
 )

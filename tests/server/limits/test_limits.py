@@ -65,7 +65,6 @@ UNMET = frozenset(
         "peltier_backbone.known_words._MAX_WORD_CHARS",
         "peltier_backbone.quantization.MAX_INNER",
         "peltier_backbone.ragged_attention._MAX_WASTED_LOGITS",
-        "peltier_backbone.varlen._MAX_HEAD_SIZE",
         "peltier_client.protocol.names.MAX_VERSION",
         "peltier_client.protocol.predict.MAX_BEAMS",
         "peltier_client.protocol.predict.MAX_TEMPERATURE",
