@@ -1,7 +1,6 @@
 """The graphs of one thread. Decides which shapes get a graph, and when."""
 
 import logging
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,8 +36,8 @@ class _Graph:
 
 
 class Graphs:
-    """Keeps at most `max_graphs` graphs and evicts the least recently used. Use it from one thread at a time, in
-    `inference_mode`.
+    """Keeps at most `max_graphs` graphs and evicts the least recently used. After a failed capture it keeps none and
+    captures no more. Use it from one thread at a time, in `inference_mode`.
 
     A graph has all banks that have occurred, because a bank without rows in a batch costs nearly nothing.
     """
@@ -54,8 +53,9 @@ class Graphs:
         self._backbone, self._capture = backbone, capture
         self._max_graphs, self._capture_after = max_graphs, capture_after
         self._graphs: OrderedDict[Shape, _Graph] = OrderedDict()
-        # How often sizes without a graph have occurred; -inf for those whose capture has failed.
-        self._seen: OrderedDict[tuple[int, ...], float] = OrderedDict()
+        # How often sizes without a graph have occurred.
+        self._seen: OrderedDict[tuple[int, ...], int] = OrderedDict()
+        self._failed = False
         self._bodies, self._heads = WeakSet[Bank](), WeakSet[Bank]()
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class Graphs:
     def compute(self, rows: Sequence[Row]) -> Sequence[Tensor] | None:
         """The logits of each row; None if there is no graph for `rows`."""
         shape = round_shape(Shape.of(rows))
-        if shape is None:
+        if shape is None or self._failed:
             return None
         self._bodies.update(shape.bodies)
         self._heads.update(shape.heads)
@@ -107,8 +107,10 @@ class Graphs:
             frame = Frame(self._backbone, whole)
             frame.load(rows)
             self._graphs[whole] = _Graph(frame, self._capture(frame.run))
-        except Exception:  # no memory, or an error of a compiler or library; the batch then runs without a graph
-            logger.warning("no graph of %s; such batches run without one", whole, exc_info=True)
-            self._seen[tuple(shape[:3])] = -math.inf
+        except Exception:  # no memory, or an error of a library
+            # What a failed capture leaves of the shared memory pool is unknown.
+            logger.warning("no graph of %s; all batches run without graphs from now on", whole, exc_info=True)
+            self.clear()
+            self._failed = True
             return None
         return self._graphs[whole]
