@@ -129,8 +129,8 @@ class TritonBackend(Backend):
             return found
 
     def preparation(self, program: Program, length: int) -> Callable[[Tensor], Tensor] | None:
-        """Weights in the backend's dtype. A bias that replaces one of the backbone becomes the difference to it. This
-        makes the program's table, so that no batch has to."""
+        """A copy of the weights in the backend's dtype. A bias that replaces one of the backbone becomes the difference
+        to it. This makes the program's table, so that no batch has to."""
         self._table(program)
         replaced = torch.zeros(length, device=self._device)
         replacing = [op for ops in program.placed.values() for op in ops if isinstance(op, AddedBias)]
@@ -138,5 +138,5 @@ class TritonBackend(Backend):
             if op.replaced is not None:
                 at(op.bias, replaced).copy_(op.replaced)
         if all(op.replaced is None for op in replacing):
-            return lambda flat: flat.to(self._dtype)
+            return lambda flat: flat.to(self._dtype, copy=True)
         return lambda flat: (flat - replaced).to(self._dtype)

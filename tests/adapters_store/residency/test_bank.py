@@ -10,6 +10,7 @@ import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
+from peltier_adapters.ops import backend
 from peltier_adapters.ops.op import FusedMatmul, at
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Bank, Banks
@@ -123,6 +124,23 @@ def test_an_artifact_is_adopted_without_a_copy(bert: Backbone, make_artifact: Ma
         name: tensor.data_ptr() for name, tensor in artifact.tensors.items()
     }
     assert resident.nbytes == artifact.nbytes
+
+
+def test_a_gpu_keeps_bodies_in_the_precision_of_the_backbone(
+    bert_bfloat16: Backbone, bert: Backbone, make_artifact: MakeArtifact, monkeypatch: pytest.MonkeyPatch
+):
+    """Heads in float32, and nothing else: what was copied to the device is free. A bias has become the difference to
+    the one that it replaces."""
+    triton = pytest.importorskip("peltier_adapters.ops.triton", reason="Triton has no build for this machine")
+    artifact = read_artifact(make_artifact(bert, "bitfit"), bert)
+    made = {dtype: triton.TritonBackend(torch.device("cpu"), dtype) for dtype in (torch.float32, torch.bfloat16)}
+    monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: made[dtype])
+    resident = Banks(bert_bfloat16).add(artifact)
+    for slot, bank, size in ((resident.body_slot, resident.body, 2), (resident.head_slot, resident.head, 4)):
+        assert slot.read().untyped_storage().nbytes() == size * bank.layout.length
+    own = resident.body.layout.view("bias.output", resident.body_slot.read())
+    frozen = torch.stack([layer.output.bias for layer in bert_bfloat16.bert.layers])
+    assert torch.equal(own, (artifact.tensors["bias.output"] - frozen.float()).bfloat16())
 
 
 def test_an_artifact_of_loose_tensors_is_copied(bert: Backbone, make_artifact: MakeArtifact):
