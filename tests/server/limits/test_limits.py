@@ -55,6 +55,7 @@ UNMET = frozenset(
         "peltier_store.registry.tenants._MAX_COUNT",
         "peltier_store.backup.reader._MAX_SUMMARY_BYTES",
         "peltier_store.blobs.location._MAX_RETRIES",
+        "peltier_store.blobs.sources._MAX_PIECES",
         "peltier_store.commands._MAX_GRACE_SECONDS",
         "peltier_store.commands._MAX_SHOWN_ORPHANS",
         "peltier_store.garbage._MAX_DELETIONS",
