@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import Self
 
-import torch
-from peltier_adapters.ops.backend import choose_backend
+from peltier_adapters.batch.warm_up import warm_up
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_store.blobs.blobs import Blobs
 from peltier_store.ownership import require_own, require_registry_of
@@ -113,7 +112,7 @@ class Service:
             backbone = await asyncio.to_thread(
                 load_backbone, settings.backbone, device=settings.device, dtype=settings.dtype
             )
-            await asyncio.to_thread(_check_backends, backbone)
+            await asyncio.to_thread(warm_up, backbone)
             _warn_about_other_backbones(catalog, backbone)
             store = Store(blobs, registry, catalog, sync, preparation.enforcer.bounds_storage)
             service = cls(settings, backbone, store, metrics, preparation)
@@ -148,12 +147,6 @@ class Service:
         await asyncio.to_thread(self._runner.join, _MAX_JOIN_SECONDS)
         await self.slots.close()
         self._workers.shutdown(wait=False, cancel_futures=True)
-
-
-def _check_backends(backbone: Backbone) -> None:
-    """On a GPU, the kernels are compared with torch before the first request. Heads compute in float32."""
-    for dtype in (backbone.dtype, torch.float32):
-        choose_backend(backbone.device, dtype)
 
 
 def _warn_about_other_backbones(catalog: Catalog, backbone: Backbone) -> None:

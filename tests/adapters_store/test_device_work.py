@@ -1,28 +1,34 @@
 """What a batch asks of a GPU has a budget: kernel launches, copies to the device, and waits for it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import pytest
 import torch
 from peltier_backbone.config import BertConfig, T5Config
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton has no build for this machine")
 
+import triton
 from peltier_adapters.artifact.label_tree import create_tree
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
-from peltier_adapters.ops import backend
+from peltier_adapters.batch.warm_up import warm_up
+from peltier_adapters.ops import backend, self_check
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS, find_preset
 from peltier_adapters.residency.bank import Bank, Resident, Slot
 from peltier_adapters.spec.served import served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 
-from tests.adapters_store.device_work import META, Work, counted, without_data
+from tests.adapters_store.device_work import META, Counted, Work, counted, without_data
+from tests.adapters_store.ops.kernels.compiled import Card
 
 NUM_ROWS = 64
 FOUR = ("lora", "adamix", "compacter", "unipelt-apl")
@@ -52,7 +58,7 @@ def t5_base(t5: Backbone) -> Backbone:
     config = t5.t5.config
     assert isinstance(config, T5Config)
     sizes = {"hidden_size": 768, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12, "kv_size": 64}
-    return without_data(t5, replace(config, **sizes, intermediate_size=3072))
+    return without_data(t5, replace(config, **sizes, intermediate_size=3072, vocab_size=32128))
 
 
 def _residents(backbone: Backbone, preset: str, num: int, numbers: Iterator[int]) -> list[Resident]:
@@ -109,3 +115,46 @@ def test_no_preset_launches_by_row_on_t5_base(preset: str, t5_base: Backbone):
     assert work.fetched == 1
     assert work.sent <= 12
     assert work.launches <= (660 if preset == "bitfit" else 600)
+
+
+@contextmanager
+def _compilations() -> Iterator[set[tuple[str, str]]]:
+    """What Triton would compile for an sm_90: modules, and kinds of arguments. Nothing is compiled or launched."""
+    found: set[tuple[str, str]] = set()
+
+    def note(*, key: str, fn: Any, **others: object) -> bool:
+        found.add((fn.module, str(key)))
+        return True
+
+    with pytest.MonkeyPatch.context() as patch, Counted(Work()):
+        patch.setattr(triton.knobs.runtime, "jit_cache_hook", note)
+        patch.setattr(triton.runtime.driver, "_active", Card(90))
+        yield found
+
+
+def _start(backbone: Backbone) -> None:
+    """What a server does at its start, except that nothing is compared."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tensor, "__bool__", lambda self: True)
+        for dtype in (backbone.dtype, torch.float32):
+            self_check.check(backend.choose_backend(META, dtype), META, dtype)
+        warm_up(backbone)
+
+
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_no_batch_waits_for_a_compiler(family: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture):
+    """A server has compiled the kernels for any presets, rows and lengths, and for heads of any width."""
+    backbone, numbers = request.getfixturevalue(f"{family}_base"), count()
+    kinds = {"bert": "encoder", "t5": "t5"}
+    names = [name for name, preset in PRESETS.items() if getattr(preset, kinds[family]) is not None]
+    residents = [one for name in names for one in _residents(backbone, name, 4, numbers)]
+    with _compilations() as compiled:
+        _start(backbone)
+    with _compilations() as more:
+        for number in range(12):
+            chosen = residents[number :: number % 5 + 1][: 1 + 7 * number]
+            sizes = ((1 + 11 * one) % (8 * number + 3) + 1 for one in count())
+            rows = zip(chosen, sizes, strict=False)
+            forward(backbone, [Row(Encoded((7,) * size, (0,) * size), own) for own, size in rows])
+    assert more <= compiled
+    assert "Triton" not in caplog.text

@@ -64,7 +64,8 @@ class Frame:
         self._backbone, self._shape = backbone, shape
         self._indices = Indices(_sizes(shape), backbone.device)
         self._bodies, self._heads = (_kernels(backbone, dtype) for dtype in (backbone.dtype, torch.float32))
-        self._logits = torch.empty(shape.rows, shape.outputs, device=backbone.device)
+        # The kernels are compiled for rows that are multiples of 16 apart.
+        self._logits = torch.empty(shape.rows, -(-shape.outputs // 16) * 16, device=backbone.device)
         self._vectors = torch.empty(shape.rows, backbone.config.hidden_size, device=backbone.device)
 
     def load(self, rows: Sequence[Row]) -> None:

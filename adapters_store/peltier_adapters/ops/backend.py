@@ -18,6 +18,8 @@ from peltier_adapters.ops.op import Program
 
 logger = logging.getLogger(__name__)
 
+_failed_devices: set[str] = set()
+
 RecordedGates = dict[str, dict[int, Tensor]]
 
 
@@ -93,7 +95,8 @@ class Backend(Protocol):
 def choose_backend(device: torch.device, dtype: torch.dtype) -> Backend:
     """The backend for a backbone that computes in `dtype` on `device`. On a GPU the first call compares the kernels
     with torch; if they are wrong or do not run, it logs that and chooses torch."""
-    triton = _try_triton(device, dtype) if device.type == "cuda" and find_spec("triton") is not None else None
+    has_triton = device.type == "cuda" and not _failed_devices and find_spec("triton") is not None
+    triton = _try_triton(device, dtype) if has_triton else None
     if triton is not None:
         return triton
     kernels = library.load_library() if device.type == "cpu" and library.knows(dtype) else None
@@ -115,6 +118,13 @@ def _try_triton(device: torch.device, dtype: torch.dtype) -> Backend | None:
         backend = TritonBackend(device, dtype)
         check(backend, device, dtype)
     except Exception as error:  # Triton, its compilers and the driver have no common error
-        logger.warning("the Triton kernels are left out: %s: %s", type(error).__name__, error)
+        leave_out_kernels(device, error)
         return None
     return backend
+
+
+def leave_out_kernels(device: torch.device, error: Exception) -> None:
+    """Log that kernels do not work on a GPU. From now on torch is chosen, whatever the dtype."""
+    logger.warning("the Triton kernels are left out: %s: %s", type(error).__name__, error)
+    _failed_devices.add(device.type)
+    choose_backend.cache_clear()

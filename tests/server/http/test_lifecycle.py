@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-import torch
 from peltier_backbone.load import Backbone
 from peltier_client.errors import NotReady
 from peltier_server import service
@@ -117,14 +116,14 @@ async def test_a_body_that_arrives_in_the_drain_is_read(
     assert lifecycle.idle
 
 
-async def test_kernels_are_checked_before_the_first_request(
+async def test_kernels_are_compiled_before_the_first_request(
     serve: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of the backbone's precision, and those of the heads, which compute in float32."""
-    checked = []
-    monkeypatch.setattr(service, "choose_backend", lambda device, dtype: checked.append(dtype))
-    async with serve(dtype="bfloat16"):
-        assert checked == [torch.bfloat16, torch.float32]
+    """For the backbone that is served."""
+    warm: list[Backbone] = []
+    monkeypatch.setattr(service, "warm_up", warm.append)
+    async with serve() as running:
+        assert warm == [running.service.backbone]
 
 
 async def test_a_restart_keeps_everything(

@@ -15,7 +15,7 @@ _ELEMENTS = 4096
 def norm(x: Tensor, residual: Tensor | None, rows: Rows, index: int, base: Norm) -> Tensor:
     """Norm `index` of the tokens of all rows; `base` where an adapter has no weights of its own."""
     y, tile = x.new_empty(x.shape), int(triton.next_power_of_2(x.shape[1]))
-    block = min(max(_ELEMENTS // tile, 1), triton.next_power_of_2(rows.longest))
+    block = max(_ELEMENTS // tile, 1)
     _kernel[(triton.cdiv(rows.longest, block), len(rows))](
         y, x, residual, base.weight, base.bias, rows.starts, rows.bases, rows.programs, index,
         *strides(y, x, residual), x.shape[1], base.eps, summed=residual is not None, biased=base.bias is not None,

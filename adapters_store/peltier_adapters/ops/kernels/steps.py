@@ -53,7 +53,7 @@ def step(
 
 
 @triton.jit(
-    do_not_specialize=["place", "number", "index", "gates_stride"],
+    do_not_specialize=["place", "number", "index", "gates_stride", "given_stride", "made_stride"],
     do_not_specialize_on_alignment=["starts", "bases", "programs"],
 )
 def _kernel(
