@@ -13,9 +13,11 @@ from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
 from peltier_backbone.attention import Span
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.bert_layer import Attention, Layer
-from peltier_backbone.bert_stack import PackedView, lay_out
+from peltier_backbone.bert_stack import lay_out
 from peltier_backbone.linear import Linear
-from peltier_backbone.native.stack import NativeStack
+from peltier_backbone.native import program
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.native.stack import NativeStack, StackRows
 from peltier_backbone.native_stack import run_stack
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
@@ -66,6 +68,16 @@ class Embeddings:
 
 
 @dataclass(frozen=True)
+class _View:
+    """Each token sees what its row may see."""
+
+    packed: Packed
+
+    def place(self, prefixes: program.Table | None) -> StackRows:
+        return StackRows(PlacedRows.packed(self.packed.lengths, self.packed.seen))
+
+
+@dataclass(frozen=True)
 class Bert:
     """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`."""
 
@@ -78,7 +90,7 @@ class Bert:
     def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Hidden states of the last layer, [tokens, hidden]."""
         x = self._embed(packed, adaptation)
-        states = run_stack(self._native, x, PackedView(packed), adaptation)
+        states = run_stack(self._native, x, _View(packed), adaptation)
         if states is not None:
             return states
         return self._run(x, adaptation, SpanAttention(packed, adaptation, self.config.num_heads, self.span_kind))

@@ -2,28 +2,15 @@
 
 from collections.abc import Sequence
 from ctypes import addressof
-from dataclasses import dataclass
 from itertools import starmap
 
 import torch
 
 from peltier_backbone.bert_layer import ACTIVATION, Layer
-from peltier_backbone.native.placed_rows import PlacedRows
-from peltier_backbone.native.program import ACTIVATIONS, Table
-from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout, StackRows
+from peltier_backbone.native.program import ACTIVATIONS
+from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout
 from peltier_backbone.native_stack import place_map, place_norm
 from peltier_backbone.norm import LayerNorm
-from peltier_backbone.packing import Packed
-
-
-@dataclass(frozen=True)
-class PackedView:
-    """Each token sees what its row may see."""
-
-    packed: Packed
-
-    def place(self, prefixes: Table | None) -> StackRows:
-        return StackRows(PlacedRows.packed(self.packed.lengths, self.packed.seen))
 
 
 def lay_out(layers: Sequence[Layer], like: LayerNorm, num_heads: int, *, rounded: bool) -> NativeStack | None:
