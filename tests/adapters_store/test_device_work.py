@@ -1,6 +1,6 @@
 """What a batch asks of a GPU has a budget: kernel launches, copies to the device, and waits for it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -18,7 +18,9 @@ pytest.importorskip("triton", reason="Triton has no build for this machine")
 import triton
 from peltier_adapters.artifact.label_tree import create_tree
 from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.frame import Frame
 from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.shape import Shape
 from peltier_adapters.batch.warm_up import warm_up
 from peltier_adapters.ops import backend, self_check
 from peltier_adapters.ops.triton import TritonBackend
@@ -33,7 +35,6 @@ from tests.adapters_store.ops.kernels.compiled import Card
 NUM_ROWS = 64
 FOUR = ("lora", "adamix", "compacter", "unipelt-apl")
 TASK = TaskSpec(type="classification", labels=("no", "yes"), inputs="single", max_length=64)
-MakeRows = Callable[[Sequence[str]], list[Row]]
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +75,16 @@ def _residents(backbone: Backbone, preset: str, num: int, numbers: Iterator[int]
     return [Resident(TASK, str(number), 0, body, slot(body), head, slot(head), tree) for number in range(num)]
 
 
-def _work(backbone: Backbone, presets: Sequence[str]) -> Work:
-    """Of a batch of 64 rows of 4 to 63 tokens, each with its own adapter."""
+def _rows(backbone: Backbone, presets: Sequence[str]) -> list[Row]:
+    """64 rows of 4 to 63 tokens, or a few less, each with its own adapter."""
     numbers = count()
     residents = [one for name in presets for one in _residents(backbone, name, NUM_ROWS // len(presets), numbers)]
-    lengths = [4 + number * 37 % 60 for number in range(NUM_ROWS)]
-    rows = [Row(Encoded((7,) * size, (0,) * size), own) for size, own in zip(lengths, residents, strict=True)]
+    lengths = [4 + number * 37 % 60 for number in range(len(residents))]
+    return [Row(Encoded((7,) * size, (0,) * size), own) for size, own in zip(lengths, residents, strict=True)]
+
+
+def _work(backbone: Backbone, presets: Sequence[str]) -> Work:
+    rows = _rows(backbone, presets)
     with counted() as work:
         forward(backbone, rows)
     return work
@@ -98,6 +103,20 @@ def test_every_preset_has_one_copy_on_bert_base(preset: str, bert_base: Backbone
     work = _work(bert_base, (preset,))
     assert (work.sent, work.fetched) == (1, 1)
     assert work.launches <= (160 if preset == "bitfit" else 140)
+
+
+@torch.inference_mode()
+def test_what_a_graph_captures_asks_the_host_for_nothing(bert_base: Backbone):
+    """For adapters of every preset: the copy comes before, nothing is read back, and nothing lies on the host."""
+    rows = _rows(bert_base, [name for name, preset in PRESETS.items() if preset.encoder is not None])
+    frame = Frame(bert_base, Shape.of(rows))
+    with counted() as loaded:
+        frame.load(rows)
+    assert (loaded.launches, loaded.sent) == (0, 1)
+    with counted() as run:
+        frame.run()
+    assert (run.sent, run.fetched) == (0, 0)
+    assert run.launches > 0
 
 
 def test_a_mixed_batch_of_t5_base_has_few_launches(t5_base: Backbone):
