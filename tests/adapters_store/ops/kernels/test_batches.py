@@ -21,7 +21,7 @@ MakeArtifact = Callable[..., bytes]
 TEXTS = ("a good film", "bad", "the plot was not very good , and the actor is dull")
 PRESETS = {
     "bert": (
-        "houlsby", "pfeiffer", "lowrank", "compacter", "lora", "prefix", "bitfit", "unipelt-apl", "unipelt-apl-central"
+        "pfeiffer", "lowrank", "compacter", "bitfit", "unipelt-apl", "unipelt-apl-central"
     ),
     "t5": ("compacter", "unipelt-apl", "bitfit", "prompt-r"),
 }  # fmt: skip
