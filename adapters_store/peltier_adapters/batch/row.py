@@ -73,11 +73,6 @@ class Row:
         """The number of tokens of the label strings that a T5 scores."""
         return 0 if self.scored is None else len(self.scored.ids)
 
-    @property
-    def num_tokens(self) -> int:
-        """The number of tokens that the row computes."""
-        return self.num_inputs + self.num_targets
-
 
 @dataclass(frozen=True)
 class RowOutput:

@@ -73,7 +73,7 @@ class GroupedOps(Protocol):
         return None
 
     def place_ops(self) -> PlacedOps | None:
-        """All ops in the layers of a T5 for one native call; None in other backends, and if gates are recorded."""
+        """All ops in the layers for one native call; None in other backends, and if gates are recorded."""
         return None
 
 

@@ -49,8 +49,9 @@ def _apply(ops: GroupedOps, lengths: Sequence[int], base: LayerNorm) -> Tensor:
     like = base.weight
     x, residual = (_draw(sum(lengths), len(like), seed=seed).to(like.device, like.dtype) for seed in (3, 4))
     y = x.clone()
-    found = ops.act("ffn", 0, y, y, residual), ops.act("ffn", 0, x.clone(), x, residual), ops.norm(0, x, base, residual)
-    return torch.cat((*found, ops.norm(0, x, base)))
+    acted = ops.act("ffn", 0, y, y, residual), ops.act("ffn", 0, x.clone(), x, residual)
+    # A norm of a sum may overwrite its input.
+    return torch.cat((*acted, ops.norm(0, x.clone(), base, residual), ops.norm(0, x, base)))
 
 
 def _draw(*shape: int, seed: int) -> Tensor:

@@ -47,6 +47,7 @@ class PlacedRows:
 
     @classmethod
     def place(cls, rows: Sequence[PlacedRow]) -> Self:
+        """Each row has at least one key."""
         return cls(torch.tensor([row.layout() for row in rows]), rows)
 
     @classmethod

@@ -27,6 +27,7 @@ def test_kernels_compute_what_the_parts_do(marked: str):
     _run("-m", "pytest", *options, "tests/adapters_store/ops/kernels", TRITON_INTERPRET="1")
 
 
+@pytest.mark.slow
 def test_kernels_compile_to_machine_code(tmp_path: Path):
     """What the interpreter lets pass the compiler may refuse: a type that changes in a loop, a tile that does not fit.
     It needs no GPU for that. For sm_80, sm_90 and sm_100 no kernel uses local memory."""
