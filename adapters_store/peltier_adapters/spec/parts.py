@@ -7,12 +7,14 @@ targets, P prefix or prompt length, N norms, C outputs.
 """
 
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from peltier_backbone.config import BackboneConfig
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from peltier_adapters.spec.maps import FoldedLphmMap, LphmMap, MapSpec, ServedMapSpec, Shape, Shapes, Size, Spec
+
+T = TypeVar("T")
 
 Site = Literal["attention", "ffn"]
 Activation = Literal["relu", "gelu", "gelu_new", "swish"]
@@ -25,9 +27,14 @@ def _gate_shapes(gated: bool, *leading: int, hidden: int) -> Shapes:
     return {"gate.weight": (*leading, hidden), "gate.bias": leading} if gated else {}
 
 
-def _require_distinct(name: str, values: tuple[str, ...]) -> None:
+def _require_distinct(values: tuple[T, ...], info: ValidationInfo) -> tuple[T, ...]:
     if len(set(values)) < len(values):
+        name = info.field_name or ""
         raise ValueError(f"{name} {values} name one {name.removesuffix('s')} twice")
+    return values
+
+
+_Distinct = Annotated[tuple[T, ...], AfterValidator(_require_distinct)]
 
 
 class _PartSpec(Spec):
@@ -47,18 +54,13 @@ class BottleneckSpec(_PartSpec):
     """
 
     kind: Literal["bottleneck"] = "bottleneck"
-    sites: tuple[Site, ...] = Field(min_length=1, max_length=2)
+    sites: _Distinct[Site] = Field(min_length=1, max_length=2)
     size: Size
     activation: Activation
     input: Literal["output", "normed", "sum"] = "output"
     map: MapSpec
     gated: bool = False
     skip: Annotated[int, Field(ge=0)] = 0
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        _require_distinct("sites", self.sites)
-        return self
 
     def blocks(self, config: BackboneConfig) -> list[int]:
         """The blocks that have an adapter, in order."""
@@ -106,15 +108,10 @@ class LoraSpec(_PartSpec):
     (docs/methods.md#lora)."""
 
     kind: Literal["lora"] = "lora"
-    targets: tuple[LoraTarget, ...] = Field(min_length=1, max_length=4)
+    targets: _Distinct[LoraTarget] = Field(min_length=1, max_length=4)
     rank: Size
     alpha: float = Field(gt=0, allow_inf_nan=False)
     gated: bool = False
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        _require_distinct("targets", self.targets)
-        return self
 
     def problems(self, config: BackboneConfig) -> list[str]:
         if "output" in self.targets and config.attention_size != config.hidden_size:
@@ -181,12 +178,7 @@ class BiasSpec(_PartSpec):
     docs/methods.md#bitfit)."""
 
     kind: Literal["bias"] = "bias"
-    sites: tuple[BiasSite, ...] = Field(min_length=1, max_length=8)
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
-        _require_distinct("sites", self.sites)
-        return self
+    sites: _Distinct[BiasSite] = Field(min_length=1, max_length=8)
 
     def problems(self, config: BackboneConfig) -> list[str]:
         absent = "pooler" if config.generates else "lm_head"

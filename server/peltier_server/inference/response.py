@@ -13,7 +13,7 @@ from peltier_client.protocol import Parameters, TextPrediction
 
 from peltier_server.inference.prediction import OnePrediction, Timings
 from peltier_server.queue.ticket import Outcome
-from peltier_server.residency.slots import Lease
+from peltier_server.residency.lease import Lease
 
 
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:

@@ -9,18 +9,18 @@ the device holds more bytes than are counted here, but no more than that batch u
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from peltier_client.errors import TooLarge, Unavailable
+from peltier_client.errors import TooLarge
 
-from peltier_server import retry_hints
 from peltier_server.fairness.scheduler import WeightOf
 from peltier_server.metrics.metrics import Metrics
+from peltier_server.residency.bounded_wait import BoundedWait
 from peltier_server.residency.fetches import Fetch, Fetches, succeeded
 from peltier_server.residency.host import HostCache, Sized
+from peltier_server.residency.lease import Lease, Leasing
 from peltier_server.residency.line import Line, Verdict
 from peltier_server.residency.shares import Shares
 from peltier_server.residency.slot_entry import SlotClaim, SlotEntry, Tier
@@ -58,15 +58,6 @@ class Budget:
     wait_seconds: float = 10.0
 
 
-@dataclass(frozen=True)
-class Lease(Generic[R]):
-    """The right to use an adapter on the device. `tier` is where it was found, `load_seconds` the time of its load."""
-
-    resident: R
-    tier: Tier
-    load_seconds: float
-
-
 class Slots(Generic[K, A, R]):
     """The device tier over the host tier, each with a maximum of bytes. Belongs to the event loop.
 
@@ -91,6 +82,7 @@ class Slots(Generic[K, A, R]):
         self._loader = loader
         self._budget = budget
         self._metrics = metrics
+        self._wait = BoundedWait(budget.wait_seconds, metrics)
         self._host: HostCache[K, A] = HostCache(budget.host_bytes, metrics)
         self._fetches: Fetches[K, A] = Fetches(loader, weight_of)
         self._entries: dict[K, SlotEntry[K, A, R]] = {}
@@ -111,14 +103,14 @@ class Slots(Generic[K, A, R]):
         """Bytes of the adapters that `tenant` leases."""
         return self._leased.held(tenant)
 
-    def lease(self, key: K, tenant: str, artifact: A | None = None) -> "_Leasing[K, A, R]":
+    def lease(self, key: K, tenant: str, artifact: A | None = None) -> Leasing[K, A, R]:
         """Keeps the adapter on the device until the block ends, charged to `tenant`. A caller that has the `artifact`
         gives it, which saves the fetch from the store.
 
         Raises what the loader raises, `TooLarge` for an adapter that is larger than the device tier, and `Unavailable`
         if the store does not answer in time, or if the load does not begin or gets no room in time.
         """
-        return _Leasing(self, key, tenant, artifact)
+        return Leasing(self, key, tenant, artifact)
 
     async def begin_lease(self, key: K, tenant: str, artifact: A | None) -> tuple[SlotEntry[K, A, R], Lease[R]]:
         """The lease of the block that `lease` enters, and the adapter's entry. `end_lease` ends it."""
@@ -215,7 +207,7 @@ class Slots(Generic[K, A, R]):
     async def _fetched(self, entry: SlotEntry[K, A, R], tenant: str) -> None:
         self._fetches.ask(entry.fetch, tenant)
         if not entry.fetch.begun.is_set():
-            async with self._bounded("store", lambda: self._no_turn(tenant)):
+            async with self._wait.bounded("store", lambda: self._no_turn(tenant)):
                 await entry.fetch.begun.wait()
         # Others may wait for the same load, so a cancelled caller does not cancel it.
         await asyncio.shield(entry.fetch.task)
@@ -232,7 +224,7 @@ class Slots(Generic[K, A, R]):
         self._line.put(tenant, claim)
         self._serve()
         try:
-            async with self._bounded("room", lambda: self._no_room(entry, tenant)):
+            async with self._wait.bounded("room", lambda: self._no_room(entry, tenant)):
                 return await claim.granted
         except BaseException:
             # The lease may have been granted in the iteration of the loop in which the caller was cancelled.
@@ -356,21 +348,6 @@ class Slots(Generic[K, A, R]):
             del self._entries[entry.key]
         self._fetches.withdraw(entry.fetch)
 
-    @asynccontextmanager
-    async def _bounded(self, wanted: str, reason: Callable[[], str]) -> AsyncIterator[None]:
-        started = time.monotonic()
-        clock = asyncio.timeout(self._budget.wait_seconds)
-        try:
-            async with clock:
-                yield
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            self._metrics.adapter_refusals.labels(wanted).inc()
-            raise Unavailable(reason(), retry_after=retry_hints.SOON) from None
-        finally:
-            self._metrics.adapter_wait_seconds.labels(wanted).observe(time.monotonic() - started)
-
     def _no_turn(self, tenant: str) -> str:
         return (
             f"the adapter's turn at the store did not come within {self._budget.wait_seconds:g} s: "
@@ -388,21 +365,3 @@ class Slots(Generic[K, A, R]):
     def _report(self) -> None:
         self._metrics.adapters.labels("device").set(self._num_resident)
         self._metrics.adapter_bytes.labels("device").set(self._used_bytes)
-
-
-class _Leasing(Generic[K, A, R]):
-    """A block that leases an adapter. A generator as a context manager takes four times as long."""
-
-    __slots__ = ("_asked", "_entry", "_slots")
-
-    def __init__(self, slots: Slots[K, A, R], key: K, tenant: str, artifact: A | None) -> None:
-        self._slots = slots
-        self._asked = key, tenant, artifact
-        self._entry: SlotEntry[K, A, R]
-
-    async def __aenter__(self) -> Lease[R]:
-        self._entry, lease = await self._slots.begin_lease(*self._asked)
-        return lease
-
-    async def __aexit__(self, *_: object) -> None:
-        self._slots.end_lease(self._entry, self._asked[1])
