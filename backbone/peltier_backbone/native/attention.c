@@ -22,18 +22,21 @@ static void place_prefix(head *h, const op *o, const group *g, int64_t number, c
     if (o->gate.outputs) h->gate = gates[row];
 }
 
+/* How a head attends. */
+typedef void attention(const head *h, scratch s, float scale);
+
 /* A call of `peltier_attend`. */
 typedef struct {
     matrix query, key, value, context;
     const placed_row *rows;
     int64_t heads, size, head_stride, most, place;
     float scale;
-    void (*attend)(const head *h, scratch s, float scale);
+    attention *attend;
     table table;
     const float *gates;
 } batch;
 
-static void (*way(int once, int rounded))(const head *h, scratch s, float scale) {
+static attention *choose_attention(int once, int rounded) {
     if (once) return attend_once;
 #ifdef __AVX512BF16__
     if (rounded) return attend_pairs;
@@ -88,7 +91,7 @@ EXPORT int peltier_attend(
     batch b = {
         .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
         .context = {context, context_stride, half}, .rows = rows, .heads = heads, .size = size,
-        .head_stride = head_stride, .scale = scale, .attend = way(once, rounded || half), .place = place,
+        .head_stride = head_stride, .scale = scale, .attend = choose_attention(once, rounded || half), .place = place,
         .table = {groups, count, starts}, .gates = gates};
     int64_t products = 0;
     for (const placed_row *r = rows; r < rows + num_rows; r++) {

@@ -99,9 +99,9 @@ typedef struct {
     product find, mix;
     softmax soft;
     float scale;
-} ways;
+} head_products;
 
-static void attend_by(const head *h, ways w) {
+static void attend_by(const head *h, head_products w) {
     for (int64_t first = 0; first < h->tokens; first += QUERIES) {
         const int64_t count = h->tokens - first < QUERIES ? h->tokens - first : QUERIES;
         const matrix from = {at(h->query, first, 0), h->query.stride, h->query.half};
@@ -122,7 +122,7 @@ static void attend(const head *h, scratch s, float scale) {
         for (int64_t d = 0; d < h->size; d += LANES)
             store(s.values + key * h->size + d, 0, h->size - d, load_key(h, h->prefix_value, h->value, key, d));
     const matrix logits = {s.logits, stride, 0}, queries = {s.queries, h->size, 0};
-    attend_by(h, (ways){
+    attend_by(h, (head_products){
         .multiply = multiply, .scale = scale, .soft = {s.logits, logits, stride, keys},
         .find = {.y = logits, .x = queries, .w = {s.keys, stride, 0}, .inner = h->size, .outer = stride},
         .mix = {.x = logits, .w = {s.values, h->size, 0}, .scale = s.scales, .inner = keys, .outer = h->size}});
@@ -162,7 +162,7 @@ static void attend_pairs(const head *h, scratch s, float scale) {
     transpose_pairs(s.keys, h);
     pair_values(s.values, h);
     const matrix logits = {s.logits, stride, 0}, shares = {s.shares, stride, 1}, queries = {s.queries, inner, 1};
-    attend_by(h, (ways){
+    attend_by(h, (head_products){
         .multiply = multiply_pairs, .scale = scale, .soft = {s.logits, shares, stride, keys},
         .find = {.y = logits, .x = queries, .w = {s.keys, 2 * stride, 1}, .inner = inner, .outer = stride},
         .mix = {.x = shares, .w = {s.values, 2 * inner, 1}, .scale = s.scales, .inner = even, .outer = h->size}});

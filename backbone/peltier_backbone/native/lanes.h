@@ -1,4 +1,4 @@
-/* Sixteen floats at a time, in float32 or bfloat16 memory. Sums and products are always float32. */
+/* Sixteen floats at a time, in float32 or bfloat16 memory. Sums are always float32. */
 
 #ifndef PELTIER_LANES_H
 #define PELTIER_LANES_H
