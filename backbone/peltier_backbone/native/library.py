@@ -221,7 +221,7 @@ class Library:
         )  # fmt: skip
 
     def run_stack(self, stack: NativeStack, x: Tensor, rows: StackRows, ops: PlacedOps) -> Tensor:
-        """All layers of `stack` and the final norm of x, both [tokens, hidden], with the adapters' `ops`."""
+        """All layers of `stack`, and its final norm if it has one, of x [tokens, hidden], with the adapters' `ops`."""
         x = _with_contiguous_rows(x)
         y = torch.empty_like(x)
         call = stack.place(x, y, rows, ops)
