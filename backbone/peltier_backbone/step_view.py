@@ -23,6 +23,7 @@ class StepView:
     """
 
     _own_rows: PlacedRows | None = None
+    _step_bias: Tensor | None = None
     _key_numbers: Tensor
 
     def __init__(self, slots: Sequence[int], cache: Cache, relative: RelativeBias) -> None:
@@ -41,7 +42,7 @@ class StepView:
         own.reserve(self._num_slots, self._width)
         if self._placed is not own.data:
             self._place_own()
-        self.__dict__.pop("_bias", None)
+        self._step_bias = None
 
     def end(self) -> None:
         """End a step, which has written its tokens to the cache."""
@@ -78,10 +79,13 @@ class StepView:
         rows = [row_of.get(slot, 0) for slot in range(self._num_slots)]
         return None if rows == list(range(len(self._row_slots))) else torch.tensor(rows, device=self._slots.device)
 
-    @cached_property
     def _bias(self) -> Tensor:
-        own = self._cache.own
-        return _own_bias(own.lengths[: self._num_slots], self._width, self._relative).to(own.data.dtype)
+        """Of the step's queries in torch, for all layers."""
+        if self._step_bias is None:
+            own = self._cache.own
+            bias = _own_bias(own.lengths[: self._num_slots], self._width, self._relative)
+            self._step_bias = bias.to(own.data.dtype)
+        return self._step_bias
 
     @cached_property
     def _memory_bias(self) -> Tensor | None:
@@ -95,7 +99,7 @@ class StepView:
         if isinstance(prefixes, RowKernels) or (self._native is not None and not isinstance(prefixes, list)):
             assert self._own_rows is not None, "a step has begun"
             return self._attend_placed(qkv[:, :size], store, self._own_rows, prefixes)
-        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias, prefixes is not None)
+        return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(), prefixes is not None)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.memory.data[layer]
