@@ -24,7 +24,7 @@ from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.tasks import SPAN_LABELS, TaskSpec
 from peltier_backbone import load
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone
@@ -314,10 +314,14 @@ def _make_artifact(
     max_length: int = 64, seed: int = 0, answer: str | None = None,
 ) -> bytes:  # fmt: skip
     chosen = find_preset(preset)
-    values = chosen.settings(fitting(preset, backbone.config) | (overrides or {}), backbone.config)
-    parts = chosen.compose(values, backbone.config, outputs=len(labels))
+    given = _HEADS.get(task_type, {}) | fitting(preset, backbone.config) | (overrides or {})
+    values = chosen.settings(given, backbone.config)
+    labels = {"span": SPAN_LABELS, "ranking": ("score",), "embedding": ()}.get(task_type, tuple(labels))
+    outputs = backbone.config.hidden_size if task_type == "embedding" else len(labels)
+    parts = chosen.compose(values, backbone.config, outputs=outputs)
     texts: list[Input] = [_input(text, inputs) for text in _GOLDEN_TEXTS]
     task = _task(backbone, labels, task_type, inputs, max_length, answer)
+    width = task.num_outputs if backbone.config.generates else outputs
     placeholder = "a" if task_type == "text2text" else None
     manifest = Manifest(
         name=name,
@@ -325,7 +329,7 @@ def _make_artifact(
         parts=parts,
         backbone=create_reference(backbone),
         task=task,
-        golden=tuple(Golden(input=text, output=(0.0,) * task.num_outputs, text=placeholder) for text in texts),
+        golden=tuple(Golden(input=text, output=(0.0,) * width, text=placeholder) for text in texts),
     )
     tensors = _random_tensors(manifest, backbone, seed)
     resident = Banks(backbone).add(Artifact(manifest, tensors, f"sha256:{0:064}"))
@@ -333,6 +337,12 @@ def _make_artifact(
     return to_bytes(manifest.model_copy(update={"golden": golden}), tensors)
 
 
+# The settings of the heads of some types of tasks.
+_HEADS = {
+    "token-classification": {"pooling": "tokens"},
+    "span": {"pooling": "tokens"},
+    "embedding": {"pooling": "mean", "head_projection": "false"},
+}
 _TEMPLATES = {
     "single": "good film: {text}",
     "pair": "good: {text} film: {pair}",
@@ -377,7 +387,7 @@ def _golden(backbone: Backbone, resident: Resident, value: Input) -> Golden:
         text = backbone.tokenizer.decode(draft.ids) or "a"
         tree = text_tree(text, backbone)
     output = forward(backbone, [Row(encoded, resident, tree=tree)])[0]
-    return Golden(input=value, output=tuple(output.logits.tolist()), text=text)
+    return Golden(input=value, output=tuple(output.logits.flatten().tolist()), text=text)
 
 
 def _random_tensors(manifest: Manifest, backbone: Backbone, seed: int) -> dict[str, torch.Tensor]:

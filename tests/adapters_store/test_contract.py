@@ -57,6 +57,20 @@ OTHER = {
 }
 
 
+# Adapters of encoders with every kind of head, beside the classifications of all presets.
+HEADS = {
+    "tokens": ("compacter", {"task_type": "token-classification", "labels": ("O", "B-a", "I-a")}),
+    "tokens/hidden": ("lora", {
+        "task_type": "token-classification", "labels": ("O", "x"), "overrides": {"head_hidden": "true"},
+    }),
+    "span": ("unipelt-apl", {"task_type": "span", "inputs": "pair"}),
+    "embedding": ("prefix", {"task_type": "embedding"}),
+    "embedding/max": ("houlsby", {"task_type": "embedding", "overrides": {"pooling": "max"}}),
+    "embedding/projected": ("bitfit", {"task_type": "embedding", "overrides": {"head_projection": "true"}}),
+    "ranking": ("adamix", {"task_type": "ranking", "inputs": "pair", "overrides": {"pooling": "mean"}}),
+}  # fmt: skip
+
+
 def _other(preset: str, backbone: Backbone) -> dict[str, str]:
     """LoRA on the output map is for attentions as wide as the hidden states."""
     if preset == "lora" and backbone.config.attention_size != backbone.config.hidden_size:
@@ -90,6 +104,10 @@ def zoo(make_artifact: MakeArtifact) -> Callable[[Backbone], dict[str, Resident]
         if key not in known:
             banks = Banks(backbone)
             known[key] = {
+                label: banks.add(read_artifact(make_artifact(backbone, preset, **options), backbone))
+                for label, (preset, options) in ({} if backbone.config.generates else HEADS).items()
+            }
+            known[key] |= {
                 label: banks.add(read_artifact(data, backbone))
                 for preset in _presets(backbone.config.family)
                 for label, data in (
@@ -191,7 +209,7 @@ def _written_alone(backbone: Backbone, name: str | None, draft: Draft) -> Draft:
 
 
 def test_all_methods_share_one_batch(backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
-    """Three residents of every method and rows without an adapter, in both orders."""
+    """Three residents of every method, every kind of head and rows without an adapter, in both orders."""
     rows = _rows(backbone, [None, *zoo(backbone).values(), None])
     expected = _alone(backbone, rows)
     _same(forward(backbone, rows), expected)

@@ -68,8 +68,9 @@ class TrainingRecord(Spec):
 
 
 class Golden(Spec):
-    """An input and the trainer's output for it, in float32: the logits of the labels, on T5 the log-likelihoods of the
-    targets, for text2text the mean log-probability of the tokens of `text`."""
+    """An input and the trainer's output for it, in float32: the logits of the labels, token after token if each token
+    has some; the values of an embedding; on T5 the log-likelihoods of the targets, for text2text the mean
+    log-probability of the tokens of `text`."""
 
     input: Input
     # Only the first error is reported: a hundred thousand errors would take a hundred megabytes.
@@ -116,21 +117,41 @@ class Manifest(Spec):
     def _check_head(self, kinds: Sequence[str]) -> None:
         if kinds[-1:] != ["head"]:
             raise ValueError("the last part must be the head")
-        if self.head.outputs != len(self.task.labels):
-            raise ValueError(f"the head has {self.head.outputs} outputs, the task {len(self.task.labels)} labels")
-        if self.task.padded and self.head.pooling == "mean":
-            raise ValueError("a head that reads the mean over tokens would read the pads of a padded task")
+        head, task = self.head, self.task
+        if task.type == "embedding":
+            outputs = head.outputs
+        else:
+            outputs = len(task.labels)
+            if not head.projection:
+                raise ValueError(f"a head without a projection is for embeddings; the task is {task.type}")
+        if head.outputs != outputs:
+            raise ValueError(f"the head has {head.outputs} outputs, the task {outputs} labels")
+        if (head.pooling == "tokens") != task.reads_tokens:
+            wanted = "of every token" if task.reads_tokens else "of one vector for each input"
+            raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
+        if task.padded and head.pooling in ("mean", "max"):
+            raise ValueError(f"a head that reads the {head.pooling} over tokens would read the pads of a padded task")
 
     def _check_golden(self) -> None:
-        wrong = [number for number, golden in enumerate(self.golden) if len(golden.output) != self.task.num_outputs]
+        wrong = [number for number, golden in enumerate(self.golden) if not self._is_output(golden.output)]
         if wrong:
-            raise ValueError(f"golden example {wrong[0]} does not have one value per label")
+            what = "label and token" if self.task.reads_tokens else "output of the head" if self._is_vector else "label"
+            raise ValueError(f"golden example {wrong[0]} does not have one value per {what}")
         numbers = {1 if isinstance(golden.input, str) else len(golden.input) for golden in self.golden}
         if numbers != {self.task.num_texts}:
             raise ValueError(f"golden inputs do not fit a task of {self.task.inputs} inputs")
         texts = [golden.text is not None for golden in self.golden]
         if set(texts) != {self.task.type == "text2text"}:
             raise ValueError("golden examples have a text if and only if the task is text2text")
+
+    def _is_output(self, output: Sequence[float]) -> bool:
+        if self.task.reads_tokens:
+            return len(output) > 0 and len(output) % self.task.num_outputs == 0
+        return len(output) == (self.head.outputs if self._is_vector else self.task.num_outputs)
+
+    @property
+    def _is_vector(self) -> bool:
+        return self.task.type == "embedding"
 
     def _check_visible(self) -> None:
         labels = {f"task label {number}": label for number, label in enumerate(self.task.labels)}

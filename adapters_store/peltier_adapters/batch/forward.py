@@ -29,7 +29,8 @@ def forward(
 ) -> list[RowOutput]:
     """One output per row, in the order of `rows`. The output of a row does not depend on the other rows.
 
-    With an encoder, an output has the logits of the task's head; with T5, the log-likelihood of each label string.
+    With an encoder, an output has the logits of the task's head, for each token if the head reads tokens; with T5, the
+    log-likelihood of each label string.
     """
     order = sorted(range(len(rows)), key=lambda index: rows[index].order)
     sorted_rows = [rows[index] for index in order]
@@ -77,7 +78,7 @@ def _with_gates(outputs: Sequence[Tensor], groups: Sequence[AdapterGroup], num_l
 
 class Pooled:
     """One vector per row of a batch, [rows, hidden], computed once for each kind of pooling that a head of the batch
-    uses."""
+    uses; with `tokens` the states of all tokens, [tokens, hidden]."""
 
     def __init__(self, backbone: Backbone, packed: Packed, adaptation: BatchAdaptation, hidden: Tensor) -> None:
         self._backbone, self._packed, self._adaptation, self._hidden = backbone, packed, adaptation, hidden
@@ -91,9 +92,18 @@ class Pooled:
     def _first(self) -> Tensor:
         return self._hidden.index_select(0, self._packed.first_tokens)
 
+    def _tokens(self) -> Tensor:
+        return self._hidden
+
     def _mean(self) -> Tensor:
+        return self._reduce("mean")
+
+    def _max(self) -> Tensor:
+        return self._reduce("max")
+
+    def _reduce(self, how: str) -> Tensor:
         lengths = torch.tensor(self._packed.lengths, device=self._hidden.device)
-        return torch.segment_reduce(self._hidden.float(), "mean", lengths=lengths, axis=0)
+        return torch.segment_reduce(self._hidden.float(), how, lengths=lengths, axis=0)
 
     def _pooler(self) -> Tensor:
         pooler = self._backbone.bert.pooler

@@ -21,7 +21,7 @@ from peltier_adapters.batch.shape import Shape
 from peltier_adapters.ops import backend
 from peltier_adapters.ops.backend import AdapterGroup
 from peltier_adapters.ops.kernels.attention import ROW_WORDS
-from peltier_adapters.ops.kernels.pool import pool
+from peltier_adapters.ops.kernels.pool import MODES, pool
 from peltier_adapters.ops.kernels.rows import Rows
 from peltier_adapters.ops.op import Program
 from peltier_adapters.ops.program_table import ProgramTable
@@ -65,7 +65,9 @@ class Frame:
         self._indices = Indices(_sizes(shape), backbone.device)
         self._bodies, self._heads = (_kernels(backbone, dtype) for dtype in (backbone.dtype, torch.float32))
         # The kernels are compiled for rows that are multiples of 16 apart.
-        self._logits = torch.empty(shape.rows, -(-shape.outputs // 16) * 16, device=backbone.device)
+        width = -(-shape.outputs // 16) * 16
+        self._logits = torch.empty(shape.rows, width, device=backbone.device)
+        self._token_logits = torch.empty(shape.tokens if shape.reads_tokens else 0, width, device=backbone.device)
         self._vectors = torch.empty(shape.rows, backbone.config.hidden_size, device=backbone.device)
 
     def load(self, rows: Sequence[Row]) -> None:
@@ -77,14 +79,17 @@ class Frame:
         places = zip(starts, map(len, encoded), starts, lengths, strict=False)
         residents = [row.resident for row in rows]
         kinds = [None if one is None else head_spec(one.head).pooling for one in residents]
+        bases = [_address(None if one is None else one.head_slot) for one in residents]
+        programs = [self._heads.address(None if one is None else one.head.program) for one in residents]
         self._indices.fill({
             "ids": ids, "types": types, "positions": positions, "starts": starts, "units": range(len(rows) + 1),
             "placed": [word for place in places for word in PlacedRow(*place).layout()],
             "bases": [_address(row.slot) for row in rows],
             "programs": [self._bodies.address(None if row.body is None else row.body.program) for row in rows],
-            "head_bases": [_address(None if one is None else one.head_slot) for one in residents],
-            "head_programs": [self._heads.address(None if one is None else one.head.program) for one in residents],
-            "means": [kind == "mean" for kind in kinds],
+            "head_bases": bases,
+            "head_programs": [0 if kind == "tokens" else own for own, kind in zip(programs, kinds, strict=True)],
+            "token_programs": [own if kind == "tokens" else 0 for own, kind in zip(programs, kinds, strict=True)],
+            "modes": [MODES.get(kind or "", 0) for kind in kinds],
             "poolers": [kind == "pooler" for kind in kinds],
         })  # fmt: skip
 
@@ -99,13 +104,16 @@ class Frame:
         attention = _Attention(ops, placed, shape.longest, self._backbone.config.num_heads)
         read = _Read(indices["ids"], indices["types"], indices["positions"])
         hidden = self._backbone.bert.encode(read, SiteAdaptation(ops), attention)
-        pool(self._vectors, hidden, rows, indices["means"])
-        given = self._vectors
+        pool(self._vectors, hidden, rows, indices["modes"])
         if shape.uses_pooler:
-            given = torch.where(indices["poolers"][:, None].bool(), self._pool(tables), given)
+            chosen = indices["poolers"][:, None].bool()
+            torch.where(chosen, self._pool(tables), self._vectors, out=self._vectors)
+        heads = self._heads.tables(bank.program for bank in shape.heads)
         own = Rows(indices["units"], indices["head_bases"], indices["head_programs"], 1)
-        heads = TritonOps(own, self._heads.tables(bank.program for bank in shape.heads))
-        heads.act("head", 0, self._logits.zero_(), given)
+        TritonOps(own, heads).act("head", 0, self._logits.zero_(), self._vectors)
+        if shape.reads_tokens:
+            own = Rows(indices["starts"], indices["head_bases"], indices["token_programs"], shape.longest)
+            TritonOps(own, heads).act("head", 0, self._token_logits.zero_(), hidden.float())
 
     def _pool(self, tables: Mapping[Program, ProgramTable]) -> Tensor:
         pooler = self._backbone.bert.pooler
@@ -115,19 +123,36 @@ class Frame:
         return torch.tanh(TritonOps(rows, tables).act("pooler", 0, scores, scores)).float()
 
     def read(self, rows: Sequence[Row]) -> list[Tensor]:
-        """The logits of each row, [outputs] in float32 on the CPU. A row without an adapter has the state of its first
-        token instead."""
-        outputs = [None if row.resident is None else head_spec(row.resident.head).outputs for row in rows]
-        found = torch.cat((self._logits, self._vectors), 1) if None in outputs else self._logits
-        host, width = found[: len(rows)].cpu(), self._logits.shape[1]
-        return [row[width:] if own is None else row[:own] for row, own in zip(host, outputs, strict=True)]
+        """The outputs of each row, as `read_heads` returns them."""
+        specs = [None if row.resident is None else head_spec(row.resident.head) for row in rows]
+        given = any(spec is None or not spec.projection for spec in specs)
+        found = torch.cat((self._logits, self._vectors), 1) if given else self._logits
+        host, tokens = self._copy(found[: len(rows)])
+        starts, width = accumulate((row.num_inputs for row in rows), initial=0), self._logits.shape[1]
+        outputs = []
+        for row, spec, own, start in zip(rows, specs, host, starts, strict=False):
+            if spec is None or not spec.projection:
+                outputs.append(own[width:])
+            elif spec.pooling == "tokens":
+                outputs.append(tokens[start : start + row.num_inputs, : spec.outputs])
+            else:
+                outputs.append(own[: spec.outputs])
+        return outputs
+
+    def _copy(self, found: Tensor) -> tuple[Tensor, Tensor]:
+        """`found` and the logits of all tokens on the host, by one copy, so that the host waits for the device once."""
+        tokens = self._token_logits
+        if not self._shape.reads_tokens:
+            return found.cpu(), tokens
+        host = torch.cat((found.flatten(), tokens.flatten())).cpu()
+        return host[: found.numel()].view_as(found), host[found.numel() :].view_as(tokens)
 
 
 def _sizes(shape: Shape) -> dict[str, int]:
     """The length of each index vector."""
     sizes = dict.fromkeys(("ids", "types", "positions"), shape.tokens)
     sizes |= dict.fromkeys(("starts", "units"), shape.rows + 1) | {"placed": ROW_WORDS * shape.rows}
-    own = ("bases", "programs", "head_bases", "head_programs", "means", "poolers")
+    own = ("bases", "programs", "head_bases", "head_programs", "token_programs", "modes", "poolers")
     return sizes | dict.fromkeys(own, shape.rows)
 
 

@@ -1,7 +1,8 @@
-"""Runs the heads of a batch: reads one vector per row and returns logits on the host."""
+"""Runs the heads of a batch: reads one vector per row, or each token of a row, and returns logits on the host."""
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import accumulate, groupby, pairwise
 
 import torch
 from torch import Tensor
@@ -14,46 +15,86 @@ from peltier_adapters.residency.bank import Resident, head_spec
 Pooling = Callable[[str], Tensor]
 
 
+@dataclass(frozen=True)
+class _Read:
+    """The vectors of one row: from `start` to `end` of those that `pooling` returns. `resident` has the head, None for
+    a row whose output is these vectors."""
+
+    number: int
+    pooling: str
+    start: int
+    end: int
+    resident: Resident | None = None
+
+    def __len__(self) -> int:
+        return self.end - self.start
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (-1, -1) if self.resident is None else (self.resident.head.number, self.resident.head_slot.number)
+
+
 def read_heads(rows: Sequence[Row], pooled: Pooling, device: torch.device) -> list[Tensor]:
-    """The logits of each row, [outputs] in float32 on the CPU. `pooled` returns [rows, hidden] for a kind of pooling. A
-    row without an adapter gets the state of its first token instead."""
-    headed = [(number, row.resident) for number, row in enumerate(rows) if row.resident]
-    headed.sort(key=lambda pair: _order(pair[1]))
-    bare = [number for number, row in enumerate(rows) if row.resident is None]
+    """The logits of each row in float32 on the CPU: [outputs], or [tokens, outputs] if its head reads tokens. `pooled`
+    returns [rows, hidden] for a kind of pooling, and all tokens [tokens, hidden] for `tokens`. A row whose head has no
+    projection gets its vector, and a row without an adapter the state of its first token."""
+    reads = _list_reads(rows)
+    headed = sorted((read for read in reads if read.resident is not None), key=lambda read: read.order)
+    given = [read for read in reads if read.resident is None]
     pieces = [_logits(headed, pooled, device)] if headed else []
-    if bare:
-        pieces.append(pooled("first")[torch.tensor(bare, device=device)].float())
+    if given:
+        pieces.append(_vectors(given, pooled, device))
     # One copy for all rows, so that the host waits for the device only once.
     flat = torch.split(torch.cat([one.flatten() for one in pieces]).cpu(), [one.numel() for one in pieces])
-    outputs = [row for own, one in zip(flat, pieces, strict=True) for row in own.view_as(one).unbind()]
-    widths = {number: head_spec(resident.head).outputs for number, resident in headed}
-    found = dict(zip([*widths, *bare], outputs, strict=True))
-    return [found[number][: widths.get(number)] for number in range(len(rows))]
+    found = dict[int, Tensor]()
+    for own, piece, members in zip(flat, pieces, [one for one in (headed, given) if one], strict=True):
+        outputs = torch.split(own.view_as(piece), [len(read) for read in members])
+        found |= {read.number: output for read, output in zip(members, outputs, strict=True)}
+    return [_cut(row, found[number]) for number, row in enumerate(rows)]
 
 
-def _order(resident: Resident) -> tuple[int, int]:
-    return resident.head.number, resident.head_slot.number
+def _list_reads(rows: Sequence[Row]) -> list[_Read]:
+    reads, starts = [], accumulate((row.num_inputs for row in rows), initial=0)
+    for number, (row, (start, end)) in enumerate(zip(rows, pairwise(starts), strict=True)):
+        if row.resident is None:
+            reads.append(_Read(number, "first", number, number + 1))
+            continue
+        spec = head_spec(row.resident.head)
+        own = row.resident if spec.projection else None
+        first, last = (start, end) if spec.pooling == "tokens" else (number, number + 1)
+        reads.append(_Read(number, spec.pooling, first, last, own))
+    return reads
 
 
-def _logits(headed: Sequence[tuple[int, Resident]], pooled: Pooling, device: torch.device) -> Tensor:
-    """The logits of the rows in `headed`, in one matrix that is as wide as the widest head."""
-    specs = [head_spec(resident.head) for _, resident in headed]
-    x = _vectors([spec.pooling for spec in specs], [number for number, _ in headed], pooled, device)
-    groups = [_group([own for _, own in run]) for _, run in groupby(headed, key=lambda pair: pair[1].head_slot)]
-    y = torch.zeros(len(headed), max(spec.outputs for spec in specs), device=device)
-    ops = backend.choose_backend(device, torch.float32).group(groups, [1] * len(headed))
+def _cut(row: Row, output: Tensor) -> Tensor:
+    """The output of one row, without the columns of wider heads."""
+    if row.resident is None:
+        return output[0]
+    spec = head_spec(row.resident.head)
+    return output[:, : spec.outputs] if spec.pooling == "tokens" else output[0, : spec.outputs]
+
+
+def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> Tensor:
+    """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head."""
+    x = _vectors(headed, pooled, device)
+    runs = [list(run) for _, run in groupby(headed, key=lambda read: read.order)]
+    widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)
+    y = torch.zeros(len(x), widest, device=device)
+    lengths = [len(read) for read in headed]
+    ops = backend.choose_backend(device, torch.float32).group([_group(run) for run in runs], lengths)
     return ops.act("head", 0, y, x)
 
 
-def _group(residents: Sequence[Resident]) -> AdapterGroup:
-    one = residents[0]
-    return AdapterGroup(len(residents), one.head.program, one.head_slot.read())
+def _group(run: Sequence[_Read]) -> AdapterGroup:
+    one = run[0].resident
+    assert one is not None, "these rows have heads"
+    return AdapterGroup(len(run), one.head.program, one.head_slot.read())
 
 
-def _vectors(kinds: Sequence[str], numbers: Sequence[int], pooled: Pooling, device: torch.device) -> Tensor:
-    """The inputs of the heads of rows `numbers`, [rows, hidden] in float32. `kinds` has the kind of pooling of each."""
-    places = torch.tensor(numbers, device=device)
-    own = {kind: pooled(kind).index_select(0, places).float() for kind in dict.fromkeys(kinds)}
+def _vectors(reads: Sequence[_Read], pooled: Pooling, device: torch.device) -> Tensor:
+    """All vectors of `reads`, [vectors, hidden] in float32."""
+    own = {kind: pooled(kind) for kind in dict.fromkeys(read.pooling for read in reads)}
     if len(own) == 1:
-        return own[kinds[0]]
-    return torch.stack([own[kind][place] for place, kind in enumerate(kinds)])
+        places = torch.tensor([place for read in reads for place in range(read.start, read.end)], device=device)
+        return own[reads[0].pooling].index_select(0, places).float()
+    return torch.cat([own[read.pooling][read.start : read.end] for read in reads]).float()

@@ -76,8 +76,9 @@ class Row:
 
 @dataclass(frozen=True)
 class RowOutput:
-    """The output of one row. `logits` are [outputs] in float32 on the CPU. `gates`, if recorded, have for each part one
-    value per layer (on T5, per encoder layer), None for a layer without that part."""
+    """The output of one row. `logits` are [outputs] in float32 on the CPU, or [tokens, outputs] if its head reads every
+    token. `gates`, if recorded, have for each part one value per layer (on T5, per encoder layer), None for a layer
+    without that part."""
 
     logits: Tensor
     gates: Gates | None = None

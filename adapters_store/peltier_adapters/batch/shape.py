@@ -26,8 +26,14 @@ class Shape(NamedTuple):
 
     @property
     def outputs(self) -> int:
-        """The logits of the widest head."""
-        return max((head_spec(bank).outputs for bank in self.heads), default=1)
+        """The logits of the widest head that has a projection."""
+        specs = (head_spec(bank) for bank in self.heads)
+        return max((spec.outputs for spec in specs if spec.projection), default=1)
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether a head reads every token."""
+        return any(head_spec(bank).pooling == "tokens" for bank in self.heads)
 
     @property
     def uses_pooler(self) -> bool:

@@ -15,13 +15,13 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 
+from peltier_adapters.answers import labels as answers
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import text_tree
 from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row, RowOutput
 from peltier_adapters.errors import ArtifactError, InputError
-from peltier_adapters.generation import text_answers as answers
 from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.golden.twins import create_twin, num_twins
 from peltier_adapters.residency.bank import Banks, Resident
@@ -136,6 +136,9 @@ def _tolerance(
 def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor], tolerance: float) -> list[str]:
     task, golden = manifest.task, manifest.golden
     recorded = [torch.tensor(example.output) for example in golden]
+    if reasons := _other_lengths(found, recorded):
+        return reasons
+    recorded = [one.view_as(logits) for one, logits in zip(recorded, found, strict=True)]
     off = [_distance(task, logits, wanted) for logits, wanted in zip(found, recorded, strict=True)]
     # The scatter is that of all examples together, so it is compared with the difference of all together.
     is_exact = backbone.precision not in _TOLERANCES
@@ -150,6 +153,15 @@ def _differences(backbone: Backbone, manifest: Manifest, found: Sequence[Tensor]
         ]
     pairs = zip(found, recorded, strict=True)
     return [reason for number, pair in enumerate(pairs) for reason in _another_label(task, number, *pair, tolerance)]
+
+
+def _other_lengths(found: Sequence[Tensor], recorded: Sequence[Tensor]) -> list[str]:
+    """Why outputs cannot be compared: another number of tokens."""
+    return [
+        f"golden example {number}: this server's output has {logits.numel()} values, the recorded one {one.numel()}"
+        for number, (logits, one) in enumerate(zip(found, recorded, strict=True))
+        if logits.numel() != one.numel()
+    ]
 
 
 def _another_label(task: TaskSpec, number: int, logits: Tensor, recorded: Tensor, tolerance: float) -> list[str]:

@@ -18,7 +18,7 @@ from peltier_adapters.generation.search import Decoding
 from peltier_adapters.golden.golden import check_golden
 from peltier_adapters.golden.inputs import encode_input
 from peltier_adapters.residency.bank import Banks, Resident
-from peltier_adapters.spec.parts import Parts
+from peltier_adapters.spec.parts import HeadSpec, Parts
 from peltier_adapters.spec.tasks import TaskSpec
 
 logger = logging.getLogger(__name__)
@@ -51,10 +51,16 @@ class Candidate:
 
     def unproved(self, backbone: Backbone, inputs: Sequence[Input]) -> Artifact:
         """The adapter as a server would load it, with placeholders as golden outputs."""
-        zeros = (0.0,) * self.task.num_outputs
+        # A token's values are enough where an output has those of each token.
+        zeros = (0.0,) * _num_values(self.parts, self.task)
         text = _PLACEHOLDER_TEXT if self.task.type == "text2text" else None
         golden = [Golden(input=value, output=zeros, text=text) for value in inputs]
         return read_artifact(self.to_bytes(backbone, golden, TrainingRecord()), backbone)
+
+
+def _num_values(parts: Parts, task: TaskSpec) -> int:
+    head = parts[-1]
+    return head.outputs if isinstance(head, HeadSpec) else task.num_outputs
 
 
 def create_reference(backbone: Backbone) -> BackboneRef:
@@ -107,7 +113,7 @@ def _golden(backbone: Backbone, task: TaskSpec, resident: Resident, inputs: Sequ
     if not all(bool(output.isfinite().all()) for output in outputs):
         raise AdapterError("the adapter's outputs are not finite")
     return [
-        Golden(input=value, output=tuple(output.tolist()), text=text)
+        Golden(input=value, output=tuple(output.flatten().tolist()), text=text)
         for value, output, text in zip(inputs, outputs, texts, strict=True)
     ]
 

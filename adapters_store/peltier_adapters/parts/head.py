@@ -1,4 +1,5 @@
-"""The task's output layer over one vector for each row (BERT: pooler and linear; RoBERTa: dense, tanh, linear)."""
+"""The task's output layer over one vector for each row or token (BERT: pooler and linear; RoBERTa: dense, tanh,
+linear)."""
 
 from collections.abc import Iterator
 
@@ -21,11 +22,14 @@ def init(spec: HeadSpec, backbone: Backbone, generator: torch.Generator) -> dict
 
 
 def lower(spec: HeadSpec, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
-    """One op, which maps the vector [hidden] of a row to its logits [outputs]."""
-    yield FusedMatmul("head", 0, steps(spec, tensors))
+    """One op, which maps a vector [hidden] to its logits [outputs]; none without a projection."""
+    if spec.projection:
+        yield FusedMatmul("head", 0, steps(spec, tensors))
 
 
 def steps(spec: HeadSpec, tensors: Tensors) -> tuple[MatmulStep, ...]:
-    """The steps of the head: x W + b, or tanh(x D + d) W + b with a hidden layer."""
+    """The steps of the head: x W + b, or tanh(x D + d) W + b with a hidden layer; none without a projection."""
+    if not spec.projection:
+        return ()
     hidden = (MatmulStep(tensors["dense.weight"], tensors["dense.bias"], activation="tanh"),) if spec.hidden else ()
     return (*hidden, MatmulStep(tensors["weight"], tensors["bias"]))

@@ -107,7 +107,12 @@ def _norm_bias(settings: Settings, outputs: int) -> PartSpec:
 
 def _head(settings: Settings, outputs: int) -> PartSpec:
     return spec.HeadSpec.model_validate(
-        {"pooling": settings["pooling"], "hidden": settings["head_hidden"], "outputs": outputs}
+        {
+            "pooling": settings["pooling"],
+            "hidden": settings["head_hidden"],
+            "projection": settings["head_projection"],
+            "outputs": outputs,
+        }
     )
 
 

@@ -12,8 +12,8 @@ from peltier_adapters.spec.parts import Parts
 from peltier_adapters.validation import sentences
 
 # The head of an encoder's adapter. "auto" is the pooling of the family: BERT's pooler, RoBERTa's first token with a
-# dense layer.
-HEAD: Settings = {"pooling": "auto", "head_hidden": False}
+# dense layer. Without a projection the pooled vector is the output, as an embedding.
+HEAD: Settings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
 # The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
 _T5_REDUCTION = 32
 AUTO_SIZE = 0

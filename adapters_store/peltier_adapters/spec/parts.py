@@ -20,6 +20,7 @@ Site = Literal["attention", "ffn"]
 Activation = Literal["relu", "gelu", "gelu_new", "swish"]
 LoraTarget = Literal["query", "key", "value", "output"]
 BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler", "lm_head"]
+Pooling = Literal["pooler", "first", "mean", "max", "tokens"]
 MAX_PREFIX = 512
 
 
@@ -230,21 +231,39 @@ class NormSpec(_PartSpec):
 
 
 class HeadSpec(_PartSpec):
-    """The output layer of a task on an encoder, over one vector per row. T5 answers in text and has no head.
+    """The output layer of a task on an encoder, over one vector per row or over every token. T5 answers in text and has
+    no head.
 
-    `pooling` picks that vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token,
-    `mean` the mean over tokens. `hidden` adds a dense tanh layer before it, as in RoBERTa's head.
+    `pooling` picks the vector: `pooler` the backbone's tanh pooler on the first token, `first` the first token, `mean`
+    the mean over tokens, `max` the largest value over tokens in each place; with `tokens` the head reads each token.
+    `hidden` adds a dense tanh layer before it, as in RoBERTa's head. Without `projection` the vector itself is the
+    output, and the head has no tensors.
     """
 
     kind: Literal["head"] = "head"
-    pooling: Literal["pooler", "first", "mean"] = "pooler"
+    pooling: Pooling = "pooler"
     hidden: bool = False
+    # A file of a head with a projection does not mention it, so older releases read the file too.
+    projection: Annotated[bool, Field(exclude_if=bool)] = True
     outputs: Size
 
+    @model_validator(mode="after")
+    def _hidden_is_projected(self) -> Self:
+        if self.hidden and not self.projection:
+            raise ValueError("a head without a projection has no hidden layer")
+        return self
+
     def problems(self, config: BackboneConfig) -> list[str]:
-        return ["head: T5 answers in text and takes no head"] if config.generates else []
+        if config.generates:
+            return ["head: T5 answers in text and takes no head"]
+        if not self.projection and self.outputs != config.hidden_size:
+            sizes = f"{self.outputs} outputs, the backbone {config.hidden_size} values"
+            return [f"head: without a projection its outputs are the pooled values; it has {sizes}"]
+        return []
 
     def shapes(self, config: BackboneConfig) -> Shapes:
+        if not self.projection:
+            return {}
         hidden = config.hidden_size
         dense: Shapes = {"dense.weight": (hidden, hidden), "dense.bias": (hidden,)} if self.hidden else {}
         return dense | {"weight": (hidden, self.outputs), "bias": (self.outputs,)}

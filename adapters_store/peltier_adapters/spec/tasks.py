@@ -13,6 +13,20 @@ MAX_NEW_TOKENS = 4096
 MAX_BEAMS = 16
 MAX_TEMPERATURE = 2.0
 Inputs = Literal["single", "pair", "triple"]
+TaskType = Literal[
+    "classification", "multilabel", "regression", "text2text", "token-classification", "span", "embedding", "ranking"
+]
+# The types of which each token has an output, and all types that need an encoder's head.
+TOKEN_TYPES: frozenset[TaskType] = frozenset({"token-classification", "span"})
+ENCODER_TYPES: frozenset[TaskType] = TOKEN_TYPES | {"embedding", "ranking"}
+SPAN_LABELS = ("start", "end")
+# The types that have inputs of one form.
+_INPUTS_OF: Mapping[TaskType, Inputs] = {
+    "token-classification": "single",
+    "embedding": "single",
+    "span": "pair",
+    "ranking": "pair",
+}
 _FIELDS: Mapping[Inputs, tuple[str, ...]] = {
     "single": ("{text}",),
     "pair": ("{text}", "{pair}"),
@@ -34,7 +48,8 @@ class DecodingSpec(Spec):
 
 
 class TaskSpec(Spec):
-    """How texts become inputs, and logits an answer. `labels` are in the order of the logits; regression has one.
+    """How texts become inputs, and logits an answer. `labels` are in the order of the logits; regression and ranking
+    have one, token classification the tags of a token, a span its start and end, and embedding has none.
 
     On T5 a task has a `template`, the text of the input with the placeholders `{text}`, `{pair}` and `{third}`. A
     closed task also has the label strings `targets`: one for each label, or the numbers that a regression can answer.
@@ -43,7 +58,7 @@ class TaskSpec(Spec):
     average over it too, as in the UniPELT authors' code (docs/methods.md#unipelt).
     """
 
-    type: Literal["classification", "multilabel", "regression", "text2text"]
+    type: TaskType
     labels: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(max_length=4096)
     inputs: Inputs
     max_length: Annotated[int, Field(ge=3)]
@@ -56,14 +71,25 @@ class TaskSpec(Spec):
     def _labels_fit(self) -> Self:
         if len(set(self.labels)) != len(self.labels):
             raise ValueError("two labels have the same name")
-        if self.type == "regression" and len(self.labels) != 1:
-            raise ValueError(f"regression has one label, not {len(self.labels)}")
-        if self.type == "classification" and len(self.labels) < 2:
-            raise ValueError("classification needs at least two labels")
+        if self.type in ("regression", "ranking") and len(self.labels) != 1:
+            raise ValueError(f"{self.type} has one label, not {len(self.labels)}")
+        if self.type in ("classification", "token-classification") and len(self.labels) < 2:
+            raise ValueError(f"{self.type} needs at least two labels")
         if self.type == "multilabel" and not self.labels:
             raise ValueError("multilabel needs at least one label")
         if self.type == "text2text" and (self.labels or self.targets):
             raise ValueError("text2text has no labels; its answer is any text")
+        if self.type == "embedding" and self.labels:
+            raise ValueError("embedding has no labels; its answer is a vector")
+        if self.type == "span" and self.labels != SPAN_LABELS:
+            raise ValueError(f"span has the labels {' and '.join(SPAN_LABELS)}, not {', '.join(self.labels)}")
+        return self
+
+    @model_validator(mode="after")
+    def _inputs_fit(self) -> Self:
+        wanted = _INPUTS_OF.get(self.type, self.inputs)
+        if self.inputs != wanted:
+            raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} ones")
         return self
 
     @model_validator(mode="after")
@@ -78,6 +104,8 @@ class TaskSpec(Spec):
             return self
         if self.padded:
             raise ValueError("padded inputs are for encoders; T5's gates do not average over padding")
+        if self.type in ENCODER_TYPES:
+            raise ValueError(f"{self.type} is for encoders; a task with a template is for T5")
         wanted = _FIELDS[self.inputs]
         if set(_FIELD.findall(self.template)) != set(wanted):
             raise ValueError(f"template {self.template!r} must name {' and '.join(wanted)}")
@@ -105,8 +133,14 @@ class TaskSpec(Spec):
 
     @property
     def num_outputs(self) -> int:
-        """Values of a golden example: one for each label or target, or one for a text."""
+        """Values of an output: one for each label or target, or one for a text. A token classification and a span have
+        as many for each token. An embedding's are those of its head."""
         return len(self.targets) or len(self.labels) or 1
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether an input has an output for each token."""
+        return self.type in TOKEN_TYPES
 
     def render(self, *texts: str) -> tuple[str, ...]:
         """The texts to tokenise: the template with the texts of an input, or the texts themselves."""

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from peltier_adapters.answers.labels import answer
+from peltier_adapters.answers.texts import text_answer
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.generation.generation import Draft
-from peltier_adapters.generation.text_answers import answer, text_answer
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone

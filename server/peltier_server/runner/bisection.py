@@ -105,6 +105,6 @@ def _is_out_of_memory(failure: BaseException) -> bool:
 
 def _finite(output: RowOutput) -> RowOutput | PeltierError:
     # The sum is finite only if all values are. torch's `isfinite` would release the GIL for every row.
-    if math.isfinite(sum(output.logits.tolist())):
+    if math.isfinite(sum(output.logits.flatten().tolist())):
         return output
     return InferenceFailed("the model's output for this input is not finite")

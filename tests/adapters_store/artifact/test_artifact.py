@@ -277,6 +277,11 @@ def _set(*path: str | int, to: object) -> Callable[[Json], None]:
     return change
 
 
+def _embedding(manifest: Json) -> None:
+    manifest["task"] |= {"type": "embedding", "labels": []}
+    manifest["golden"][0]["output"].append(0.5)
+
+
 def _mean_over_pads(manifest: Json) -> None:
     manifest["task"]["padded"] = True
     manifest["parts"][-1]["pooling"] = "mean"
@@ -306,6 +311,10 @@ def _long_after_a_prefix(manifest: Json) -> None:
         (_set("backbone", "fingerprint", to="sha256:0"), "backbone.fingerprint is 'sha256:0'"),
         (_set("task", "labels", to=["a", "a", "b"]), "two labels have the same name"),
         (_set("task", "labels", to=["a", "b"]), "the head has 3 outputs, the task 2 labels"),
+        (_set("task", "type", to="token-classification"), "needs a head of every token, not one with pooling 'pooler'"),
+        (_set("parts", -1, "pooling", to="tokens"), "a classification task needs a head of one vector for each input"),
+        (_set("parts", -1, "projection", to=False), "a head without a projection is for embeddings"),
+        (_embedding, "golden example 0 does not have one value per output of the head"),
         (_set("task", "type", to="regression"), "regression has one label, not 3"),
         (_mean_over_pads, "would read the pads of a padded task"),
         (_set("task", "max_length", to=10**6), "task max_length is 1000000; this backbone takes 96 tokens"),

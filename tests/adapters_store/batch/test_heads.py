@@ -26,8 +26,8 @@ def test_heads_together_answer_as_each_alone(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Of several numbers of labels and kinds of pooling, with and without a layer of their own, two rows of one head
-    and rows of none; by torch and by what serves here."""
+    """Of several numbers of labels and kinds of pooling, with and without a layer of their own, of every token, without
+    a projection, two rows of one head and rows of none; by torch and by what serves here."""
     backbone: Backbone = request.getfixturevalue(family)
     if chosen == "torch":
         monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
@@ -58,6 +58,34 @@ def _plain(row: Row, pooled: Callable[[str], Tensor], number: int) -> Tensor:
     if spec.hidden:
         x = torch.tanh(x @ own["head.dense.weight"] + own["head.dense.bias"])
     return x @ own["head.weight"] + own["head.bias"]
+
+
+@pytest.mark.parametrize("chosen", ["torch", "served"])
+def test_heads_of_tokens_and_vectors_share_a_batch(
+    chosen: str, bert: Backbone, make_artifact: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+):
+    """A head of every token has one output for each token of its row, one without a projection the vector itself."""
+    if chosen == "torch":
+        monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: TORCH)
+    kinds = {"token-classification": "single", "span": "pair", "embedding": "single", "classification": "single"}
+    files = [make_artifact(bert, "lora", task_type=kind, inputs=inputs) for kind, inputs in kinds.items()]
+    banks = Banks(bert)
+    residents = [banks.add(read_artifact(data, bert)) for data in files]
+    texts = ("a good film", "bad", "the plot was dull", "is the actor good ?")
+    rows = [Row(bert.tokenizer.encode(text), one) for text in texts for one in (*residents, None)]
+    lengths, generator = [row.num_inputs for row in rows], torch.Generator().manual_seed(0)
+    states = torch.randn(sum(lengths), bert.config.hidden_size, generator=generator)
+    own = states.split(lengths)
+    vectors = torch.stack([one.mean(0) for one in own])
+    with torch.inference_mode():
+        found = read_heads(rows, lambda kind: states if kind == "tokens" else vectors, CPU)
+    for row, output, tokens, vector in zip(rows, found, own, vectors, strict=True):
+        kind = "embedding" if row.resident is None else row.resident.task.type
+        wanted = {"embedding": vector, "classification": vector}.get(kind, tokens)
+        if row.resident is not None and kind != "embedding":
+            tensors = row.resident.head.layout.views(row.resident.head_slot.read())
+            wanted = wanted @ tensors["head.weight"] + tensors["head.bias"]
+        torch.testing.assert_close(output, wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.skipif(load_library() is None, reason="no native kernels were built here")

@@ -167,7 +167,7 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
         ("lora", {"targets": ""}, "targets is (): tuple should have at least 1 item"),
         ("lora", {"targets": "query,query"}, "name one target twice"),
         ("lora", {"targets": "ffn"}, "targets.0 is 'ffn': input should be 'query'"),
-        ("lora", {"pooling": "max"}, "pooling is 'max': input should be 'pooler'"),
+        ("lora", {"pooling": "middle"}, "pooling is 'middle': input should be 'pooler'"),
         ("prefix", {"length": "0"}, "length is 0: "),
         ("bitfit", {"sites": "embeddings"}, "sites.0 is 'embeddings': "),
         ("houlsby", {"map": "dens"}, "setting 'map' is 'dens'; it must be one of dense, lowrank, phm, lphm"),

@@ -1,5 +1,6 @@
 """Settings of a task: templates, targets, ways to answer."""
 
+import re
 from typing import Any
 
 import pytest
@@ -43,6 +44,41 @@ def test_a_golden_example_has_a_value_a_target():
     steps = tuple(f"{step / 5:.1f}" for step in range(26))
     assert _task(type="regression", labels=("value",), targets=steps).num_outputs == 26
     assert _task(type="text2text", labels=(), targets=(), decoding=GENERATE).num_outputs == 1
+
+
+HEADED: dict[str, Any] = {"template": None, "targets": (), "decoding": None}
+
+
+def test_only_some_types_have_an_output_for_each_token():
+    """Tags and spans; a vector or a score belongs to the whole input."""
+    given = {"token-classification": ("O", "x"), "span": ("start", "end"), "embedding": (), "ranking": ("score",)}
+    tasks = [
+        _task(**HEADED, type=kind, labels=labels, inputs="pair" if kind in ("span", "ranking") else "single")
+        for kind, labels in given.items()
+    ]
+    assert [task.type for task in tasks if task.reads_tokens] == ["token-classification", "span"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"type": "token-classification", "labels": ("O",)}, "token-classification needs at least two labels"),
+        ({"type": "span", "labels": ("a", "b"), "inputs": "pair"}, "span has the labels start and end, not a, b"),
+        ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single ones"),
+        ({"type": "ranking", "labels": ("a", "b"), "inputs": "pair"}, "ranking has one label, not 2"),
+        ({"type": "embedding"}, "embedding has no labels; its answer is a vector"),
+    ],
+)
+def test_types_with_rules_of_their_own(changes: dict[str, Any], words: str):
+    """One sentence with the type and the rule."""
+    with pytest.raises(ValidationError, match=re.escape(words)):
+        _task(**HEADED | changes)
+
+
+def test_types_with_heads_are_not_for_t5():
+    """A template is for T5, which has no head."""
+    with pytest.raises(ValidationError, match="embedding is for encoders"):
+        _task(type="embedding", labels=(), targets=())
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from peltier_adapters.presets.baselines import find_method
+from peltier_adapters.spec.tasks import TOKEN_TYPES
 from peltier_backbone.config import BackboneConfig, BertConfig
 
 from peltier_training.config.run import Run
@@ -56,8 +57,10 @@ def _learning_rate(preset: str, config: BackboneConfig) -> float:
 
 
 def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
-    """The pooling that a sentence encoder was trained with. It was trained on single texts, so pairs keep the family's
-    pooling."""
+    """A head of every token for the types that have one. Else the pooling that a sentence encoder was trained with; it
+    was trained on single texts, so pairs keep the family's pooling."""
+    if run.task_type in TOKEN_TYPES:
+        return {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
     if not isinstance(config, BertConfig) or config.sentence_pooling is None or len(run.data.text_columns) > 1:
         return {}
     return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}

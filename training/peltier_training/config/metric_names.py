@@ -1,6 +1,6 @@
 """The metrics of each task type. Imports neither torch nor scikit-learn."""
 
-from peltier_training.data.labels import TaskType
+from peltier_adapters.spec.tasks import TaskType
 
 BEST: dict[TaskType, str] = {
     "classification": "accuracy",

@@ -10,13 +10,13 @@ from typing import Annotated, TypeVar
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
+from peltier_adapters.spec.tasks import TaskType
 from peltier_backbone.config import BackboneConfig
 from typer import Option
 
 from peltier_training.config import metric_names
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
-from peltier_training.data.labels import TaskType
 from peltier_training.data.text_file import near_path
 from peltier_training.errors import TrainingError
 

@@ -4,10 +4,9 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Literal
 
-from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE
+from peltier_adapters.spec.tasks import MAX_BEAMS, MAX_NEW_TOKENS, MAX_TEMPERATURE, TaskType
 from typer import Option
 
-from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
 
 _BOUNDS = (

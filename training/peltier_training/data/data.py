@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from peltier_adapters.spec.tasks import Inputs
+from peltier_adapters.spec.tasks import Inputs, TaskType
 from typer import Option
 
 from peltier_training.data.label_cells import check_separator
-from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
 
 _INPUTS: Mapping[int, Inputs] = {1: "single", 2: "pair", 3: "triple"}  # by the number of text columns

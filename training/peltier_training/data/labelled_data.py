@@ -6,11 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from peltier_adapters.spec.tasks import TaskType
+
 from peltier_training.data.bad_rows import describe, refuse
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example, Rows, read_rows
 from peltier_training.data.label_cells import read_label_cell
-from peltier_training.data.labels import Labels, TaskType, find_labels
+from peltier_training.data.labels import Labels, find_labels
 from peltier_training.errors import TrainingError
 
 HINT = " (--skip-bad-rows skips such rows)"

@@ -4,7 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from peltier_adapters.spec.tasks import TaskType
 
 from peltier_training.data.examples import Example
 from peltier_training.data.label_cells import label_name, read_label_cell
@@ -13,7 +15,6 @@ from peltier_training.errors import TrainingError, shown
 if TYPE_CHECKING:
     from torch import Tensor
 
-TaskType = Literal["classification", "multilabel", "regression", "text2text"]
 _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 
 

@@ -4,11 +4,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+from peltier_adapters.spec.tasks import TaskType
 from scipy import stats
 from sklearn import metrics as sk
 
 from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
-from peltier_training.data.labels import TaskType
 
 __all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression"]
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from peltier_adapters.spec.tasks import TaskType
 from torch import Tensor
 from torch.nn import functional as F
 
-from peltier_training.data.labels import TaskType
 from peltier_training.models.experts import consistency_loss
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from peltier_adapters.errors import and_more
+from peltier_adapters.spec.tasks import TaskType
 
-from peltier_training.data.labels import TaskType
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.majority import Majority

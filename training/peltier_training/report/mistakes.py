@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
+from peltier_adapters.answers.labels import scores
 from peltier_adapters.artifact.manifest import Input
-from peltier_adapters.generation.text_answers import scores
 from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 

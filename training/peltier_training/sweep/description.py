@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from peltier_adapters.presets.composition import Setting
 from peltier_adapters.spec.maps import Spec
+from peltier_adapters.spec.tasks import TaskType
 from peltier_adapters.validation import sentences
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from peltier_training.config.text_options import TextOptions
-from peltier_training.data.labels import TaskType
 from peltier_training.errors import TrainingError
 
 ALL = "all"

@@ -25,6 +25,11 @@ PRESETS = {
     ),
     "t5": ("compacter", "unipelt-apl", "bitfit", "prompt-r"),
 }  # fmt: skip
+HEADS = (
+    {"task_type": "token-classification", "labels": ("O", "B-a", "I-a")},
+    {"task_type": "embedding"},
+    {"task_type": "embedding", "overrides": {"pooling": "max", "head_projection": "true"}},
+)
 TRITON = TritonBackend(torch.device("cpu"), torch.float32)
 
 
@@ -32,9 +37,11 @@ TRITON = TritonBackend(torch.device("cpu"), torch.float32)
 def test_a_mixed_batch_answers_as_by_torch(
     family: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
-    """Adapters of every kind of part beside a row of none: the same logits within 1e-5, and the same gates."""
+    """Adapters of every kind of part and head beside a row of none: the same logits within 1e-5, and the same gates."""
     backbone: Backbone = request.getfixturevalue(family)
     files = [make_artifact(backbone, name, labels=("good", "bad")) for name in PRESETS[family]]
+    if not backbone.config.generates:
+        files += [make_artifact(backbone, "lora", **options) for options in HEADS]
 
     def answers(chosen: Backend) -> Sequence[RowOutput]:
         monkeypatch.setattr(backend, "choose_backend", lambda device, dtype: chosen)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from peltier_adapters.generation.text_answers import answer
+from peltier_adapters.answers.labels import answer
 from peltier_adapters.spec.tasks import TaskSpec
 
 LABELS = ("bad", "fair", "good")

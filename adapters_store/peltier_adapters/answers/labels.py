@@ -1,15 +1,11 @@
-"""Converts logits and generated texts to answers."""
+"""Converts logits to labels with scores, and to numbers."""
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from peltier_backbone.load import Backbone
 from torch import Tensor
 
-from peltier_adapters.generation.generation import Draft
-from peltier_adapters.generation.search import FinishReason
 from peltier_adapters.spec.tasks import TaskSpec
 
 MULTILABEL_THRESHOLD = 0.5
@@ -17,31 +13,22 @@ MULTILABEL_THRESHOLD = 0.5
 _FEW_LABELS = 16
 
 
-@dataclass(frozen=True)
-class TextAnswer:
-    """A generated text. In a closed task, `label` or `value` is the meaning of the text; None if the text is not a
-    target of the task. `score` is the geometric mean of the probabilities of the tokens."""
-
-    text: str
-    score: float
-    finish_reason: FinishReason
-    label: str | None = None
-    value: float | None = None
-
-
 def scores(task: TaskSpec, logits: Tensor) -> Tensor:
-    """Probabilities [.., labels] for classification (softmax) and multilabel (sigmoid); the logits for regression.
+    """Probabilities [.., labels] for classification and tokens (softmax) and multilabel (sigmoid), [tokens, 2] over the
+    tokens for a span; the logits for the other types.
 
     On T5 the logits are log-likelihoods of the task's targets, and the probabilities of all targets add up to 1.
     """
     if task.targets:
         return logits.softmax(-1)
     match task.type:
-        case "classification":
+        case "classification" | "token-classification":
             return logits.softmax(-1)
+        case "span":
+            return logits.softmax(-2)
         case "multilabel":
             return logits.sigmoid()
-        case "regression" | "text2text":
+        case "regression" | "text2text" | "embedding" | "ranking":
             return logits
 
 
@@ -77,15 +64,3 @@ def _probabilities(task: TaskSpec, logits: Tensor, values: list[float], top: flo
         return [weight / total for weight in weights]
     found: list[float] = scores(task, logits).tolist()
     return found
-
-
-def text_answer(task: TaskSpec, backbone: Backbone, draft: Draft) -> TextAnswer:
-    """The answer of a finished draft."""
-    assert draft.finish is not None, "only finished drafts answer"
-    text = backbone.tokenizer.decode(draft.ids)
-    label, value = None, None
-    if text.strip() in task.targets:
-        index = task.targets.index(text.strip())
-        label = task.labels[index] if task.type == "classification" else None
-        value = float(task.targets[index]) if task.type == "regression" else None
-    return TextAnswer(text, draft.score, draft.finish, label, value)
