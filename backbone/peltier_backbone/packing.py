@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from peltier_backbone.shape import BackboneConfig
+from peltier_backbone.token_places import NO_WORD, NOWHERE, Span
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -16,7 +17,11 @@ class Encoded:
     """One tokenised row: ids and token types of equal length. Its last `pads` tokens are padding: they attend to the
     other tokens, and no token attends to them. Its positions begin `offset` after an encoder's first. Truncation
     dropped `num_dropped` tokens of its texts; with `unread` it also dropped the rest of texts that the tokenizer did
-    not read to the end. It never changes; it is not frozen because a frozen one takes six times as long to create."""
+    not read to the end. It never changes; it is not frozen because a frozen one takes six times as long to create.
+
+    A window of a text (`Tokenizer.encode_windows`) has for each token its characters [start, end) in the text,
+    `offsets`, and the number of its word in the whole text, `words`; tokens that are not of this text, such as special
+    tokens, have (0, 0) and -1."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
@@ -24,6 +29,8 @@ class Encoded:
     offset: int = 0
     num_dropped: int = 0
     unread: bool = False
+    offsets: tuple[Span, ...] = ()
+    words: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -36,7 +43,10 @@ class Encoded:
     def padded(self, length: int, pad_id: int) -> "Encoded":
         """The row with pads behind it, up to `length`."""
         pads = max(length - len(self), 0)
-        return replace(self, ids=self.ids + (pad_id,) * pads, types=self.types + (0,) * pads, pads=self.pads + pads)
+        padded = replace(self, ids=self.ids + (pad_id,) * pads, types=self.types + (0,) * pads, pads=self.pads + pads)
+        if self.offsets:
+            padded = replace(padded, offsets=self.offsets + (NOWHERE,) * pads, words=self.words + (NO_WORD,) * pads)
+        return padded
 
 
 @dataclass(frozen=True)

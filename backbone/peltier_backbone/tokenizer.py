@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from peltier_backbone.errors import BackboneError
 from peltier_backbone.known_words import KnownWords, reads_words_apart
 from peltier_backbone.packing import Encoded
 from peltier_backbone.prefix_tokens import is_local, num_open_chars, num_settled
+from peltier_backbone.token_places import place_tokens
+from peltier_backbone.windows import RowFrame, window_starts
 
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
@@ -43,6 +45,7 @@ class Tokenizer:
         self._is_local = is_local(fast)
         self._num_open_chars = num_open_chars(fast)
         self._known_words = KnownWords(fast) if reads_words_apart(fast) else None
+        self._word_prefix: str | None = getattr(fast.model, "continuing_subword_prefix", None) or None
 
     @property
     def num_entries(self) -> int:
@@ -84,6 +87,42 @@ class Tokenizer:
             unread=first.open or (second is not None and second.open),
         )
 
+    def encode_windows(
+        self,
+        text: str,
+        pair: str | None = None,
+        *,
+        max_tokens: int,
+        stride: int | None = None,
+        max_chars: int | None = None,
+    ) -> tuple[Encoded, ...]:
+        """The rows of a text, or of the pair of a question `text` and a context `pair`, with offsets in the last text.
+
+        With `stride`, a text of more than `max_tokens` tokens becomes several rows; neighbours share `stride` of its
+        tokens, and at most half of those that fit. Without, one row has its first tokens, as in `encode`. The question
+        is in every row, with at most half of the tokens that fit.
+        """
+        room = max(max_tokens - self._fast.num_special_tokens_to_add(pair is not None), 0)
+        question, num_dropped = None, 0
+        if pair is not None:
+            question = self._read_all(text if max_chars is None else text[:max_chars])
+            num_dropped = max(len(question) - room // 2, 0)
+            question.truncate(room // 2)
+            room -= len(question)
+        text = text if pair is None else pair
+        read = self._read(text, room if stride is None else None, max_chars, placed=True)
+        frame = RowFrame.create(self._fast, question, read.encoding)
+        places = place_tokens(read.encoding, text, self._word_prefix)
+        starts = (0,) if stride is None else window_starts(len(read), room, min(stride, room // 2))
+        return tuple(
+            replace(
+                frame.fill(read.encoding.ids[start : start + room], places, start),
+                num_dropped=num_dropped + (0 if stride is not None else max(len(read) - room, 0)),
+                unread=read.open,
+            )
+            for start in starts
+        )
+
     def encode_known(self, text: str, *, max_tokens: int | None = None, max_chars: int | None = None) -> Encoded | None:
         """The row of a short text of words that were read before, if it need not be truncated. If it is None, `encode`
         takes ten times as long."""
@@ -105,8 +144,9 @@ class Tokenizer:
         """The text of token ids, without special tokens."""
         return str(self._fast.decode(list(ids), skip_special_tokens=True))
 
-    def _read(self, text: str, room: int | None, max_chars: int | None) -> _Text:
-        """All tokens of a text; or, if only `room` tokens fit, at least more than `room` of its first tokens."""
+    def _read(self, text: str, room: int | None, max_chars: int | None, *, placed: bool = False) -> _Text:
+        """All tokens of a text; or, if only `room` tokens fit, at least more than `room` of its first tokens. They have
+        offsets if they are `placed`."""
         num_chars = len(text) if max_chars is None else min(len(text), max_chars)
         if room is not None and self._is_local:
             window = max(_SHORT_CHARS, _CHARS_PER_TOKEN * room) + self._num_open_chars
@@ -117,11 +157,13 @@ class Tokenizer:
                     encoding.truncate(settled)
                     return _Text(encoding, open=True)
                 window *= _GROWTH
-        return _Text(self._read_all(text[:num_chars]), open=num_chars < len(text))
+        return _Text(self._read_all(text[:num_chars], placed=placed), open=num_chars < len(text))
 
-    def _read_all(self, text: str) -> Encoding:
+    def _read_all(self, text: str, *, placed: bool = False) -> Encoding:
         if len(text) <= _SHORT_CHARS:
             return self._fast.encode(text, add_special_tokens=False)
+        if placed:
+            return self._fast.encode_batch([text], add_special_tokens=False)[0]
         # Unlike `encode`, this call lets other threads run and skips offsets. It takes a second per megabyte of text.
         return self._fast.encode_batch_fast([text], add_special_tokens=False)[0]
 

@@ -1,6 +1,6 @@
 """Tokenises the inputs of a task."""
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.packing import Encoded
@@ -23,20 +23,56 @@ class Reader(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
 
+class LongTexts(NamedTuple):
+    """What happens to texts that are too long: whether they are truncated or refused, the `stride` of their windows, if
+    any, and the number of characters that are read at most."""
+
+    truncate: bool = True
+    stride: int | None = None
+    max_chars: int | None = None
+
+
+_TRUNCATED = LongTexts()
+
+
 def encode_input(
     backbone: Reader, task: TaskSpec, value: Input, *, truncate: bool = True, max_chars: int | None = None
 ) -> Encoded:
-    """Tokenises one input of a task; an `InputError` says why it does not fit. Reads at most `max_chars` characters of
-    each rendered text."""
+    """Tokenises one input of a task as one row; an `InputError` says why it does not fit. Reads at most `max_chars`
+    characters of each rendered text. For a task that reads tokens, the row has offsets in the last text."""
+    if task.reads_tokens:
+        return encode_windows(backbone, task, value, LongTexts(truncate, max_chars=max_chars))[0]
+    rendered = _render(task, value)
+    encoded = backbone.tokenizer.encode(*rendered, max_tokens=task.max_length, max_chars=max_chars)
+    if encoded.truncated and not truncate:
+        raise InputError(_too_long(encoded, task, max(map(len, rendered)), max_chars))
+    return _checked(encoded, backbone, task)
+
+
+def encode_windows(backbone: Reader, task: TaskSpec, value: Input, how: LongTexts = _TRUNCATED) -> tuple[Encoded, ...]:
+    """Tokenises one input of a task that reads tokens: one row for each window of its last text. Raises the errors of
+    `encode_input`."""
+    rendered = _render(task, value)
+    rows = backbone.tokenizer.encode_windows(
+        *rendered, max_tokens=task.max_length, stride=how.stride, max_chars=how.max_chars
+    )
+    if rows[0].truncated and not how.truncate:
+        raise InputError(_too_long(rows[0], task, max(map(len, rendered)), how.max_chars))
+    return tuple(_checked(row, backbone, task) for row in rows)
+
+
+def _render(task: TaskSpec, value: Input) -> tuple[str, ...]:
+    """The texts to tokenise."""
     texts = (value,) if isinstance(value, str) else value
     if len(texts) != task.num_texts:
         raise InputError(f"the input is {_FORMS[len(texts)]}; this task takes {_FORMS[task.num_texts]}")
     for text in texts:
         _check_text(text)
-    rendered = task.render(*texts)
-    encoded = backbone.tokenizer.encode(*rendered, max_tokens=task.max_length, max_chars=max_chars)
-    if encoded.truncated and not truncate:
-        raise InputError(_too_long(encoded, task, max(map(len, rendered)), max_chars))
+    return task.render(*texts)
+
+
+def _checked(encoded: Encoded, backbone: Reader, task: TaskSpec) -> Encoded:
+    """The row with its padding. Raises an `InputError` if the special tokens alone are too many."""
     if len(encoded) > task.max_length:
         raise InputError(f"the input has {len(encoded)} tokens; this task takes at most {task.max_length}")
     return _padded(encoded, backbone, task) if task.padded else encoded
@@ -45,7 +81,9 @@ def encode_input(
 def encode_known(backbone: Reader, task: TaskSpec, value: Input, *, max_chars: int | None = None) -> Encoded | None:
     """`encode_input` for a text of words that the tokenizer has read before; None if `encode_input` has to read the
     input, which takes ten times as long."""
-    if task.inputs != "single" or task.template is not None or not isinstance(value, str) or not value.strip():
+    if task.inputs != "single" or task.reads_tokens or task.template is not None:
+        return None
+    if not isinstance(value, str) or not value.strip():
         return None
     encoded = backbone.tokenizer.encode_known(value, max_tokens=task.max_length, max_chars=max_chars)
     return _padded(encoded, backbone, task) if encoded is not None and task.padded else encoded

@@ -35,6 +35,10 @@ _FIELDS: Mapping[Inputs, tuple[str, ...]] = {
 _FIELD = re.compile(r"\{(?:text|pair|third)\}")
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class DecodingSpec(Spec):
     """How a T5 answers: by the likelihood of each label string, or by generating text.
 
@@ -56,6 +60,9 @@ class TaskSpec(Spec):
 
     With `padded` every input of an encoder is padded to `max_length`. No token attends to the padding, but gates
     average over it too, as in the UniPELT authors' code (docs/methods.md#unipelt).
+
+    With `stride`, a text of more than `max_length` tokens is read in windows, for a task that reads tokens. Neighbours
+    share `stride` tokens. Without, such a text is truncated.
     """
 
     type: TaskType
@@ -66,6 +73,8 @@ class TaskSpec(Spec):
     targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
     decoding: DecodingSpec | None = None
     padded: bool = False
+    # The file of a task without windows does not mention them, so older releases read the file too.
+    stride: Annotated[int | None, Field(ge=0, exclude_if=_is_none)] = None
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:
@@ -90,7 +99,21 @@ class TaskSpec(Spec):
         wanted = _INPUTS_OF.get(self.type, self.inputs)
         if self.inputs != wanted:
             raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} ones")
+        if self.stride is not None and (problem := self.stride_problem(self.stride)):
+            raise ValueError(problem)
         return self
+
+    def stride_problem(self, stride: int) -> str | None:
+        """Why an input cannot be read in windows that share `stride` tokens; None if it can."""
+        if not self.reads_tokens:
+            return (
+                f"stride is for tasks that read every token, {' and '.join(sorted(TOKEN_TYPES))}; this is {self.type}"
+            )
+        if 2 * stride > self.max_length:
+            return (
+                f"stride is {stride}; it must be at most {self.max_length // 2}, half of the task's {self.max_length}"
+            )
+        return None
 
     @model_validator(mode="after")
     def _text_fits(self) -> Self:

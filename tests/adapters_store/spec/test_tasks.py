@@ -67,6 +67,8 @@ def test_only_some_types_have_an_output_for_each_token():
         ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single ones"),
         ({"type": "ranking", "labels": ("a", "b"), "inputs": "pair"}, "ranking has one label, not 2"),
         ({"type": "embedding"}, "embedding has no labels; its answer is a vector"),
+        ({"stride": 2}, "stride is for tasks that read every token, span and token-classification"),
+        ({"type": "token-classification", "stride": 40}, "stride is 40; it must be at most 8, half of the task's 16"),
     ],
 )
 def test_types_with_rules_of_their_own(changes: dict[str, Any], words: str):
