@@ -1,0 +1,131 @@
+"""Converts the logits of a text's tokens to entities, as transformers' token-classification pipeline does."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from peltier_backbone.packing import Encoded
+from peltier_backbone.token_places import NO_WORD, Span
+from torch import Tensor
+
+Array = np.ndarray[Any, Any]
+Aggregation = Literal["none", "simple", "first", "average", "max"]
+OUTSIDE = "O"
+# The prefixes of BIO and BILOU, and of BIOES, which has E and S for L and U.
+_BEGINS, _CONTINUES = ("B-", "U-", "S-"), ("I-", "L-", "E-")
+
+
+class Entity(NamedTuple):
+    """A part of a text: its characters [start, end), its label, and the mean probability of the label."""
+
+    start: int
+    end: int
+    label: str
+    score: float
+
+
+class TextTokens(NamedTuple):
+    """The tokens of a text in order, with the numbers of their words and their logits [tokens, labels]."""
+
+    offsets: Sequence[Span]
+    words: Sequence[int]
+    logits: Tensor
+
+
+def join_windows(rows: Sequence[Encoded], logits: Sequence[Tensor]) -> TextTokens:
+    """The tokens of a text from its windows. Of tokens that are in two windows, the first half is taken from the
+    first, so that each token has as much context as there is; words stay whole."""
+    cuts = [_cut(before, after) for before, after in pairwise(rows)]
+    offsets, words, kept = list[Span](), list[int](), list[Tensor]()
+    for row, own, first, end in zip(rows, logits, [0, *cuts], [*cuts, _end(rows[-1])], strict=True):
+        tokens = enumerate(zip(row.offsets, row.words, strict=True))
+        places = [place for place, ((start, _), word) in tokens if word != NO_WORD and first <= start < end]
+        offsets += [row.offsets[place] for place in places]
+        words += [row.words[place] for place in places]
+        kept.append(own[-len(row) :][places])  # without the soft tokens of a prompt
+    return TextTokens(offsets, words, torch.cat(kept))
+
+
+def _end(row: Encoded) -> int:
+    """The end of its last character."""
+    return max((end for _, end in row.offsets), default=0)
+
+
+def _cut(before: Encoded, after: Encoded) -> int:
+    """The character from which on the tokens of two windows are those of the second."""
+    shared = [
+        (start, word)
+        for (start, _), word in zip(after.offsets, after.words, strict=True)
+        if word != NO_WORD and start < _end(before)
+    ]
+    if not shared:
+        return _end(before)
+    begins = [place for place in range(1, len(shared)) if shared[place][1] != shared[place - 1][1]]
+    middle = len(shared) // 2
+    return shared[min(begins, key=lambda place: abs(place - middle), default=middle)][0]
+
+
+def find_entities(labels: Sequence[str], tokens: TextTokens, aggregation: Aggregation) -> list[Entity]:
+    """The entities of a text, in order. `labels` are those of the logits: tags such as `B-person`, and `O`.
+
+    `none` gives each token with its tag, `simple` joins neighbouring tokens of an entity. The others give all tokens of
+    a word one tag: that of its `first` token, of the `average` probabilities, or of the token with the `max` one."""
+    units = [Entity(start, end, labels[best], score) for start, end, best, score in _units(tokens, aggregation)]
+    if aggregation == "none":
+        return [unit for unit in units if unit.label != OUTSIDE]
+    return [_join(label, members) for label, members in _groups(units) if label != OUTSIDE]
+
+
+def _units(tokens: TextTokens, aggregation: Aggregation) -> Iterator[tuple[int, int, int, float]]:
+    """The characters, the best label and its probability of each token, or of each word."""
+    if not tokens.words:
+        return
+    probabilities = tokens.logits.softmax(-1).numpy()  # to read it by numpy does not release the GIL
+    starts = np.arange(len(tokens.words))
+    if aggregation not in ("none", "simple"):
+        starts = np.flatnonzero(np.diff(tokens.words, prepend=NO_WORD))
+        probabilities = _of_words(probabilities, starts, aggregation)
+    ends = [*starts[1:].tolist(), len(tokens.words)]
+    best, top = probabilities.argmax(-1).tolist(), probabilities.max(-1).tolist()
+    for start, end, label, score in zip(starts.tolist(), ends, best, top, strict=True):
+        yield tokens.offsets[start][0], tokens.offsets[end - 1][1], label, score
+
+
+def _of_words(probabilities: Array, starts: Array, aggregation: Aggregation) -> Array:
+    """The probabilities [words, labels] of words from those of their tokens; `starts` are their first tokens."""
+    match aggregation:
+        case "average":
+            counts = np.diff(starts, append=len(probabilities))
+            averages: Array = np.add.reduceat(probabilities, starts) / counts[:, None].astype(probabilities.dtype)
+            return averages
+        case "max":
+            top = np.split(probabilities.max(-1), starts[1:])
+            starts = starts + [own.argmax() for own in top]
+    chosen: Array = probabilities[starts]
+    return chosen
+
+
+def _groups(units: Sequence[Entity]) -> Iterator[tuple[str, list[Entity]]]:
+    """Neighbours of one label, of which only the first may begin an entity."""
+    group, label = list[Entity](), OUTSIDE
+    for unit in units:
+        begins, own = split_tag(unit.label)
+        if group and (begins or own != label):
+            yield label, group
+            group = []
+        group.append(unit)
+        label = own
+    if group:
+        yield label, group
+
+
+def split_tag(tag: str) -> tuple[bool, str]:
+    """Whether a tag begins an entity, and its label. A tag without a prefix continues an entity."""
+    return tag.startswith(_BEGINS), tag[2:] if tag.startswith(_BEGINS + _CONTINUES) else tag
+
+
+def _join(label: str, members: Sequence[Entity]) -> Entity:
+    score = sum(member.score for member in members) / len(members)
+    return Entity(members[0].start, members[-1].end, label, score)

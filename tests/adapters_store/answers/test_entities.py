@@ -1,0 +1,104 @@
+"""Entities are those of transformers' pipeline, whole or in windows."""
+
+from functools import cache
+from typing import Any, get_args
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from peltier_adapters.answers.entities import Aggregation, TextTokens, find_entities, join_windows, split_tag
+from peltier_backbone.checkpoint import find_checkpoint
+from peltier_backbone.load import Backbone
+from peltier_backbone.packing import Encoded
+from torch import Tensor
+from transformers import AutoTokenizer, BertConfig, BertForTokenClassification, TokenClassificationPipeline
+
+LABELS = ("O", "B-person", "I-person", "B-creative-work", "I-creative-work")
+TEXTS = (
+    "Barack Obama's visit to Wolverhampton, naïve café 東京 on the Empire State Building of Jyväskylä",
+    "unbelievably antidisestablishmentarianism-ish http://bit.ly/bgCyZ0 #photography 5€ \U0001f600 x",
+    "a",
+)
+
+
+@cache
+def _pipeline() -> Any:
+    config = BertConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, initializer_range=0.5,
+        id2label=dict(enumerate(LABELS)), label2id={label: number for number, label in enumerate(LABELS)},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(find_checkpoint("minilm"))
+    return TokenClassificationPipeline(model=BertForTokenClassification(config).eval(), tokenizer=tokenizer)
+
+
+@torch.inference_mode()
+def _logits(row: Encoded) -> Tensor:
+    logits: Tensor = _pipeline().model(torch.tensor([row.ids])).logits[0]
+    return logits
+
+
+@pytest.mark.parametrize("aggregation", get_args(Aggregation))
+@pytest.mark.parametrize("text", TEXTS)
+def test_entities_equal_those_of_the_pipeline(text: str, aggregation: Aggregation, minilm: Backbone):
+    """Characters and labels are equal, and scores to 1e-6."""
+    (row,) = minilm.tokenizer.encode_windows(text, max_tokens=128)
+    found = find_entities(LABELS, join_windows([row], [_logits(row)]), aggregation)
+    expected = _pipeline()(text, aggregation_strategy=aggregation)
+    label = "entity" if aggregation == "none" else "entity_group"
+    assert [one[:3] for one in found] == [(one["start"], one["end"], one[label]) for one in expected]
+    assert [one.score for one in found] == pytest.approx([float(one["score"]) for one in expected], abs=1e-6)
+
+
+@given(num_words=st.integers(1, 40), stride=st.integers(0, 5))
+def test_windows_join_to_the_tokens_of_the_text(num_words: int, stride: int, minilm: Backbone):
+    """Each token of the text is there once and in order, and has the logits of one of its windows."""
+    text = " ".join(("unbelievably", "good", "isn't")[number % 3] for number in range(num_words))
+    (whole,) = minilm.tokenizer.encode_windows(text, max_tokens=512)
+    rows = minilm.tokenizer.encode_windows(text, max_tokens=12, stride=stride)
+    logits = [
+        torch.tensor([[float(start), float(number)] for start, _ in row.offsets]) for number, row in enumerate(rows)
+    ]
+    joined = join_windows(rows, logits)
+    assert tuple(joined.offsets) == whole.offsets[1:-1]
+    assert tuple(joined.words) == whole.words[1:-1]
+    assert joined.logits[:, 0].tolist() == [start for start, _ in joined.offsets]
+    assert joined.logits[:, 1].tolist() == sorted(joined.logits[:, 1].tolist())
+
+
+def test_a_word_in_two_windows_is_taken_from_one(minilm: Backbone):
+    """The cut is between words, near the middle of the shared tokens."""
+    rows = minilm.tokenizer.encode_windows("good Jyväskylä " * 4, max_tokens=14, stride=6)
+    joined = join_windows(rows, [torch.full((len(row), 1), float(number)) for number, row in enumerate(rows)])
+    windows: dict[int, set[float]] = {}
+    for word, (window,) in zip(joined.words, joined.logits.tolist(), strict=True):
+        windows.setdefault(word, set()).add(window)
+    assert all(len(own) == 1 for own in windows.values())
+    assert len(rows) > 2
+
+
+def test_placeholders_of_a_prompt_are_left_out(minilm: Backbone):
+    """Outputs of soft tokens stand before those of the text."""
+    (row,) = minilm.tokenizer.encode_windows("good film", max_tokens=8)
+    logits = torch.arange(float(len(row) + 3))[:, None]
+    assert join_windows([row], [logits]).logits[:, 0].tolist() == [4.0, 5.0]
+
+
+def test_bilou_tags_join_like_bio():
+    """A last tag continues an entity, and a unit tag begins one."""
+    labels = ("O", "B-x", "I-x", "L-x", "U-x")
+    tokens = TextTokens([(2 * at, 2 * at + 1) for at in range(6)], range(6), torch.eye(5)[[1, 2, 3, 4, 4, 0]] * 9)
+    assert [one[:3] for one in find_entities(labels, tokens, "first")] == [(0, 5, "x"), (6, 7, "x"), (8, 9, "x")]
+
+
+def test_a_text_without_words_has_no_entities():
+    """Nothing is found in nothing."""
+    assert find_entities(LABELS, TextTokens([], [], torch.zeros(0, 5)), "average") == []
+
+
+def test_tags_without_a_prefix_are_labels():
+    """A hyphen in a label is no prefix."""
+    assert [split_tag(tag) for tag in ("B-creative-work", "I-x", "creative-work", "O")] == [
+        (True, "creative-work"), (False, "x"), (False, "creative-work"), (False, "O"),
+    ]  # fmt: skip
