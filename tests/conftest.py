@@ -32,12 +32,16 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import (
     BertConfig,
     BertModel,
+    CamembertConfig,
+    CamembertModel,
     PretrainedConfig,
     PreTrainedModel,
     RobertaConfig,
     RobertaModel,
     T5Config,
     T5ForConditionalGeneration,
+    XLMRobertaConfig,
+    XLMRobertaModel,
 )
 
 from tests import s3_server
@@ -58,6 +62,7 @@ _GOLDEN_TEXTS = ("a good film", "the plot was not very good , and the actor is d
 _WORDS = sorted({word for text in _GOLDEN_TEXTS for word in text.split()} - {","})
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,!?'-"
 _SIZES = {"num_hidden_layers": 3, "hidden_size": 48, "num_attention_heads": 4, "intermediate_size": 88}
+_FAIRSEQ = {"vocab_size": 70, "max_position_embeddings": 98, "layer_norm_eps": 1e-5, "pad_token_id": 1, **_SIZES}
 
 
 def _word_piece() -> Tokenizer:
@@ -89,6 +94,18 @@ def _unigram() -> Tokenizer:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
     )
+    return tokenizer
+
+
+def _fairseq_unigram() -> Tokenizer:
+    """As XLM-RoBERTa's: SentencePiece's pieces behind four special tokens, and `<mask>` at the end."""
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -4.0)]
+    pieces += [(f"▁{word}", -3.0) for word in _WORDS if len(word) > 1] + [(letter, -6.0) for letter in _LETTERS]
+    tokenizer = Tokenizer(models.Unigram([*pieces, ("<mask>", 0.0)], unk_id=3, byte_fallback=False))
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=False)
     return tokenizer
 
 
@@ -174,6 +191,21 @@ def roberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def xlm_roberta_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 XLM-RoBERTa without a pooler, with a Unigram tokenizer."""
+    config = XLMRobertaConfig(type_vocab_size=1, **_FAIRSEQ)
+    model = XLMRobertaModel(config, add_pooling_layer=False)
+    return _save(tmp_path_factory.mktemp("xlm-roberta"), model, _fairseq_unigram(), seed=8)
+
+
+@pytest.fixture(scope="session")
+def camembert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 CamemBERT with an untrained pooler, with a Unigram tokenizer."""
+    config = CamembertConfig(type_vocab_size=1, **_FAIRSEQ)
+    return _save(tmp_path_factory.mktemp("camembert"), CamembertModel(config), _fairseq_unigram(), seed=9)
+
+
+@pytest.fixture(scope="session")
 def t5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 3 + 2 x 48 T5 v1.0 (ReLU, tied) with a Unigram tokenizer."""
     return _save_t5(tmp_path_factory.mktemp("t5"), 6, tied=True, num_layers=3, num_decoder_layers=2, d_kv=12)
@@ -198,6 +230,18 @@ def bert(bert_directory: Path) -> Backbone:
 def roberta(roberta_directory: Path) -> Backbone:
     """The small random RoBERTa; it has no pooler, as masked-language-model checkpoints do."""
     return load_backbone(str(roberta_directory))
+
+
+@pytest.fixture(scope="session")
+def xlm_roberta(xlm_roberta_directory: Path) -> Backbone:
+    """The small random XLM-RoBERTa."""
+    return load_backbone(str(xlm_roberta_directory))
+
+
+@pytest.fixture(scope="session")
+def camembert(camembert_directory: Path) -> Backbone:
+    """The small random CamemBERT."""
+    return load_backbone(str(camembert_directory))
 
 
 @pytest.fixture(scope="session")

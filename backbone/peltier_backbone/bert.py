@@ -1,4 +1,4 @@
-"""The padding-free forward of BERT and RoBERTa (post-LN encoders; docs/methods.md#sites)."""
+"""The padding-free forward of BERT and its relatives (post-LN encoders; docs/methods.md#sites)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,12 +1,13 @@
-"""The configuration of BERT and RoBERTa; imports no torch."""
+"""The configuration of BERT and its relatives; imports no torch."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
+from peltier_backbone.bert_family import BERT_FAMILIES
 from peltier_backbone.fields import Fields
 from peltier_backbone.sentence_pooling import SentencePooling
-from peltier_backbone.shape import BackboneConfig
+from peltier_backbone.shape import BackboneConfig, PostNormFamily
 
 _SIZES = {
     "vocab_size": "vocab_size",
@@ -24,6 +25,7 @@ class BertConfig(BackboneConfig):
     """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
     `sentence_pooling` is the pooling that a sentence-transformers checkpoint was trained with."""
 
+    family: PostNormFamily
     max_positions: int
     num_token_types: int
     sentence_pooling: SentencePooling | None = None
@@ -47,11 +49,11 @@ class BertConfig(BackboneConfig):
 
     @property
     def num_parameters(self) -> int:
-        """Elements of the encoder, with BERT's pooler; RoBERTa has no pooler."""
+        """Elements of the encoder, with a pooler in the families that have one."""
         hidden, inner = self.hidden_size, self.intermediate_size
         embeddings = (self.vocab_size + self.max_positions + self.num_token_types) * hidden
         layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + hidden
-        pooler = hidden * (hidden + 1) if self.family == "bert" else 0
+        pooler = hidden * (hidden + 1) if self.pooled else 0
         return embeddings + self.num_layers * layer + 2 * hidden * self.num_norms + pooler
 
     @property
@@ -61,16 +63,18 @@ class BertConfig(BackboneConfig):
 
     @cached_property
     def first_position(self) -> int:
-        """The position of a row's first token: RoBERTa's is its padding index plus one, BERT's is zero."""
-        return self.pad_token_id + 1 if self.family == "roberta" else 0
+        return self.pad_token_id + 1 if BERT_FAMILIES[self.family].after_pad else 0
 
     @cached_property
     def typed(self) -> bool:
-        """Whether token types are embedded. RoBERTa reads every token as type zero, also in pairs."""
-        return self.family == "bert" and self.num_token_types > 1
+        return BERT_FAMILIES[self.family].typed and self.num_token_types > 1
+
+    @property
+    def pooled(self) -> bool:
+        return BERT_FAMILIES[self.family].pooled
 
 
-def parse_bert(fields: Fields, family: Literal["bert", "roberta"]) -> BertConfig:
+def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
     """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
         fields.only(key, served)
@@ -79,7 +83,7 @@ def parse_bert(fields: Fields, family: Literal["bert", "roberta"]) -> BertConfig
         raise fields.error(f"hidden_size {values['hidden_size']} is not divisible by its {values['num_heads']} heads")
     config = BertConfig(
         family=family,
-        pad_token_id=fields.token("pad_token_id", 1 if family == "roberta" else 0),
+        pad_token_id=fields.token("pad_token_id", 1 if BERT_FAMILIES[family].after_pad else 0),
         norm_eps=fields.epsilon("layer_norm_eps", 1e-12),
         **values,
     )

@@ -1,4 +1,4 @@
-"""One layer of BERT and RoBERTa (post-LN; docs/methods.md#sites)."""
+"""One layer of BERT and its relatives (post-LN; docs/methods.md#sites)."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Builds a frozen BERT or RoBERTa from a checkpoint's tensors, and lists the model's weights by name."""
+"""Builds a frozen BERT or one of its relatives from a checkpoint's tensors, and lists the model's weights by name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,7 @@ from torch import Tensor
 from peltier_backbone.attention import RoundedSpan, Span
 from peltier_backbone.bert import Bert, Embeddings
 from peltier_backbone.bert_config import BertConfig
+from peltier_backbone.bert_family import BERT_FAMILIES
 from peltier_backbone.bert_layer import Layer
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.linear import Linear, LinearKernel
@@ -16,17 +17,14 @@ from peltier_backbone.norm import LayerNorm
 from peltier_backbone.table import PlainTable, TableKernel
 from peltier_backbone.weights import Weights
 
-# Heads of the pretraining task: the published checkpoint has them, the encoder does not.
-_PRETRAINING = ("cls.", "lm_head.")
 
-
-def canonical_bert(tensors: dict[str, Tensor], directory: Path) -> dict[str, Tensor]:
+def canonical_bert(tensors: dict[str, Tensor], config: BertConfig, directory: Path) -> dict[str, Tensor]:
     """The tensors by their names in `BertModel`: no family prefix, pretraining heads or constant position ids."""
-    kept = {}
+    kept, family = {}, BERT_FAMILIES[config.family]
     for name, tensor in tensors.items():
-        if name.startswith(_PRETRAINING) or name.endswith("embeddings.position_ids"):
+        if name.startswith(family.pretraining) or name.endswith("embeddings.position_ids"):
             continue
-        short = name.removeprefix("bert.").removeprefix("roberta.")
+        short = name.removeprefix(family.prefix)
         short = short.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         if short in kept:
             raise BackboneError(f"{directory}: tensor {name!r} is there twice")

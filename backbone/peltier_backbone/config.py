@@ -1,7 +1,9 @@
 """The fields of a checkpoint's `config.json` that the forward pass needs; imports no torch."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,14 @@ from peltier_backbone.bert_config import BertConfig, parse_bert
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fields import Fields
 from peltier_backbone.sentence_pooling import read_sentence_pooling
-from peltier_backbone.shape import BackboneConfig, Family
+from peltier_backbone.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
 from peltier_backbone.t5_config import T5Config, parse_t5
 
 __all__ = ["BackboneConfig", "BertConfig", "Family", "T5Config", "load_config", "parse_config"]
+
+_Parse = Callable[[Fields], BertConfig | T5Config]
+_PARSERS: dict[str, _Parse] = {family: partial(parse_bert, family=family) for family in POST_NORM_FAMILIES}
+_PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
 
 
 def load_config(directory: Path) -> BertConfig | T5Config:
@@ -36,8 +42,7 @@ def load_config(directory: Path) -> BertConfig | T5Config:
 def parse_config(raw: dict[str, Any], source: str) -> BertConfig | T5Config:
     """Build the configuration from a Hugging Face dictionary read from `source`."""
     fields, family = Fields(raw, source), raw.get("model_type")
-    if family == "t5":
-        return parse_t5(fields)
-    if family in ("bert", "roberta"):
-        return parse_bert(fields, family)
-    raise fields.error(f"model_type is {family!r}; a backbone is 'bert', 'roberta' or 't5'")
+    parse = _PARSERS.get(family) if isinstance(family, str) else None
+    if parse is None:
+        raise fields.error(f"model_type is {family!r}; a backbone is one of {', '.join(_PARSERS)}")
+    return parse(fields)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from peltier_backbone.shape import BackboneConfig, Family
+from peltier_backbone.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
 
 # An explicit list: a field that a later version adds must not change the fingerprints of existing adapters.
 _COMMON = (
@@ -31,7 +31,9 @@ _T5 = (
     "start_token_id",
     "eos_token_id",
 )
-_FIELDS: dict[Family, tuple[str, ...]] = {"bert": _COMMON + _BERT, "roberta": _COMMON + _BERT, "t5": _COMMON + _T5}
+
+_FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMMON + _BERT)
+_FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
 
 
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:

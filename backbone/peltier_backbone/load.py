@@ -150,7 +150,9 @@ def _canonical(config: BertConfig | T5Config, directory: Path) -> dict[str, Tens
     """The checkpoint's tensors by the names under which they are hashed and consumed."""
     tensors = read_tensors(directory)
     return (
-        canonical_t5(tensors, config, directory) if isinstance(config, T5Config) else canonical_bert(tensors, directory)
+        canonical_t5(tensors, config, directory)
+        if isinstance(config, T5Config)
+        else canonical_bert(tensors, config, directory)
     )
 
 

@@ -2,9 +2,13 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
-Family = Literal["bert", "roberta", "t5"]
+PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert"]
+TextFamily = Literal["t5"]
+Family = PostNormFamily | TextFamily
+POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
+TEXT_FAMILIES: tuple[TextFamily, ...] = get_args(TextFamily)
 
 
 @dataclass(frozen=True)
@@ -73,4 +77,9 @@ class BackboneConfig(ABC):
     @property
     def typed(self) -> bool:
         """Whether token types are embedded."""
+        return False
+
+    @property
+    def pooled(self) -> bool:
+        """Whether models of this family have a pooler. Checkpoints of others may have one too, which is not trained."""
         return False

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
 from peltier_backbone.fields import Fields
-from peltier_backbone.shape import BackboneConfig
+from peltier_backbone.shape import BackboneConfig, TextFamily
 
 Activation = Literal["relu", "gelu", "gelu_new", "silu"]
 
@@ -20,6 +20,7 @@ class T5Config(BackboneConfig):
     """
 
     generates: ClassVar[bool] = True
+    family: TextFamily
     num_decoder_layers: int
     kv_size: int
     num_buckets: int
@@ -75,14 +76,14 @@ def crop_vocabulary(rows: int) -> int:
     return _VOCABULARY if rows == _PADDED_VOCABULARY else rows
 
 
-def parse_t5(fields: Fields) -> T5Config:
+def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
     """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
     fields.only("is_encoder_decoder", True)
     gated, activation = _feed_forward(fields)
     layers = fields.size("num_layers")
     padding = fields.token("pad_token_id", 0)
     config = T5Config(
-        family="t5",
+        family=family,
         vocab_size=crop_vocabulary(fields.size("vocab_size")),
         hidden_size=fields.size("d_model"),
         num_layers=layers,

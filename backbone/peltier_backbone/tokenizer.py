@@ -9,6 +9,7 @@ from pathlib import Path
 from tokenizers import Encoding
 from tokenizers import Tokenizer as FastTokenizer
 
+from peltier_backbone.byte_fallback import with_byte_fallback
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.known_words import KnownWords, reads_words_apart
 from peltier_backbone.packing import Encoded
@@ -18,7 +19,11 @@ from peltier_backbone.windows import RowFrame, window_starts
 
 _SHORT_CHARS = 1024
 _PADS = ("[PAD]", "<pad>")
-_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model")
+_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
+# SentencePiece models, which transformers converts with these packages.
+_SENTENCEPIECE_FILES = ("spiece.model", "sentencepiece.bpe.model")
+_SENTENCEPIECE_PACKAGES = {"sentencepiece": "sentencepiece", "google.protobuf": "protobuf"}
+_ALL_FILES = _FILES + _SENTENCEPIECE_FILES
 # The tokenizer first reads this many characters for each token that fits; most texts have five per token.
 _CHARS_PER_TOKEN = 4
 _GROWTH = 2
@@ -212,22 +217,38 @@ def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
-    """The tokenizer in `directory`: its `tokenizer.json`, else the slow tokenizer, which transformers converts."""
-    path = directory / "tokenizer.json"
-    if not any((directory / name).is_file() for name in _FILES):
+    """The tokenizer in `directory`: its `tokenizer.json`, else its vocabulary or SentencePiece model as transformers
+    converts it."""
+    path, found = directory / "tokenizer.json", [name for name in _ALL_FILES if (directory / name).is_file()]
+    if not found:
         # transformers would make up an empty vocabulary here
-        raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_FILES)}")
-    if not any((directory / name).is_file() for name in _FILES[:-1]) and find_spec("sentencepiece") is None:
+        raise BackboneError(f"{directory} has no readable tokenizer: none of {', '.join(_ALL_FILES)}")
+    missing = _missing_packages() if found[0] in _SENTENCEPIECE_FILES else []
+    if missing:
         # transformers would ask for another package
         raise BackboneError(
-            f"{directory} has no readable tokenizer: spiece.model alone needs the package sentencepiece, which is not "
+            f"{directory} has no readable tokenizer: {found[0]} alone needs {' and '.join(missing)}, which must be "
             "installed; transformers saves the same tokenizer as tokenizer.json"
         )
     try:
         if path.is_file():
             return Tokenizer(FastTokenizer.from_file(str(path)))
-        from transformers import AutoTokenizer
+        from transformers import AutoTokenizer, T5Tokenizer
 
-        return Tokenizer(AutoTokenizer.from_pretrained(directory, local_files_only=True).backend_tokenizer)
+        # Of the T5s, AutoTokenizer does not find umT5's.
+        kind = T5Tokenizer if found[0] == "spiece.model" else AutoTokenizer
+        converted = kind.from_pretrained(directory, local_files_only=True).backend_tokenizer
+        return Tokenizer(with_byte_fallback(converted))
     except Exception as error:  # tokenizers raises bare Exception, transformers many kinds
         raise BackboneError(f"{directory} has no readable tokenizer: {error}") from error
+
+
+def _missing_packages() -> list[str]:
+    return [package for module, package in _SENTENCEPIECE_PACKAGES.items() if not _is_installed(module)]
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that the module is in
+        return False

@@ -21,6 +21,7 @@ from peltier_adapters.residency.bank import Banks, Resident
 from peltier_adapters.spec.parts import position_offset
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.native.library import Library, load_library
+from peltier_backbone.shape import TEXT_FAMILIES
 from torch import Tensor
 
 MakeArtifact = Callable[..., bytes]
@@ -79,18 +80,18 @@ def _other(preset: str, backbone: Backbone) -> dict[str, str]:
 
 
 FAMILIES = ("bert", "roberta", "t5", "t5_gated")
+# Families that share their forward pass with one of those: what depends on it is tested on them too.
+RELATIVES = ("xlm_roberta", "camembert")
 
 
 def _presets(family: str) -> list[str]:
     """Those that are defined on it."""
-    return [
-        preset.name
-        for preset in PRESETS.values()
-        if (preset.t5 if family.startswith("t5") else preset.encoder) is not None
-    ]
+    generates = family.startswith(TEXT_FAMILIES)
+    return [preset.name for preset in PRESETS.values() if (preset.t5 if generates else preset.encoder) is not None]
 
 
 EVERYWHERE = [(family, preset) for family in FAMILIES for preset in _presets(family)]
+ON_RELATIVES = [(family, preset) for family in RELATIVES for preset in _presets(family)]
 PAIRS = [(family, *pair) for family in ("bert", "roberta", "t5") for pair in product(_presets(family), repeat=2)]
 
 
@@ -208,6 +209,7 @@ def _written_alone(backbone: Backbone, name: str | None, draft: Draft) -> Draft:
     return _KNOWN[key]
 
 
+@pytest.mark.parametrize("backbone", [*FAMILIES, *RELATIVES], indirect=True)
 def test_all_methods_share_one_batch(backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]]):
     """Three residents of every method, every kind of head and rows without an adapter, in both orders."""
     rows = _rows(backbone, [None, *zoo(backbone).values(), None])
@@ -240,7 +242,7 @@ def test_batches_change_no_bit(
 
 
 @pytest.mark.parametrize(
-    "name", ["bert", "bert_bfloat16", "bert_int8", "t5", "t5_gated", "t5_bfloat16", "t5_int8"]
+    "name", ["bert", "bert_bfloat16", "bert_int8", "t5", "t5_gated", "t5_bfloat16", "t5_int8", *RELATIVES]
 )  # fmt: skip
 def test_one_call_of_all_layers_changes_no_bit(
     name: str,
@@ -283,7 +285,7 @@ def test_long_neighbours_change_nothing(
     _same(forward(backbone, [*crowd[:2], short, *crowd[2:]])[2:3], forward(backbone, [short]))
 
 
-@pytest.mark.parametrize("backbone", ["bert", "roberta"], indirect=True)
+@pytest.mark.parametrize("backbone", ["bert", "roberta", "xlm_roberta"], indirect=True)
 def test_shifted_positions_stay_a_rows_own(
     backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]], make_artifact: MakeArtifact
 ):
@@ -365,13 +367,13 @@ def test_values_that_are_not_finite_are_refused(preset: str, backbone: Backbone,
     assert "NaN or infinite" in caught.value.reasons[0]
 
 
-@pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])
+@pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE + ON_RELATIVES, indirect=["backbone"])
 def test_a_true_artifact_proves_itself(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
     """Its golden examples are reproduced."""
     assert check_golden(backbone, read_artifact(make_artifact(backbone, preset), backbone)) == []
 
 
-@pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE, indirect=["backbone"])
+@pytest.mark.parametrize(("backbone", "preset"), EVERYWHERE + ON_RELATIVES, indirect=["backbone"])
 def test_a_changed_tensor_is_found_out(preset: str, backbone: Backbone, make_artifact: MakeArtifact):
     """Whichever tensor of the body or head is another adapter's, the golden examples tell."""
     artifact = read_artifact(make_artifact(backbone, preset), backbone)
@@ -442,7 +444,7 @@ def test_the_real_minilm_serves_all_methods_at_once(minilm: Backbone, zoo: Calla
     assert minilm.weights_digest() == before
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta", "t5"])
+@pytest.fixture(scope="module", params=["bert", "roberta", "t5", *RELATIVES])
 def half(request: pytest.FixtureRequest) -> tuple[Backbone, Backbone]:
     """A small backbone in bfloat16, and the same in float32."""
     directory = request.getfixturevalue(f"{request.param}_directory")

@@ -1,11 +1,14 @@
 """Tokenization equals that of the fast tokenizer, without its mutable state."""
 
+import io
+import json
 import shutil
 import struct
 import threading
 from pathlib import Path
 
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 from peltier_backbone import tokenizer as tokenizer_module
@@ -171,5 +174,54 @@ def test_a_sentencepiece_model_without_its_package_is_one_sentence(tmp_path: Pat
     """It says what to install, and what to do without."""
     monkeypatch.setattr(tokenizer_module, "find_spec", lambda name: None)
     (tmp_path / "spiece.model").write_bytes(_sentencepiece())
-    with pytest.raises(BackboneError, match=r"spiece\.model alone needs the package sentencepiece"):
+    with pytest.raises(BackboneError, match=r"spiece\.model alone needs sentencepiece and protobuf"):
         load_tokenizer(tmp_path)
+
+
+TRAINED_ON = ["a good film", "the plot was not very good", "le chat est très mignon", "東京は大きい", "Öl und Brot"]
+WRITTEN = ["a good  film", " très mignon ", "Öl 東京", "ж😀 le", "naïve \n ﬁ ½", ""]
+
+
+def _train(path: Path, **options: object) -> sentencepiece.SentencePieceProcessor:
+    """A SentencePiece model at `path`, and the model itself."""
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TRAINED_ON * 9), model_writer=file, hard_vocab_limit=False, minloglevel=2, **options
+    )
+    path.write_bytes(file.getvalue())
+    return sentencepiece.SentencePieceProcessor(str(path))
+
+
+@pytest.mark.parametrize(
+    ("family", "first", "unknown", "ends"), [("xlm-roberta", 1, 3, (0, 2)), ("camembert", 4, 3, (5, 6))]
+)
+def test_a_fairseq_vocabulary_is_that_of_its_sentencepiece_model(
+    family: str, first: int, unknown: int, ends: tuple[int, int], tmp_path: Path
+):
+    """XLM-RoBERTa and CamemBERT put tokens of fairseq before SentencePiece's pieces, and `<mask>` behind them: ids are
+    SentencePiece's plus their number, a pair has two separators, and the ids of the ends are those of config.json."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    model = _train(tmp_path / "sentencepiece.bpe.model", vocab_size=90)
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.num_entries == model.get_piece_size() + first + 1
+    assert tokenizer.pad_id == 1
+    for text in WRITTEN:
+        own = [unknown if piece == 0 else piece + first for piece in model.encode(text)]
+        assert tokenizer.encode(text).ids == (ends[0], *own, ends[1])
+        assert tokenizer.encode(text, "bad").ids[: len(own) + 3] == (ends[0], *own, ends[1], ends[1])
+
+
+@pytest.mark.parametrize(("family", "start", "unknown"), [("t5", -1, 2), ("mt5", -1, 2), ("umt5", 2, 3)])
+def test_a_model_with_bytes_spells_unknown_characters(family: str, start: int, unknown: int, tmp_path: Path):
+    """mT5's SentencePiece model has a piece for each byte, which transformers does not use: ids and texts are those of
+    SentencePiece itself."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "T5Tokenizer", "extra_ids": 0}))
+    special = {"pad_id": 0, "eos_id": 1, "unk_id": unknown, "bos_id": start}
+    model = _train(tmp_path / "spiece.model", vocab_size=400, byte_fallback=True, **special)
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.num_entries == model.get_piece_size()
+    for text in WRITTEN:
+        ids = tuple(model.encode(text))
+        assert tokenizer.encode(text).ids == (*ids, 1)
+        assert tokenizer.decode(ids) == model.decode(list(ids))

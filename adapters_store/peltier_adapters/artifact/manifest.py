@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from peltier_backbone.config import BackboneConfig
+from peltier_backbone.shape import TEXT_FAMILIES, Family
 from pydantic import AfterValidator, FailFast, Field, ValidationError, model_validator
 
 from peltier_adapters.artifact.json_tokens import has_more_tokens
@@ -49,7 +50,7 @@ def _intern(parts: Parts) -> Parts:
 class BackboneRef(Spec):
     """The backbone that an adapter was trained on. `name` is for people; only the fingerprint identifies it."""
 
-    family: Literal["bert", "roberta", "t5"]
+    family: Family
     fingerprint: Annotated[str, Field(pattern=DIGEST_PATTERN)]
     hidden_size: Annotated[int, Field(ge=1)]
     num_layers: Annotated[int, Field(ge=1)]
@@ -103,7 +104,7 @@ class Manifest(Spec):
             raise ValueError(f"part {twice[0]!r} occurs twice")
         if reasons := part_conflicts(self.parts):
             raise ValueError(reasons[0])
-        if self.backbone.family == "t5":
+        if self.backbone.family in TEXT_FAMILIES:
             if self.task.template is None:
                 raise ValueError("a T5 task needs a template")
         elif self.task.template is not None:

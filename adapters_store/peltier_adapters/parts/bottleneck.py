@@ -16,7 +16,7 @@ from peltier_adapters.spec.parts import BottleneckSpec
 
 _SHARED_RULE_STD = 1e-4
 # T5 adapters start closer to the identity than BERT's (docs/methods.md#initialisation).
-_DENSE_STD = {"t5": 0.01, "bert": 0.02, "roberta": 0.02}
+_TEXT_STD, _ENCODER_STD = 0.01, 0.02
 _SIDES = ("down", "up")
 # The norm after each of BERT's sub-layers, counted within a layer; number 0 is the norm of the embeddings.
 _NORM_AFTER = {"attention": 1, "ffn": 2}
@@ -24,7 +24,7 @@ _NORM_AFTER = {"attention": 1, "ffn": 2}
 
 def init(spec: BottleneckSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
     """Fresh tensors: an LPHM adapter starts as the identity to 1e-5, the others near it."""
-    shapes, std = spec.shapes(backbone.config), _DENSE_STD[backbone.config.family]
+    shapes, std = spec.shapes(backbone.config), _TEXT_STD if backbone.config.generates else _ENCODER_STD
     tensors = {name: torch.zeros(shape) for name, shape in shapes.items() if name.endswith("bias")}
     for side in _SIDES:
         own = {name.removeprefix(f"{side}."): shape for name, shape in shapes.items() if name.startswith(side)}

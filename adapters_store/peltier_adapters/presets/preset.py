@@ -11,8 +11,8 @@ from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, ov
 from peltier_adapters.spec.parts import Parts
 from peltier_adapters.validation import sentences
 
-# The head of an encoder's adapter. "auto" is the pooling of the family: BERT's pooler, RoBERTa's first token with a
-# dense layer. Without a projection the pooled vector is the output, as an embedding.
+# The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere the first token with a dense layer, as in
+# RoBERTa. Without a projection the pooled vector is the output, as an embedding.
 HEAD: Settings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
 # The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
 _T5_REDUCTION = 32
@@ -78,6 +78,6 @@ def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
     """`settings` with the family's pooling and head instead of "auto"."""
     if settings["pooling"] != "auto":
         return settings
-    if config.family == "roberta":
-        return {**settings, "pooling": "first", "head_hidden": True}
-    return {**settings, "pooling": "pooler"}
+    if config.pooled:
+        return {**settings, "pooling": "pooler"}
+    return {**settings, "pooling": "first", "head_hidden": True}

@@ -50,7 +50,7 @@ def _pairs(tensors: dict[str, Tensor], backbone: Backbone, where: Path) -> list[
         own = t5_weights(backbone.t5)
     else:
         assert isinstance(config, BertConfig)
-        found = bert_weights(build_bert(config, Weights(canonical_bert(tensors, where), where), PlainLinear))
+        found = bert_weights(build_bert(config, Weights(canonical_bert(tensors, config, where), where), PlainLinear))
         own = bert_weights(backbone.bert)
     theirs = dict(found)
     return [(name, tensor, theirs[name]) for name, tensor in own if name in theirs]

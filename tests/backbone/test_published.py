@@ -1,0 +1,94 @@
+"""Random checkpoints of published shapes, from their config.json: parity with transformers, and parameter counts."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peltier_backbone.config import BackboneConfig, load_config
+from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+from tests.published_configs import CONFIG_FILES
+
+LENGTHS = (1, 2, 17, 33, 5)
+# Fewer layers and tokens, by the names that families give them.
+_SMALL = {"num_hidden_layers": 2, "vocab_size": 300}
+ENCODERS = [name for name, file in CONFIG_FILES.items() if not file.get("is_encoder_decoder")]
+
+
+def _reduced(file: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {**file, **{key: size for key, size in sizes.items() if key in file}}
+
+
+def _create(file: Mapping[str, Any]) -> PreTrainedModel:
+    """The model of a config.json with random weights and biases."""
+    config = AutoConfig.for_model(**file)
+    torch.manual_seed(0)
+    model = AutoModel.from_config(config)
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            torch.nn.init.normal_(weight, mean=1.0 if name.lower().endswith("norm.weight") else 0.0, std=0.1)
+    return model.eval()
+
+
+def _load(model: PreTrainedModel, file: Mapping[str, Any], directory: Path, tokenizer: Path, dtype: str) -> Backbone:
+    """The checkpoint with the published file as its configuration."""
+    model.save_pretrained(directory)
+    (directory / "config.json").write_text(json.dumps(file))
+    (directory / "tokenizer.json").write_bytes((tokenizer / "tokenizer.json").read_bytes())
+    return load_backbone(str(directory), dtype=dtype)
+
+
+def _rows(lengths: tuple[int, ...], config: BackboneConfig) -> list[Encoded]:
+    generator = torch.Generator().manual_seed(0)
+    ids = [torch.randint(5, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
+    return [Encoded(tuple(row), tuple(int(config.typed and at % 3 > 1) for at in range(len(row)))) for row in ids]
+
+
+@torch.inference_mode()
+def _encode(model: PreTrainedModel, rows: list[Encoded], config: BackboneConfig) -> Tensor:
+    """transformers, row by row."""
+    states = []
+    for row in rows:
+        types = {"token_type_ids": torch.tensor([row.types])} if config.typed else {}
+        states.append(model(torch.tensor([row.ids]), **types).last_hidden_state[0])
+    return torch.cat(states)
+
+
+def _assert_parity(name: str, sizes: Mapping[str, int], directory: Path, tokenizer: Path) -> None:
+    file = _reduced(CONFIG_FILES[name], sizes)
+    model = _create(file)
+    backbone = _load(model, file, directory, tokenizer, "float32")
+    rows = _rows((*LENGTHS, backbone.config.max_tokens), backbone.config)
+    with torch.inference_mode():
+        found = backbone.bert(backbone.pack(rows))
+    torch.testing.assert_close(found, _encode(model, rows, backbone.config), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_of_published_shapes_equal_transformers(name: str, tmp_path: Path, bert_directory: Path):
+    """With two layers and a small vocabulary: hidden states of rows of any length, up to the longest, to 1e-4."""
+    _assert_parity(name, _SMALL, tmp_path, bert_directory)
+
+
+@pytest.mark.slow  # the test above has the same sizes with fewer layers and tokens
+@pytest.mark.parametrize("name", ENCODERS)
+def test_encoders_at_full_size_equal_transformers(name: str, tmp_path: Path, bert_directory: Path):
+    """All layers and the whole vocabulary."""
+    _assert_parity(name, {}, tmp_path, bert_directory)
+
+
+@pytest.mark.parametrize("name", CONFIG_FILES)
+def test_parameters_are_those_of_transformers(name: str, tmp_path: Path):
+    """The count from config.json alone is the number of elements of the model that transformers makes of it."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG_FILES[name]))
+    config = load_config(tmp_path)
+    with torch.device("meta"):
+        options = {} if config.pooled else {"add_pooling_layer": False}
+        model = AutoModel.from_config(AutoConfig.for_model(**CONFIG_FILES[name]), **options)
+    assert config.num_parameters == sum(weight.numel() for weight in model.parameters())
