@@ -77,7 +77,7 @@ def _cut(row: Row, output: Tensor) -> Tensor:
 def _logits(headed: Sequence[_Read], pooled: Pooling, device: torch.device) -> Tensor:
     """The logits of all vectors of `headed`, in one matrix that is as wide as the widest head."""
     x = _vectors(headed, pooled, device)
-    runs = [list(run) for _, run in groupby(headed, key=lambda read: read.order)]
+    runs = [list(run) for _, run in groupby(headed, key=lambda read: read.resident and read.resident.head_slot)]
     widest = max(head_spec(run[0].resident.head).outputs for run in runs if run[0].resident)
     y = torch.zeros(len(x), widest, device=device)
     lengths = [len(read) for read in headed]
