@@ -3,13 +3,30 @@
 import itertools
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.kv_buffer import KVBuffer
 from peltier_backbone.native.library import load_library
 from peltier_backbone.t5_config import T5Config
+
+
+class Arrival(NamedTuple):
+    """Rows that join: the `slots` and the `copies` of each row, the `numbers` of the keys of all their tokens (see
+    `KVBuffer.first_keys`), and which of the rows' tokens these are, or None if they are all in order."""
+
+    slots: list[int]
+    copies: Sequence[int]
+    numbers: list[int]
+    tokens: list[int] | None
+
+    def by_row(self) -> list[list[int]]:
+        """The slots of each row."""
+        free = iter(self.slots)
+        return [[next(free) for _ in range(count)] for count in self.copies]
 
 
 class Cache:
@@ -34,16 +51,34 @@ class Cache:
     def join(self, memory: EncoderKV, copies: Sequence[int] | None = None) -> list[list[int]]:
         """Assign `copies[r]` slots (default one) to each row r of `memory`, the lowest free slots first; returns each
         row's slots."""
-        copies = copies or [1] * len(memory.lengths)
+        arrival, device = self.admit(memory.lengths, copies), self.memory.data.device
+        tokens = None if arrival.tokens is None else torch.tensor(arrival.tokens, device=device)
+        slots, numbers = (torch.tensor(own, device=device) for own in (arrival.slots, arrival.numbers))
+        self.keep(memory, slots, numbers, tokens)
+        return arrival.by_row()
+
+    def admit(self, lengths: Sequence[int], copies: Sequence[int] | None = None) -> Arrival:
+        """Assign slots to rows of `lengths` tokens as `join` does. `keep` fills them, from tensors of what this
+        returns."""
+        copies = copies or [1] * len(lengths)
         slots = self._take(sum(copies))
-        self.memory.reserve(max(slots) + 1, max(memory.lengths))
+        self.memory.reserve(max(slots) + 1, max(lengths))
         self.own.reserve(max(slots) + 1, 1)
+        rows = [row for row, count in enumerate(copies) for _ in range(count)]
+        for slot, row in zip(slots, rows, strict=True):
+            self.memory.lengths[slot] = lengths[row]
+        starts = list(accumulate(lengths, initial=0))
+        pairs = list(zip(self.memory.first_keys(slots), rows, strict=True))
+        numbers = [key + token for key, row in pairs for token in range(lengths[row])]
+        tokens = [token for row in rows for token in range(*starts[row : row + 2])]
+        return Arrival(slots, copies, numbers, tokens if len(slots) > len(lengths) else None)
+
+    def keep(self, memory: EncoderKV, slots: Tensor, numbers: Tensor, tokens: Tensor | None) -> None:
+        """Fill the slots of an `Arrival`, whose numbers are on the device."""
         self.own.clear(slots)
         self.memory.clear(slots)
-        rows = [row for row, count in enumerate(copies) for _ in range(count)]
-        self._fill(slots, rows, memory)
-        free = iter(slots)
-        return [[next(free) for _ in range(count)] for count in copies]
+        for layer, key_value in enumerate(memory.key_values):
+            self.memory.write(layer, key_value if tokens is None else key_value.index_select(0, tokens), numbers)
 
     def leave(self, slots: Sequence[int]) -> None:
         """Free `slots`; the rows that join next reuse them. An empty cache takes no memory."""
@@ -63,17 +98,3 @@ class Cache:
         slots = list(itertools.islice((slot for slot in itertools.count() if slot not in self._live), count))
         self._live.update(slots)
         return slots
-
-    def _fill(self, slots: list[int], rows: list[int], memory: EncoderKV) -> None:
-        starts, device = list(accumulate(memory.lengths, initial=0)), self.memory.data.device
-        pairs = list(zip(self.memory.first_keys(slots), rows, strict=True))
-        numbers = torch.tensor(
-            [key + token for key, row in pairs for token in range(memory.lengths[row])], device=device
-        )
-        copied = None  # each row once, in order
-        if len(slots) > len(memory.lengths):
-            copied = torch.tensor([token for row in rows for token in range(*starts[row : row + 2])], device=device)
-        for layer, key_value in enumerate(memory.key_values):
-            self.memory.write(layer, key_value if copied is None else key_value.index_select(0, copied), numbers)
-        for slot, row in zip(slots, rows, strict=True):
-            self.memory.lengths[slot] = memory.lengths[row]

@@ -14,7 +14,7 @@ from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
 from peltier_backbone.t5_stack import lay_out
-from peltier_backbone.view import View
+from peltier_backbone.view import NativeView, View
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class Decoder:
     norm: RMSNorm
     norm_index: int
 
-    def __call__(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
+    def __call__(self, x: Tensor, view: NativeView, adaptation: Adaptation) -> Tensor:
         """The states after the final norm of embedded tokens `x`, both [tokens, hidden]. Each token is one row of the
         adaptation."""
         states = run_stack(self._native, x, view, adaptation)
-        if states is not None:
-            return states
+        return self.run(x, view, adaptation) if states is None else states
+
+    def run(self, x: Tensor, view: View, adaptation: Adaptation) -> Tensor:
+        """The same, block by block."""
         prefixed = PrefixAttention(adaptation, [1] * len(x), self.num_heads)
         for layer, block in enumerate(self.blocks):
             x = block.own(x, layer, view, prefixed, adaptation)

@@ -16,6 +16,7 @@ from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import FeedForward, SelfAttention
 from peltier_backbone.t5_stack import lay_out
+from peltier_backbone.view import SelfView
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,15 @@ class Encoder:
     norm: RMSNorm
 
     def __call__(self, x: Tensor, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
-        """The states after the final norm of embedded packed rows of `lengths` tokens, both [tokens, hidden]."""
+        """The states after the final norm of embedded packed rows `x` of `lengths` tokens, both [tokens, hidden]."""
         biases = [self.bias.square(max(lengths))] * len(lengths)
         view = _RowView(RaggedAttention(self.num_heads, lengths, lengths, x, biases))
         states = run_stack(self._native, x, view, adaptation)
-        if states is not None:
-            return states
-        prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
+        return self.run(x, view, lengths, adaptation) if states is None else states
 
+    def run(self, x: Tensor, view: SelfView, lengths: Sequence[int], adaptation: Adaptation) -> Tensor:
+        """The same, block by block, of tokens that attend as `view` says."""
+        prefixed = PrefixAttention(adaptation, lengths, self.num_heads)
         for layer, block in enumerate(self.blocks):
             x = block.attention(x, layer, view, prefixed, adaptation)
             x = block.feed_forward(x, adaptation)

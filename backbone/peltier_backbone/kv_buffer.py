@@ -43,9 +43,13 @@ class KVBuffer:
         if native is not None:
             native.keep_keys(store, key_value, numbers)
             return
-        _, _, heads, width, _ = store.shape
-        parts = key_value.view(len(key_value), 2, heads, -1)
-        store[:, numbers // (heads * width), :, numbers % width] = parts.to(store.dtype)
+        _, num_slots, heads, width, size = store.shape
+        # By key number, [numbers, 2, heads, head size]; the heads of a key are `width` keys apart.
+        by_number = store.as_strided(
+            ((num_slots * heads - heads + 1) * width, 2, heads, size),
+            (size, store.stride(0), width * size, 1), store.storage_offset(),
+        )  # fmt: skip
+        by_number[numbers] = key_value.view(len(key_value), 2, heads, size).to(store.dtype)
 
     def reserve(self, slots: int, width: int) -> None:
         """Allocate at least `slots` slots of `width` tokens, and keep the current values."""
@@ -70,14 +74,16 @@ class KVBuffer:
         self.data, self._keys = self.data[:, :, :0, :, :0].clone(), None
         self.lengths = []
 
-    def clear(self, slots: Sequence[int], start: int = 0) -> None:
-        """Zero `slots` from token `start` on, so that the next row does not read the values of an earlier row."""
-        self.data[:, :, list(slots), :, start:] = 0
+    def clear(self, slots: Tensor) -> None:
+        """Zero `slots`, so that the next row does not read the values of an earlier row."""
+        self.data.index_fill_(2, slots, 0)
 
     def copy(self, slots: Sequence[int], sources: Sequence[int]) -> None:
         """Copy to each of `slots` the values of its source as they were before the call; sources may repeat."""
-        width = max(self.lengths[source] for source in sources)
-        self.data[:, :, list(slots), :, :width] = self.data[:, :, list(sources), :, :width]
+        width, device = max(self.lengths[source] for source in sources), self.data.device
+        pairs = torch.tensor([*slots, *sources], pin_memory=device.type == "cuda").to(device, non_blocking=True)
+        to, read = torch.split(pairs, len(slots))
+        self.data[:, :, to, :, :width] = self.data[:, :, read, :, :width]
         lengths = [self.lengths[source] for source in sources]
         for slot, length in zip(slots, lengths, strict=True):
             self.lengths[slot] = length

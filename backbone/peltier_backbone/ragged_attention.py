@@ -78,7 +78,8 @@ class RaggedAttention:
     def _row_biases(self) -> Sequence[Tensor | None]:
         if self._biases is None:
             return [None] * len(self._lengths)
-        known = {id(bias): bias.float().contiguous() for bias in self._biases}
+        distinct = {id(bias): bias for bias in self._biases}
+        known = {key: bias.float().contiguous() for key, bias in distinct.items()}
         return [known[id(bias)] for bias in self._biases]
 
     def _by_row(self, query: Tensor, key_value: Tensor, with_logsumexp: bool) -> Attended:

@@ -44,14 +44,28 @@ class RelativeBias:
 
     def line_before(self, width: int) -> Tensor:
         """The biases of the last of `width` tokens to all of them, [heads, width] in float32, contiguous."""
-        if width not in self._lines:
-            self._lines[width] = (
-                self.between(torch.arange(1 - width, 1, device=self.line.device)).t().float().contiguous()
-            )
-        return self._lines[width]
+        return self._between(1 - width, 0)
+
+    def line_around(self, width: int) -> Tensor:
+        """The biases between tokens that are less than `width` apart, and some more, [heads, positions] in float32,
+        contiguous, with the relative position 0 in the middle. There are few such lines."""
+        reach = 1 << (width - 1).bit_length()
+        return self._between(-reach, reach)
+
+    @property
+    def columns(self) -> Tensor:
+        """The line as [heads, positions] in float32, contiguous."""
+        return self._between(self.first, self.first + len(self.line) - 1)
+
+    def _between(self, first: int, last: int) -> Tensor:
+        """The biases of the relative positions `first..last`, [heads, positions] in float32, contiguous."""
+        if (first, last) not in self._lines:
+            places = torch.arange(first, last + 1, device=self.line.device)
+            self._lines[first, last] = self.between(places).t().float().contiguous()
+        return self._lines[first, last]
 
     @cached_property
-    def _lines(self) -> dict[int, Tensor]:
+    def _lines(self) -> dict[tuple[int, int], Tensor]:
         return {}
 
     def square(self, width: int) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from peltier_backbone.cache import Cache
 from peltier_backbone.native.library import serving_library
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
-from peltier_backbone.native.program import PlacedPrefixes, Table
+from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import StackRows
 from peltier_backbone.prefix_attention import Attended, Prefixes, attend
 from peltier_backbone.relative import RelativeBias
@@ -57,7 +57,7 @@ class StepView:
         first, lengths = own.first_keys(self._row_slots), [own.lengths[slot] for slot in self._row_slots]
         numbers = [key + length for key, length in zip(first, lengths, strict=True)]
         self._key_numbers = torch.tensor(numbers, device=self._slots.device)
-        if self._native is not None or self._slots.device.type != "cpu":
+        if self._native is not None:
             line = self._relative.line_before(own.data.shape[4])
             self._own_rows = PlacedRows.tokens(first, [length + 1 for length in lengths], line)
         self._placed = own.data
@@ -96,14 +96,14 @@ class StepView:
         store = self._cache.own.data[layer]  # [2, slots, heads, width, head size]
         size = qkv.shape[1] // 3
         self._cache.own.write(layer, qkv[:, size:], self._key_numbers)
-        if isinstance(prefixes, RowKernels) or (self._native is not None and not isinstance(prefixes, list)):
-            assert self._own_rows is not None, "a step has begun"
+        if self._native is not None and not isinstance(prefixes, list):
+            assert self._own_rows is not None, "a native step has begun"
             return self._attend_placed(qkv[:, :size], store, self._own_rows, prefixes)
         return self._attend(qkv[:, :size], store[:, :, :, : self._width], self._bias(), prefixes is not None)
 
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         store = self._cache.memory.data[layer]
-        if isinstance(prefixes, RowKernels) or (self._native is not None and not isinstance(prefixes, list)):
+        if self._native is not None and not isinstance(prefixes, list):
             return self._attend_placed(query, store, self._memory_rows, prefixes)
         return self._attend(query, store[..., : self._memory_width, :], self._memory_bias, prefixes is not None)
 
@@ -112,15 +112,12 @@ class StepView:
         own, memory = self._cache.own.layer_keys(), self._cache.memory.layer_keys()
         return StackRows(self._own_rows, self._memory_rows, memory, own, self._key_numbers)
 
-    def _attend_placed(
-        self, query: Tensor, store: Tensor, rows: PlacedRows, prefixes: PlacedPrefixes | RowKernels | None
-    ) -> Attended:
+    def _attend_placed(self, query: Tensor, store: Tensor, rows: PlacedRows, prefixes: Prefixes | None) -> Attended:
         """`store` is [2, slots, heads, width, head size]."""
         _, _, heads, width, size = store.shape
         key, value = store.view(2, -1, size).unbind()
-        if isinstance(prefixes, RowKernels):
-            return Attended(prefixes.attend(query, key, value, width * size, rows, heads), None)
         assert self._native is not None, "only kernels read keys where they lie"
+        assert not isinstance(prefixes, list | RowKernels), "the prefixes are placed for it"
         return Attended(self._native.attend(query, key, value, width * size, rows, heads, prefixes, once=True), None)
 
     def _attend(self, query: Tensor, keys_values: Tensor, bias: Tensor | None, with_logsumexp: bool) -> Attended:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
@@ -18,6 +19,13 @@ from peltier_backbone.t5_config import T5Config
 from peltier_backbone.table import Table
 from peltier_backbone.targets import Targets
 from peltier_backbone.tree_view import TreeView
+
+
+class EncoderRows(Protocol):
+    """The rows of an encoder. `Packed` implements this protocol."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -38,10 +46,10 @@ class T5:
         x = adaptation.embed(self.embedding(packed.ids))
         return self.encoder(x, packed.lengths, adaptation)
 
-    def project_kv(self, packed: Packed, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> EncoderKV:
+    def project_kv(self, rows: EncoderRows, states: Tensor, adaptation: Adaptation = NO_ADAPTATION) -> EncoderKV:
         """The keys and values of the encoder's `states` for every cross-attention, computed once for each row."""
         blocks = self.decoder.blocks
-        return EncoderKV(tuple(block.cross.project_kv(states, adaptation) for block in blocks), packed.lengths)
+        return EncoderKV(tuple(block.cross.project_kv(states, adaptation) for block in blocks), rows.lengths)
 
     def decode(self, targets: Targets, memory: EncoderKV, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
         """Teacher forcing: the decoder's states after its final norm, [nodes, hidden]; row r reads memory row r."""

@@ -23,5 +23,9 @@ class View(SelfView, Protocol):
     def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
         """Cross-attention of decoder block `layer`; queries are [tokens, attention]."""
 
+
+class NativeView(View, Protocol):
+    """A view that one native call of all blocks reads too."""
+
     def place(self, prefixes: Table | None) -> StackRows:
         """The same for all blocks in one native call; `prefixes`, if there are any, are of whole rows or of tokens."""

@@ -59,7 +59,7 @@ class Counted(TorchDispatchMode):
             self._work.fetched += 1
         if name in _COPIES and given[0].is_meta and torch.device(kwargs.get("device") or META).type == "cpu":
             self._work.fetched += 1
-            return torch.empty(given[0].shape, dtype=kwargs.get("dtype") or given[0].dtype)
+            return torch.zeros(given[0].shape, dtype=kwargs.get("dtype") or given[0].dtype)
         found = func(*args, **kwargs)
         made = [one for one in tree_leaves(found) if isinstance(one, Tensor)]
         sides = {one.is_meta for one in (*given, *made) if one.dim() or not one.is_meta}

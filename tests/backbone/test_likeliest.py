@@ -36,3 +36,10 @@ def test_a_bad_logit_is_not_hidden(bad: float, grads: bool):
     logits[1, 3], logits[2, 4] = bad, -torch.inf
     with torch.set_grad_enabled(grads):
         assert find_likeliest(logits).log_probs.isfinite().tolist() == [True, False, True]
+
+
+def test_it_is_read_exactly():
+    """Numbers of tokens, and log-probabilities to the last bit."""
+    logits = torch.randn(9, 50_000, generator=torch.Generator().manual_seed(0))
+    found = find_likeliest(logits)
+    assert found.read() == list(zip(found.tokens.tolist(), found.log_probs.tolist(), strict=True))

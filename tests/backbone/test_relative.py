@@ -50,3 +50,19 @@ def test_a_decoders_square_shows_no_later_token():
     places = torch.arange(200)
     expected = _table()[buckets(places[None, :] - places[:, None], 32, 128, bidirectional=False)].permute(2, 0, 1)
     assert torch.equal(square[:, ~later], expected[:, ~later])
+
+
+@pytest.mark.parametrize("width", [1, 2, 40, 300])
+def test_a_line_has_every_row_of_a_square(width: int):
+    """A query's biases lie one element before those of the query before it, so kernels read the line as a square."""
+    bias = create_bias(_table(), 128, bidirectional=True)
+    line = bias.line_around(width)
+    middle = line.shape[1] // 2
+    rows = [line[:, middle - query : middle - query + width] for query in range(width)]
+    assert torch.equal(torch.stack(rows, 1), bias.square(width))
+
+
+def test_there_are_few_lines():
+    """Rows of any length up to 512 share ten."""
+    bias = create_bias(_table(), 128, bidirectional=True)
+    assert len({bias.line_around(width).data_ptr() for width in range(1, 513)}) == 10

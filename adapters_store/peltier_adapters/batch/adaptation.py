@@ -59,18 +59,8 @@ class BatchAdaptation(SiteAdaptation):
         return self._ops.placed_prefixes(attention, x) if self._prefixed or self._ops.attends else None
 
     def embed(self, x: Tensor) -> Tensor:
-        starts, places, pieces, row = [0, *accumulate(self._lengths)], list[int](), list[Tensor](), 0
-        for group in self.groups:
-            prompt = group.program and group.program.prompt
-            if prompt:
-                weight = at(prompt.weight, group.flat).to(x.dtype)
-                for start in starts[row : row + group.rows]:
-                    places += range(start, start + len(weight))
-                    pieces.append(weight)
-            row += group.rows
-        if pieces:
-            x[torch.tensor(places, device=x.device)] = torch.cat(pieces)
-        return x
+        places, prompts = find_prompts(self.groups, self._lengths)
+        return write_prompts(x, torch.tensor(places, device=x.device), prompts) if prompts else x
 
     def pool(self, scores: Tensor) -> Tensor:
         """The pooler's scores [rows, hidden] plus the bias of each row's adapter. May change `scores` in place."""
@@ -78,6 +68,26 @@ class BatchAdaptation(SiteAdaptation):
             return scores
         rows = self._backend.group(self.groups, [1] * len(self._lengths))
         return rows.act("pooler", 0, scores, scores)
+
+
+def find_prompts(groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> tuple[list[int], list[Tensor]]:
+    """The numbers of all tokens that are soft prompts, and the prompt of each row that has one."""
+    starts, places, prompts, row = [0, *accumulate(lengths)], list[int](), list[Tensor](), 0
+    for group in groups:
+        prompt = group.program and group.program.prompt
+        if prompt:
+            weight = at(prompt.weight, group.flat)
+            for start in starts[row : row + group.rows]:
+                places += range(start, start + len(weight))
+                prompts.append(weight)
+        row += group.rows
+    return places, prompts
+
+
+def write_prompts(x: Tensor, places: Tensor, prompts: Sequence[Tensor]) -> Tensor:
+    """Embeddings `x` with what `find_prompts` found, in place."""
+    x[places] = torch.cat(list(prompts)).to(x.dtype)
+    return x
 
 
 class _Span:

@@ -57,18 +57,32 @@ def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bo
 
 
 def has_frames(backbone: Backbone) -> bool:
-    """Whether batches of `backbone` are computed as frames: it is an encoder, and Triton's kernels run its adapters."""
-    return not backbone.config.generates and backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
+    """Whether batches of `backbone` are computed as frames: Triton's kernels run its adapters."""
+    return backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 
 def _compute_frame(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bool) -> list[RowOutput]:
+    groups = group_rows(sorted_rows, record_gates=record_gates)
+    run = _score_frame if backbone.config.generates else _run_frame
+    return _with_gates(run(backbone, sorted_rows, groups), groups, backbone.config.num_layers)
+
+
+def _run_frame(backbone: Backbone, rows: Sequence[Row], groups: Sequence[AdapterGroup]) -> list[Tensor]:
     from peltier_adapters.batch.frame import Frame  # needs Triton
     from peltier_adapters.batch.shape import Shape
 
-    frame, groups = Frame(backbone, Shape.of(sorted_rows)), group_rows(sorted_rows, record_gates=record_gates)
-    frame.load(sorted_rows)
+    frame = Frame(backbone, Shape.of(rows))
+    frame.load(rows)
     frame.run(groups)
-    return _with_gates(frame.read(sorted_rows), groups, backbone.config.num_layers)
+    return frame.read(rows)
+
+
+def _score_frame(backbone: Backbone, rows: Sequence[Row], groups: Sequence[AdapterGroup]) -> list[Tensor]:
+    from peltier_adapters.batch.t5_frame import read_trees  # needs Triton
+
+    trees = scoring.list_trees(rows)
+    logits, steps = read_trees(backbone, rows, groups, trees, scoring.list_steps(trees))
+    return scoring.sum_labels(trees, logits, steps)
 
 
 def _with_gates(outputs: Sequence[Tensor], groups: Sequence[AdapterGroup], num_layers: int) -> list[RowOutput]:

@@ -63,7 +63,7 @@ class Frame:
     def __init__(self, backbone: Backbone, shape: Shape) -> None:
         self._backbone, self._shape = backbone, shape
         self._indices = Indices(_sizes(shape), backbone.device)
-        self._bodies, self._heads = (_kernels(backbone, dtype) for dtype in (backbone.dtype, torch.float32))
+        self._bodies, self._heads = (find_kernels(backbone, dtype) for dtype in (backbone.dtype, torch.float32))
         # The kernels are compiled for rows that are multiples of 16 apart.
         width = -(-shape.outputs // 16) * 16
         self._logits = torch.empty(shape.rows, width, device=backbone.device)
@@ -79,12 +79,12 @@ class Frame:
         places = zip(starts, map(len, encoded), starts, lengths, strict=False)
         residents = [row.resident for row in rows]
         kinds = [None if one is None else head_spec(one.head).pooling for one in residents]
-        bases = [_address(None if one is None else one.head_slot) for one in residents]
+        bases = [find_address(None if one is None else one.head_slot) for one in residents]
         programs = [self._heads.address(None if one is None else one.head.program) for one in residents]
         self._indices.fill({
             "ids": ids, "types": types, "positions": positions, "starts": starts, "units": range(len(rows) + 1),
             "placed": [word for place in places for word in PlacedRow(*place).layout()],
-            "bases": [_address(row.slot) for row in rows],
+            "bases": [find_address(row.slot) for row in rows],
             "programs": [self._bodies.address(None if row.body is None else row.body.program) for row in rows],
             "head_bases": bases,
             "head_programs": [0 if kind == "tokens" else own for own, kind in zip(programs, kinds, strict=True)],
@@ -156,11 +156,13 @@ def _sizes(shape: Shape) -> dict[str, int]:
     return sizes | dict.fromkeys(own, shape.rows)
 
 
-def _kernels(backbone: Backbone, dtype: torch.dtype) -> TritonBackend:
+def find_kernels(backbone: Backbone, dtype: torch.dtype) -> TritonBackend:
+    """The kernels of a backbone whose batches are frames."""
     chosen = backend.choose_backend(backbone.device, dtype)
     assert isinstance(chosen, TritonBackend), "other backends compute no frames"
     return chosen
 
 
-def _address(slot: Slot | None) -> int:
+def find_address(slot: Slot | None) -> int:
+    """The address of an adapter's weights; 0 without an adapter."""
     return 0 if slot is None else slot.read().data_ptr()

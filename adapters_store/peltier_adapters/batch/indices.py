@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Self
 
 import torch
 from torch import Tensor
+
+Values = Sequence[int] | Tensor
 
 
 class Indices:
@@ -17,10 +20,17 @@ class Indices:
         self._numbers = self._host.numpy()
         self._device = torch.empty(ends[-1], dtype=torch.int64, device=device)
 
+    @classmethod
+    def of(cls, values: Mapping[str, Values], device: torch.device) -> Self:
+        """Vectors as long as their `values`, filled with them."""
+        indices = cls({name: len(own) for name, own in values.items()}, device)
+        indices.fill(values)
+        return indices
+
     def __getitem__(self, name: str) -> Tensor:
         return self._device[self._places[name]]
 
-    def fill(self, values: Mapping[str, Sequence[int]]) -> None:
+    def fill(self, values: Mapping[str, Values]) -> None:
         """Write all vectors. The last number of each is repeated up to the vector's size. Call it only after the batch
         of the previous call has been computed, because the previous copy must have ended."""
         assert values.keys() == self._places.keys(), "a vector that is not written would be another batch's"
@@ -29,5 +39,6 @@ class Indices:
             end = place.start + len(own)
             assert end <= place.stop, f"{name} has room for {place.stop - place.start} numbers, not for {len(own)}"
             self._numbers[place.start : end] = own
-            self._numbers[end : place.stop] = own[-1]
+            if end < place.stop:
+                self._numbers[end : place.stop] = own[-1]
         self._device.copy_(self._host, non_blocking=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from peltier_adapters.artifact.label_tree import LabelTree
 from peltier_adapters.batch.adaptation import BatchAdaptation
+from peltier_adapters.batch.indices import Indices, Values
 from peltier_adapters.batch.row import Row, adapt_tokens
 
 
@@ -20,31 +21,35 @@ def score(backbone: Backbone, packed: Packed, rows: Sequence[Row], adaptation: B
     model = backbone.t5
     states = model.encode(packed, adaptation)
     memory = model.project_kv(packed, states, adaptation)
-    trees = [_tree(row) for row in rows]
+    trees = list_trees(rows)
     targets = pack_targets(trees, backbone.device)
     decoder = adapt_tokens(backbone, rows, [len(tree.ids) for tree in trees])
     hidden = model.decode(targets, memory, decoder)
     logits = model.logits(hidden, decoder)
     starts = [0, *accumulate(len(tree.ids) for tree in trees)]
     if logits.device.type != "cpu":
-        return _score_together(trees, starts, logits)
+        return sum_labels(trees, logits, Indices.of(list_steps(trees), logits.device))
     return [tree.score(logits[start : start + len(tree.ids)]) for tree, start in zip(trees, starts, strict=False)]
 
 
-def _score_together(trees: Sequence[LabelTree], starts: Sequence[int], logits: Tensor) -> list[Tensor]:
-    """What `LabelTree.score` returns for each tree, with one copy to the device and one back."""
+def list_steps(trees: Sequence[LabelTree]) -> dict[str, Values]:
+    """The steps of all labels of all trees, whose nodes are numbered one tree after the other."""
+    node_starts = accumulate((len(tree.ids) for tree in trees), initial=0)
     step_starts = accumulate((len(tree.nodes) for tree in trees), initial=0)
-    columns = (
-        [start + node for tree, start in zip(trees, starts, strict=False) for node in tree.nodes],
-        list(chain.from_iterable(tree.tokens for tree in trees)),
-        [start + step for tree, start in zip(trees, step_starts, strict=False) for step in tree.paths],
-        list(chain.from_iterable(tree.lengths for tree in trees)),
-    )
-    numbers = torch.tensor(list(chain.from_iterable(columns)), pin_memory=logits.device.type == "cuda")
-    there = numbers.to(logits.device, non_blocking=True)
-    nodes, tokens, paths, lengths = torch.split(there, [len(column) for column in columns])
-    steps = logits.float().log_softmax(-1)[nodes, tokens]
-    sums = torch.segment_reduce(steps[paths], "sum", lengths=lengths, axis=0, unsafe=True).cpu()
+    return {
+        "step_nodes": [start + node for tree, start in zip(trees, node_starts, strict=False) for node in tree.nodes],
+        "step_tokens": list(chain.from_iterable(tree.tokens for tree in trees)),
+        "paths": [start + step for tree, start in zip(trees, step_starts, strict=False) for step in tree.paths],
+        "path_lengths": list(chain.from_iterable(tree.lengths for tree in trees)),
+    }
+
+
+def sum_labels(trees: Sequence[LabelTree], logits: Tensor, steps: Indices) -> list[Tensor]:
+    """What `LabelTree.score` returns for each tree, with one copy from the device; `steps` has what `list_steps`
+    returns."""
+    log_probs = logits.float().log_softmax(-1)[steps["step_nodes"], steps["step_tokens"]]
+    lengths = steps["path_lengths"]
+    sums = torch.segment_reduce(log_probs[steps["paths"]], "sum", lengths=lengths, axis=0, unsafe=True).cpu()
     found = zip(trees, torch.split(sums, [tree.num_labels for tree in trees]), strict=True)
     return [own / torch.tensor(tree.lengths) if tree.means else own for tree, own in found]
 
@@ -54,7 +59,8 @@ def pack_targets(trees: Sequence[LabelTree], device: torch.device) -> Targets:
     return Targets.create([tree.ids for tree in trees], [tree.parents for tree in trees], device)
 
 
-def _tree(row: Row) -> LabelTree:
-    tree = row.scored
-    assert tree is not None, "rows without label strings are generated, not scored"
-    return tree
+def list_trees(rows: Sequence[Row]) -> list[LabelTree]:
+    """The tree of each row."""
+    trees = [tree for row in rows if (tree := row.scored) is not None]
+    assert len(trees) == len(rows), "rows without label strings are generated, not scored"
+    return trees

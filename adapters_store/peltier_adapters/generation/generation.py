@@ -8,11 +8,11 @@ import torch
 from peltier_backbone.cache import Cache
 from peltier_backbone.likeliest import find_likeliest
 from peltier_backbone.load import Backbone
-from peltier_backbone.step_view import StepView
 from torch import Tensor
 
-from peltier_adapters.batch.adaptation import BatchAdaptation
-from peltier_adapters.batch.row import Row, adapt, adapt_tokens
+from peltier_adapters.batch import steps
+from peltier_adapters.batch.row import Row
+from peltier_adapters.batch.steps import Steps
 from peltier_adapters.generation.search import Beams, Decoding, FinishReason, Line, create_search
 
 
@@ -44,8 +44,8 @@ class Draft:
     @property
     def score(self) -> float:
         """Geometric mean of the probabilities of the tokens, including the end token."""
-        steps = len(self.ids) + (self.finish == "stop")
-        return math.exp(self.search.log_prob / steps) if steps else 1.0
+        num_steps = len(self.ids) + (self.finish == "stop")
+        return math.exp(self.search.log_prob / num_steps) if num_steps else 1.0
 
 
 def create_draft(backbone: Backbone, row: Row, decoding: Decoding) -> Draft:
@@ -58,11 +58,10 @@ class Generator:
     """Decodes drafts together. A draft gets the same text as alone. Use it from one thread at a time."""
 
     def __init__(self, backbone: Backbone) -> None:
-        self._backbone, self._model = backbone, backbone.t5
+        self._backbone = backbone
         self._cache = Cache(backbone.t5.config, backbone.device, backbone.kept_dtype)
         self._live: list[Draft] = []
-        self._adaptation: BatchAdaptation | None = None
-        self._rows: StepView | None = None
+        self._steps: Steps | None = None
 
     @property
     def live(self) -> Sequence[Draft]:
@@ -79,17 +78,13 @@ class Generator:
         """Encode the inputs of `drafts` in one pass. The next step includes these drafts."""
         if not drafts:
             return
-        model, backbone = self._model, self._backbone
         arriving = sorted(drafts, key=lambda draft: draft.row.order)
-        rows = [draft.row for draft in arriving]
-        packed = backbone.pack([row.prompted for row in rows])
-        adaptation = adapt(backbone, rows, packed.lengths)
-        memory = model.project_kv(packed, model.encode(packed, adaptation), adaptation)
-        slots = self._cache.join(memory, [draft.decoding.num_beams for draft in arriving])
+        copies = [draft.decoding.num_beams for draft in arriving]
+        self._steps = None  # the cache may move, even if this fails
+        slots = steps.join(self._backbone, [draft.row for draft in arriving], copies, self._cache)
         for draft, own in zip(arriving, slots, strict=True):
             draft.slots = own
         self._live = sorted([*self._live, *arriving], key=lambda draft: draft.row.order)
-        self._adaptation = self._rows = None
 
     def drop(self, drafts: Iterable[Draft]) -> None:
         """Remove drafts and free their slots."""
@@ -98,7 +93,7 @@ class Generator:
         if leaving:
             self._cache.leave([slot for draft in leaving for slot in draft.slots])
             self._live = [draft for draft in self._live if draft not in gone]
-            self._adaptation = self._rows = None
+            self._steps = None
 
     @torch.inference_mode()
     def step(self) -> list[Draft]:
@@ -106,25 +101,21 @@ class Generator:
         stepped = list(self._live)
         if not stepped:
             return []
-        if self._adaptation is None or self._rows is None:
-            self._adaptation, self._rows = self._arrange()
-        model = self._model
-        tokens = torch.tensor(
-            [token for draft in stepped for token in draft.search.tokens], device=self._backbone.device
-        )
-        hidden = model.step(tokens, self._rows, self._adaptation)
-        self._advance(stepped, model.logits(hidden, self._adaptation).float())
+        if self._steps is None:
+            self._steps = self._arrange()
+        tokens = [token for draft in stepped for token in draft.search.tokens]
+        self._advance(stepped, self._steps(tokens).float())
         self.drop([draft for draft in stepped if draft.done])
         return stepped
 
-    def _arrange(self) -> tuple[BatchAdaptation, StepView]:
-        rows, copies = [draft.row for draft in self._live], [draft.decoding.num_beams for draft in self._live]
+    def _arrange(self) -> Steps:
+        rows = [draft.row for draft in self._live for _ in draft.slots]
         slots = [slot for draft in self._live for slot in draft.slots]
-        return adapt_tokens(self._backbone, rows, copies), self._model.arrange(slots, self._cache)
+        return steps.arrange(self._backbone, rows, slots, self._cache)
 
     def _advance(self, drafts: Sequence[Draft], logits: Tensor) -> None:
-        likeliest = find_likeliest(logits)
-        chosen = list(zip(likeliest.tokens.tolist(), likeliest.log_probs.tolist(), strict=True))
+        chosen = find_likeliest(logits).read()
+        searching: list[tuple[Draft, slice]] = []
         start = 0
         for draft in drafts:
             first, start = start, start + draft.decoding.num_beams
@@ -133,12 +124,22 @@ class Generator:
             elif isinstance(draft.search, Line) and draft.search.greedy:
                 draft.search.append(*chosen[first])
             else:
-                self._search(draft, logits[first:start].log_softmax(-1).cpu())
+                searching.append((draft, slice(first, start)))
+        if searching:
+            self._search(searching, logits)
 
-    def _search(self, draft: Draft, log_probs: Tensor) -> None:
-        sources = draft.search.advance(log_probs)
-        if sources is not None and sources != list(range(len(sources))):
-            self._cache.reorder(draft.slots, [draft.slots[source] for source in sources])
+    def _search(self, searching: Sequence[tuple[Draft, slice]], logits: Tensor) -> None:
+        """Advance drafts that need all log-probabilities of their rows, with one copy from the device for all."""
+        log_probs = torch.cat([logits[rows] for _, rows in searching]).log_softmax(-1).cpu()
+        slots, origins = list[int](), list[int]()
+        pieces = torch.split(log_probs, [len(draft.slots) for draft, _ in searching])
+        for (draft, _), own in zip(searching, pieces, strict=True):
+            sources = draft.search.advance(own)
+            if sources is not None and sources != list(range(len(sources))):
+                slots += draft.slots
+                origins += [draft.slots[source] for source in sources]
+        if slots:
+            self._cache.reorder(slots, origins)
 
 
 def generate(backbone: Backbone, drafts: Sequence[Draft], *, max_rows: int) -> None:

@@ -66,7 +66,6 @@ class PlacedRows:
         """Let each of `tokens` with a line see one key more."""
         assert self.line is not None, "rows have another bias for each key"
         self.layout.add_(_NEXT)
-        self._copies.clear()
 
     def __len__(self) -> int:
         return len(self.layout)

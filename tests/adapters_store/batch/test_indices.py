@@ -23,3 +23,9 @@ def test_nothing_is_left_out_or_cut(values: dict[str, list[int]]):
     """It would be another batch's."""
     with pytest.raises(AssertionError):
         Indices({"starts": 4, "groups": 2}, CPU).fill(values)
+
+
+def test_vectors_take_the_lengths_of_their_values():
+    """Of lists and of tensors, also if they are empty."""
+    indices = Indices.of({"starts": [0, 3], "prompts": [], "nodes": torch.arange(3)}, CPU)
+    assert [indices[name].tolist() for name in ("starts", "prompts", "nodes")] == [[0, 3], [], [0, 1, 2]]

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch import steps
 from peltier_adapters.batch.row import Row
 from peltier_adapters.generation.generation import Draft, Generator, create_draft, generate
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Banks, Resident
+from peltier_backbone.cache import Cache
 from peltier_backbone.load import Backbone
 from transformers import T5ForConditionalGeneration
 
@@ -72,6 +74,28 @@ def _draft(backbone: Backbone, residents: Sequence[Resident], number: int) -> Dr
     if decoding.num_beams > 1:
         decoding = Decoding(decoding.max_new_tokens, num_beams=decoding.num_beams)
     return create_draft(backbone, Row(backbone.tokenizer.encode(text), draw.choice(residents)), decoding)
+
+
+def test_texts_outlive_the_join_of_others_that_fails(t5: Backbone, monkeypatch: pytest.MonkeyPatch):
+    """Even if the cache has grown for them."""
+
+    def fail(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
+        cache.admit([100], copies)
+        raise MemoryError
+
+    rows = _inputs(t5, 4)
+    drafts, alone = ([create_draft(t5, row, Decoding(NEW_TOKENS)) for row in rows] for _ in range(2))
+    generator = Generator(t5)
+    generator.join(drafts[:3])
+    generator.step()
+    monkeypatch.setattr(steps, "join", fail)
+    with pytest.raises(MemoryError):
+        generator.join(drafts[3:])
+    monkeypatch.undo()
+    while generator.live:
+        generator.step()
+    generate(t5, alone[:3], max_rows=1)
+    assert [draft.ids for draft in drafts[:3]] == [draft.ids for draft in alone[:3]]
 
 
 @hypothesis_settings(max_examples=hypothesis_settings().max_examples // 3)

@@ -1,0 +1,79 @@
+"""The passes of continuous decoding on a GPU, each with one copy from the host (see `t5_frame.py`)."""
+
+from collections.abc import Sequence
+
+from peltier_backbone.cache import Cache
+from peltier_backbone.load import Backbone
+from peltier_backbone.native.placed_rows import PlacedRows
+from peltier_backbone.prefix_attention import Attended, Prefixes
+from torch import Tensor
+
+from peltier_adapters.batch.frame import find_kernels
+from peltier_adapters.batch.indices import Indices, Values
+from peltier_adapters.batch.row import Row, group_rows
+from peltier_adapters.batch.t5_frame import EncoderPass, FrameAdaptation, Places, RowVectors
+from peltier_adapters.ops.kernels.attention import ROW_WORDS
+from peltier_adapters.ops.kernels.rows import Rows
+from peltier_adapters.ops.triton import TritonOps
+
+
+def join_frame(backbone: Backbone, rows: Sequence[Row], copies: Sequence[int], cache: Cache) -> list[list[int]]:
+    """See `steps.join`."""
+    encoder = EncoderPass(backbone, rows, group_rows(rows, record_gates=False))
+    arrival = cache.admit(encoder.lengths, copies)
+    vectors: dict[str, Values] = {"slots": arrival.slots, "numbers": arrival.numbers}
+    if arrival.tokens is not None:
+        vectors["tokens"] = arrival.tokens
+    indices = Indices.of(encoder.vectors | vectors, backbone.device)
+    tokens = None if arrival.tokens is None else indices["tokens"]
+    cache.keep(encoder.run(indices), indices["slots"], indices["numbers"], tokens)
+    return arrival.by_row()
+
+
+class FrameSteps:
+    """Implements `steps.Steps`, and the view of its decoder."""
+
+    def __init__(self, backbone: Backbone, rows: Sequence[Row], slots: Sequence[int], cache: Cache) -> None:
+        self._backbone, self._slots, self._cache = backbone, slots, cache
+        own = RowVectors(find_kernels(backbone, backbone.dtype), rows, [1] * len(rows))
+        memory = cache.memory
+        cross = PlacedRows.tokens(memory.first_keys(slots), [memory.lengths[slot] for slot in slots])
+        self._fixed: dict[str, Values] = {
+            "starts": range(len(rows) + 1), "bases": own.bases, "programs": own.programs,
+            "cross": cross.layout.flatten(),
+        }  # fmt: skip
+        sizes = {name: len(values) for name, values in self._fixed.items()}
+        sizes |= {"tokens": len(rows), "numbers": len(rows), "own": ROW_WORDS * len(rows)}
+        indices = self._indices = Indices(sizes, backbone.device)
+        placed = Rows(indices["starts"], indices["bases"], indices["programs"], 1)
+        self._adaptation = FrameAdaptation(TritonOps(placed, own.tables))
+
+    def __call__(self, tokens: Sequence[int]) -> Tensor:
+        """See `steps.Steps`. Call it only after the logits of the previous call have been read."""
+        model, own, slots = self._backbone.t5, self._cache.own, self._slots
+        lengths = [own.lengths[slot] for slot in slots]
+        own.reserve(max(slots) + 1, max(lengths) + 1)
+        first = own.first_keys(slots)
+        line = model.decoder.bias.line_before(own.data.shape[4])
+        placed = PlacedRows.tokens(first, [length + 1 for length in lengths], line)
+        numbers = [key + length for key, length in zip(first, lengths, strict=True)]
+        self._indices.fill(
+            self._fixed | {"tokens": tokens, "numbers": numbers, "own": placed.layout.flatten()}
+        )  # fmt: skip
+        hidden = model.decoder.run(model.embedding(self._indices["tokens"]), self, self._adaptation)
+        own.grow(slots)
+        return model.logits(hidden, self._adaptation)
+
+    def attend_self(self, layer: int, qkv: Tensor, prefixes: Prefixes | None) -> Attended:
+        size = qkv.shape[1] // 3
+        self._cache.own.write(layer, qkv[:, size:], self._indices["numbers"])
+        return self._attend(qkv[:, :size], self._cache.own.data[layer], "own", prefixes)
+
+    def attend_cross(self, layer: int, query: Tensor, prefixes: Prefixes | None) -> Attended:
+        return self._attend(query, self._cache.memory.data[layer], "cross", prefixes)
+
+    def _attend(self, query: Tensor, store: Tensor, places: str, prefixes: Prefixes | None) -> Attended:
+        """`store` is [2, slots, heads, width, head size]."""
+        _, _, heads, width, size = store.shape
+        key, value = store.view(2, -1, size).unbind()
+        return Places(self._indices[places], 1, heads).attend(query, key, value, width * size, prefixes)
