@@ -1,9 +1,12 @@
 """Tokenises the inputs of a task."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.packing import Encoded
+from peltier_backbone.token_places import Span, number_words
 from peltier_backbone.tokenizer import Tokenizer
 
 from peltier_adapters.artifact.manifest import Input
@@ -59,6 +62,11 @@ def encode_windows(backbone: Reader, task: TaskSpec, value: Input, how: LongText
     if rows[0].truncated and not how.truncate:
         raise InputError(_too_long(rows[0], task, max(map(len, rendered)), how.max_chars))
     return tuple(_checked(row, backbone, task) for row in rows)
+
+
+def at_words(rows: Sequence[Encoded], words: Sequence[Span]) -> tuple[Encoded, ...]:
+    """Windows with the numbers of given words, characters [start, end), in place of the tokenizer's."""
+    return tuple(replace(row, words=number_words(row.offsets, words)) for row in rows)
 
 
 def _render(task: TaskSpec, value: Input) -> tuple[str, ...]:

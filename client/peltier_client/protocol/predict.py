@@ -55,12 +55,19 @@ TopP = Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False)]
 Seed = Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 
 
+Aggregation = Literal["none", "simple", "first", "average", "max"]
+
+
 class Parameters(RequestModel):
     """Options of a prediction. An absent key has the default; the last six are for tasks that generate text.
 
     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
     the task has more; a multilabel task always names every label that applies.
     Inputs longer than the task's maximum are truncated and counted in `usage`; without `truncate` they are refused.
+    With `stride` such a text is read in windows that share `stride` tokens, where the answer is in the text: entities.
+    `aggregation` gives each token (`none`) or group of equal neighbours (`simple`) of a token classification, or all
+    tokens of a word the label of the `first`, of the `average`, or of the likeliest (`max`); by default `first`.
+    Words are the tokenizer's; with `words` "spaces", they are what stands between spaces.
     For a T5 task with labels, `answer` chooses between scoring the labels and generating a text.
     A higher `priority` runs before the tenant's other rows and does not affect other tenants.
     Temperature 0 is greedy; above 0 tokens are sampled, among the most probable up to `top_p`, reproducibly by `seed`.
@@ -72,6 +79,9 @@ class Parameters(RequestModel):
     return_gates: StrictBool = False
     timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
     priority: Priority = 0
+    stride: Annotated[StrictInt, Field(ge=0)] | None = None
+    aggregation: Aggregation = "first"
+    words: Literal["tokenizer", "spaces"] = "tokenizer"
     answer: Literal["score", "generate"] | None = None
     max_new_tokens: Annotated[StrictInt, Field(ge=1)] | None = None
     num_beams: Annotated[StrictInt, Field(ge=1, le=MAX_BEAMS)] | None = None
@@ -140,7 +150,28 @@ class TextPrediction(ResponseModel):
     value: Annotated[float | None, Field(exclude_if=_is_none)] = None
 
 
-AnyPrediction = ClassificationPrediction | MultilabelPrediction | RegressionPrediction | TextPrediction
+class Entity(ResponseModel):
+    """A part of the input: its characters from `start` up to `end`, its text, its label and the label's probability."""
+
+    start: int
+    end: int
+    text: str
+    label: str
+    score: float
+
+
+class EntitiesPrediction(ResponseModel):
+    """The entities of a text, in order. If the text was truncated, the labels end at character `truncated_at`; an
+    entity that ends there may be longer."""
+
+    entities: list[Entity]
+    truncated_at: Annotated[int | None, Field(exclude_if=_is_none)] = None
+    gates: OptionalGates = None
+
+
+AnyPrediction = (
+    ClassificationPrediction | MultilabelPrediction | RegressionPrediction | TextPrediction | EntitiesPrediction
+)
 
 
 class AdapterRef(ResponseModel):

@@ -22,23 +22,32 @@ _PREDICTION_BYTES = 192
 _PROVENANCE_BYTES = 1024
 # Two sites of a bottleneck, four targets of LoRA, and the prefix. Each has a name and one value per layer.
 _NUM_GATES, _GATE_BYTES = 7, 32
+# An entity without its label: keys, three numbers, and the text of a token.
+_ENTITY_BYTES = 128
 
 
 def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
-    """The JSON bytes of the labels that apply, in multilabel predictions; 0 for other predictions."""
-    return sum(len(to_json(one["labels"])) for one in predictions if isinstance(one, dict) and "labels" in one)
+    """The JSON bytes of the labels that apply, in multilabel predictions, and of entities; 0 for other predictions."""
+    return sum(
+        len(to_json(one[name]))
+        for one in predictions
+        if isinstance(one, dict)
+        for name in ("labels", "entities")
+        if name in one
+    )
 
 
 class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
     The prediction for an input has at most `num_values` values (scores or tokens) and `prediction_bytes` bytes. With
-    one value it has at most `least_bytes`. If all labels of a multilabel task apply, it has `names_bytes` more.
+    one value it has at most `least_bytes`. If all labels of a multilabel task apply, or if each token of a row is an
+    entity, it has `names_bytes` more.
     """
 
     num_inputs: int
     num_values: int
-    values: Literal["scores", "tokens"]
+    values: Literal["scores", "tokens", "entities"]
     prediction_bytes: int
     least_bytes: int
     names_bytes: int = 0
@@ -56,7 +65,7 @@ class AnswerSize(NamedTuple):
         helps = []
         if self.num_inputs > 1 or not is_alone:
             helps.append("send fewer inputs in a request")
-        if _PROVENANCE_BYTES + self.num_inputs * self.least_bytes <= left:
+        if self.values != "entities" and _PROVENANCE_BYTES + self.num_inputs * self.least_bytes <= left:
             helps.append(f"set a smaller {smaller}")
         return f": {', or '.join(helps)}" if helps else ""
 
@@ -74,13 +83,21 @@ class AnswerMeasure:
         num_tokens, token_bytes = decoding.max_new_tokens, self.token_bytes
         return AnswerSize(num_inputs, num_tokens, "tokens", around + num_tokens * token_bytes, around + token_bytes)
 
+    def of_entities(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
+        """The size of entities. `AnswerBudget.take_names` counts them when they are known."""
+        around = _PREDICTION_BYTES + self._of_gates(parameters)
+        one = _ENTITY_BYTES + labels.of_longest(1)
+        return AnswerSize(num_inputs, 0, "entities", around, around, task.max_length * one)
+
+    def _of_gates(self, parameters: Parameters) -> int:
+        return _NUM_GATES * (_GATE_BYTES + self.num_layers * _NUMBER_BYTES) if parameters.return_gates else 0
+
     def of_scores(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel
         task, when they are known."""
         shown = len(labels) if parameters.top_k is None else min(parameters.top_k, len(labels))
         around = _PREDICTION_BYTES + (0 if task.type == "multilabel" else labels.of_longest(1))
-        if parameters.return_gates:
-            around += _NUM_GATES * (_GATE_BYTES + self.num_layers * _NUMBER_BYTES)
+        around += self._of_gates(parameters)
         names_bytes = labels.of_longest(len(labels)) + len(labels) if task.type == "multilabel" else 0
         every = around + labels.of_longest(shown) + shown * (_NUMBER_BYTES + 1)
         one = around + labels.of_longest(1) + _NUMBER_BYTES + 1
@@ -100,8 +117,9 @@ class AnswerBudget:
         """Counts one part. Raises `InvalidInput` if it cannot fit, and `QueueFull` if a retry may succeed."""
         left = self._left
         if size.num_bytes > left:
+            each = f" with {size.num_values} {size.values} each" if size.num_values else ""
             raise InvalidInput(
-                f"the answer to {size.num_inputs} inputs with {size.num_values} {size.values} each may have "
+                f"the answer to {size.num_inputs} inputs{each} may have "
                 f"{size.num_bytes} bytes, and {left} of at most {self._max_bytes} are left for it"
                 + size.advice(left, is_alone=not self.taken_bytes)
             )
@@ -112,9 +130,12 @@ class AnswerBudget:
         left = self._left
         if num_bytes > left:
             is_alone = size.num_inputs == 1 and self.taken_bytes == size.num_bytes
+            more = f"{num_bytes} more bytes of labels apply to {size.num_inputs} inputs"
+            if size.values == "entities":
+                more = f"{num_bytes} more bytes of entities are in {size.num_inputs} inputs"
             raise InvalidInput(
-                f"{num_bytes} more bytes of labels apply to {size.num_inputs} inputs, and {left} of at most "
-                f"{self._max_bytes} are left for the answer" + ("" if is_alone else ": send fewer inputs in a request")
+                f"{more}, and {left} of at most {self._max_bytes} are left for the answer"
+                + ("" if is_alone else ": send fewer inputs in a request")
             )
         self._count(num_bytes)
 

@@ -10,14 +10,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
-from peltier_adapters.batch.row import Row, RowOutput
+from peltier_adapters.batch.row import Row
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.generation.generation import Draft
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
-from peltier_backbone.packing import Encoded
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
 from peltier_client.protocol import Input, MixedItem, Parameters, TaskReference
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
@@ -33,9 +31,11 @@ from peltier_server.inference.decoding import check_stream, choose_decoding, dra
 from peltier_server.inference.prediction import OnePrediction, Prediction, StreamStart
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.resolved_task import ResolvedTask
-from peltier_server.inference.response import count_new_tokens, create_timings, read_answers
+from peltier_server.inference.response import Output, count_new_tokens, create_timings, read_answers
+from peltier_server.inference.task_parameters import check_parameters
 from peltier_server.inference.text_stream import TextStream
-from peltier_server.inference.tokenizing import Reading, encode_inputs
+from peltier_server.inference.tokenizing import EncodedInput, Reading, encode_inputs
+from peltier_server.inference.windowed_output import group_windows
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
 from peltier_server.queue.ticket import Outcome, Terms
@@ -178,6 +178,7 @@ class Predictor:
     async def _predict_with(self, entry: Entry, request: _Request) -> Prediction:
         task, parameters = entry.task, self._with_top_k(entry.task, request.parameters)
         decoding = choose_decoding(task, request.parameters, max_new_tokens=self._limits.max_new_tokens)
+        check_parameters(task, request.parameters)
         if request.stream is not None:
             check_stream(decoding)
         size = self._size(entry, len(request.inputs), parameters, decoding)
@@ -195,22 +196,24 @@ class Predictor:
         started = time.monotonic()
         tenant = request.target.context.tenant
         self._slots.prefetch(entry.owned, tenant)
-        reading = Reading(self._backbone, entry.task, request.parameters.truncate)
+        reading = Reading(self._backbone, entry.task, request.parameters)
         encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
-        num_tokens = sum(map(len, encoded))
+        num_tokens = sum(len(row) for rows in encoded for row in rows)
         spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
         async with spending, self._slots.lease(entry.owned, tenant) as lease:
             opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
             self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
             if request.stream is not None:
                 request.stream.open(opening)
-            rows = [Row(one, lease.resident) for one in encoded]
-            outcome = await self._compute(rows, decoding, request)
-        predictions, num_bytes = await self._read(outcome.outputs, request, size)
+            outcome = await self._compute(encoded, lease.resident, decoding, request)
+        outputs = outcome.outputs
+        if entry.task.reads_tokens:
+            outputs = group_windows(request.inputs, encoded, outputs)
+        predictions, num_bytes = await self._read(outputs, request, size)
         return Prediction(
             opening,
             predictions,
-            count_new_tokens(outcome.outputs),
+            count_new_tokens(outputs),
             create_timings(lease, outcome, time.monotonic() - started),
             outcome.batch_rows,
             outcome.batch_adapters,
@@ -218,25 +221,33 @@ class Predictor:
         )
 
     def _with_top_k(self, task: TaskSpec, parameters: Parameters) -> Parameters:
-        if parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
+        if task.reads_tokens or parameters.top_k is not None or len(task.labels) <= self._limits.default_top_k:
             return parameters
         return parameters.model_copy(update={"top_k": self._limits.default_top_k})
 
     def _size(self, entry: Entry, num_inputs: int, parameters: Parameters, decoding: Decoding | None) -> AnswerSize:
+        if entry.task.type == "token-classification":
+            return self._measure.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
         if decoding is None:
             return self._measure.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
         return self._measure.of_text(num_inputs, entry.label_bytes, decoding)
 
-    async def _compute(self, rows: Sequence[Row], decoding: Decoding | None, request: _Request) -> Outcome[Any]:
+    async def _compute(
+        self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: _Request
+    ) -> Outcome[Any]:
         parameters = request.parameters
+        rows = [Row(one, resident) for own in encoded for one in own]
         terms = Terms(request.target.context.tenant, request.deadline, parameters.priority)
         if decoding is None:
-            return await self._batcher.compute(rows, terms, record_gates=parameters.return_gates)
+            inputs = None
+            if len(rows) > len(encoded):
+                inputs = [number for number, own in enumerate(encoded) for _ in own]
+            return await self._batcher.compute(rows, terms, inputs=inputs, record_gates=parameters.return_gates)
         listener = None if request.stream is None else request.stream.on_progress
         return await self._batcher.write(rows, draws(decoding, parameters, len(rows)), terms, listener=listener)
 
     async def _read(
-        self, outputs: Sequence[RowOutput | Draft], request: _Request, size: AnswerSize
+        self, outputs: Sequence[Output], request: _Request, size: AnswerSize
     ) -> tuple[list[OnePrediction], int]:
         """All predictions, and the maximum of bytes of the answer."""
         read = partial(_read_answers, self._backbone, request.target.entry.task, request.parameters)
@@ -257,14 +268,14 @@ class Predictor:
 
 
 def _read_answers(
-    backbone: Backbone, task: TaskSpec, parameters: Parameters, outputs: Sequence[RowOutput | Draft]
+    backbone: Backbone, task: TaskSpec, parameters: Parameters, outputs: Sequence[Output]
 ) -> tuple[list[OnePrediction], int]:
     predictions = read_answers(backbone, task, outputs, parameters)
     return predictions, bytes_of_names(predictions)
 
 
-def _num_truncated(encoded: Sequence[Encoded]) -> int:
-    return sum(one.truncated for one in encoded)
+def _num_truncated(encoded: Sequence[EncodedInput]) -> int:
+    return sum(rows[0].truncated for rows in encoded)
 
 
 def _max_written(decoding: Decoding | None, num_inputs: int) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.answers.labels import answer
 from peltier_adapters.answers.texts import text_answer
 from peltier_adapters.batch.row import RowOutput
@@ -13,8 +14,12 @@ from peltier_backbone.load import Backbone
 from peltier_client.protocol import Parameters, TextPrediction
 
 from peltier_server.inference.prediction import OnePrediction, Timings
+from peltier_server.inference.windowed_output import WindowedOutput
 from peltier_server.queue.ticket import Outcome
 from peltier_server.residency.lease import Lease
+
+# The output of one input.
+Output = RowOutput | Draft | WindowedOutput
 
 
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:
@@ -23,6 +28,25 @@ def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> O
     if parameters.return_gates and output.gates is not None:
         found["gates"] = output.gates
     return found
+
+
+def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters) -> OnePrediction:
+    """The entities of a text."""
+    text, rows = found.value, found.rows
+    assert isinstance(text, str), "a token classification has single texts"
+    tokens = join_windows(rows, [output.logits for output in found.outputs])
+    entities = find_entities(task.labels, tokens, parameters.aggregation)
+    answer: dict[str, Any] = {
+        "entities": [
+            {"start": start, "end": end, "text": text[start:end], "label": label, "score": score}
+            for start, end, label, score in entities
+        ]
+    }
+    if rows[-1].truncated:
+        answer["truncated_at"] = max((end for _, end in tokens.offsets), default=0)
+    if parameters.return_gates and (gates := found.gates) is not None:
+        answer["gates"] = gates
+    return answer
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:
@@ -38,18 +62,21 @@ def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Par
 
 
 def read_answers(
-    backbone: Backbone, task: TaskSpec, outputs: Sequence[RowOutput | Draft], parameters: Parameters
+    backbone: Backbone, task: TaskSpec, outputs: Sequence[Output], parameters: Parameters
 ) -> list[OnePrediction]:
     """One prediction per output, in order."""
-    return [
-        _read_text(backbone, task, output, parameters)
-        if isinstance(output, Draft)
-        else _read_scores(task, output, parameters)
-        for output in outputs
-    ]
+    return [_read_answer(backbone, task, output, parameters) for output in outputs]
 
 
-def count_new_tokens(outputs: Sequence[RowOutput | Draft]) -> int | None:
+def _read_answer(backbone: Backbone, task: TaskSpec, output: Output, parameters: Parameters) -> OnePrediction:
+    if isinstance(output, RowOutput):
+        return _read_scores(task, output, parameters)
+    if isinstance(output, Draft):
+        return _read_text(backbone, task, output, parameters)
+    return _read_entities(task, output, parameters)
+
+
+def count_new_tokens(outputs: Sequence[Output]) -> int | None:
     """The number of tokens of the generated texts; None if there are none."""
     drafts = [output for output in outputs if isinstance(output, Draft)]
     return sum(len(draft.ids) for draft in drafts) if drafts else None

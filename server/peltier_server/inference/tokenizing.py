@@ -6,12 +6,13 @@ from functools import partial
 from typing import NamedTuple
 
 from peltier_adapters.errors import InputError, first_of
-from peltier_adapters.golden.inputs import encode_input, encode_known
+from peltier_adapters.golden.inputs import LongTexts, at_words, encode_input, encode_known, encode_windows
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from peltier_backbone.token_places import words_at_spaces
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Input
+from peltier_client.protocol import Input, Parameters
 
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 
@@ -22,12 +23,22 @@ _INPUTS_ON_THE_LOOP = 16
 _COST_OF_AN_INPUT = 32
 
 
+# The rows of one input: several if a long text is read in windows.
+EncodedInput = tuple[Encoded, ...]
+
+
 class Reading(NamedTuple):
-    """The backbone and the task that inputs are tokenised for, and whether long inputs are truncated."""
+    """The backbone and the task that inputs are tokenised for, and the parameters that say how."""
 
     backbone: Backbone
     task: TaskSpec
-    truncate: bool
+    parameters: Parameters
+
+    @property
+    def stride(self) -> int | None:
+        """The tokens that neighbouring windows share; None if there are no windows."""
+        asked = self.parameters.stride
+        return self.task.stride if asked is None else asked
 
 
 def num_chars(value: Input) -> int:
@@ -37,20 +48,20 @@ def num_chars(value: Input) -> int:
 
 async def encode_inputs(
     preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
-) -> list[Encoded]:
-    """One row per input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input costs
-    the tenant one token."""
+) -> list[EncodedInput]:
+    """The rows of each input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input
+    costs the tenant one token."""
     chars = sum(map(num_chars, inputs))
     if len(inputs) <= _INPUTS_ON_THE_LOOP and chars <= _CHARS_ON_THE_LOOP:
         found = _encode(reading, preparation.max_text_chars, inputs)
     else:
-        known: Sequence[Encoded | None] = [None] * len(inputs)
+        known: Sequence[EncodedInput | None] = [None] * len(inputs)
         if chars + len(inputs) * _COST_OF_AN_INPUT <= MAX_PIECE_COST:
             known = _find(reading, preparation.max_text_chars, inputs)
         unknown = [value for value, one in zip(inputs, known, strict=True) if one is None]
         rest = iter(await _read(preparation, reading, tenant, unknown) if unknown else ())
         found = [next(rest) if one is None else one for one in known]
-    encoded = [one for one in found if isinstance(one, Encoded)]
+    encoded = [one for one in found if not isinstance(one, InputError)]
     if len(encoded) < len(found):
         await preparation.enforcer.charge(tenant, len(inputs))
         raise _refusal(found)
@@ -59,18 +70,19 @@ async def encode_inputs(
 
 async def _read(
     preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
-) -> list[Encoded | InputError]:
+) -> list[EncodedInput | InputError]:
     """Tokenises inputs in threads."""
-    found, encode = list[Encoded | InputError](), partial(_encode, reading, preparation.max_text_chars)
+    found, encode = list[EncodedInput | InputError](), partial(_encode, reading, preparation.max_text_chars)
     for piece, cost in split_inputs(inputs, preparation.max_text_chars):
         found += await preparation.run(tenant, cost, partial(encode, piece))
     return found
 
 
-def _find(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[Encoded | None]:
+def _find(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[EncodedInput | None]:
     """The rows of texts of known words, which the event loop finds before a thread could start."""
     backbone, task, _ = reading
-    return [encode_known(backbone, task, value, max_chars=max_text_chars) for value in inputs]
+    found = (encode_known(backbone, task, value, max_chars=max_text_chars) for value in inputs)
+    return [None if one is None else (one,) for one in found]
 
 
 def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple[Sequence[Input], int]]:
@@ -87,18 +99,29 @@ def split_inputs(inputs: Sequence[Input], max_text_chars: int) -> Iterator[tuple
     yield inputs[start:], cost
 
 
-def _encode(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[Encoded | InputError]:
+def _encode(reading: Reading, max_text_chars: int, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:
     return [_encode_one(reading, max_text_chars, value) for value in inputs]
 
 
-def _encode_one(reading: Reading, max_text_chars: int, value: Input) -> Encoded | InputError:
+def _encode_one(reading: Reading, max_text_chars: int, value: Input) -> EncodedInput | InputError:
+    backbone, task, parameters = reading
     try:
-        return encode_input(reading.backbone, reading.task, value, truncate=reading.truncate, max_chars=max_text_chars)
+        if task.reads_tokens:
+            return _encode_windows(reading, max_text_chars, value)
+        return (encode_input(backbone, task, value, truncate=parameters.truncate, max_chars=max_text_chars),)
     except InputError as error:
         return error
 
 
-def _refusal(found: Sequence[Encoded | InputError]) -> InvalidInput:
+def _encode_windows(reading: Reading, max_text_chars: int, value: Input) -> EncodedInput:
+    how = LongTexts(reading.parameters.truncate, reading.stride, max_text_chars)
+    rows = encode_windows(reading.backbone, reading.task, value, how)
+    if reading.parameters.words == "spaces" and isinstance(value, str):
+        return at_words(rows, words_at_spaces(value))
+    return rows
+
+
+def _refusal(found: Sequence[EncodedInput | InputError]) -> InvalidInput:
     reasons = [
         f"input {number}: {one}" if len(found) > 1 else str(one)
         for number, one in enumerate(found)

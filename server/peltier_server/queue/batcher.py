@@ -78,13 +78,19 @@ class Batcher:
             return dict(self._rows.tokens_by_tenant + self._drafts.tokens_by_tenant)
 
     async def compute(
-        self, rows: Sequence[Row], terms: Terms = _ANY_TIME, *, record_gates: bool = False
+        self,
+        rows: Sequence[Row],
+        terms: Terms = _ANY_TIME,
+        *,
+        inputs: Sequence[int] | None = None,
+        record_gates: bool = False,
     ) -> Outcome[RowOutput]:
-        """The outcome of one request's rows; the caller holds the leases of their adapters.
+        """The outcome of one request's rows; the caller holds the leases of their adapters. `inputs` has the number of
+        each row's input, if inputs have several rows.
 
         Raises the first error, but only after every row has ended, because the leases must outlive all rows.
         """
-        results: Results[RowOutput] = Results(len(rows))
+        results: Results[RowOutput] = Results(len(rows), inputs)
         tickets, start = list[Ticket](), 0
         for run in _runs(rows):
             tickets.append(

@@ -34,9 +34,11 @@ class Outcome(NamedTuple, Generic[T]):
 
 class Results(Generic[T]):
     """The results of all rows or texts of one request. `future` has their outcome once each of them has ended, or the
-    first error. Belongs to the event loop that runs when it is created."""
+    first error, with the number of its input. `inputs` has the number of each row's input, if these are not 0, 1, …
+    Belongs to the event loop that runs when it is created."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, inputs: Sequence[int] | None = None) -> None:
+        self._inputs = inputs
         self.future: asyncio.Future[Outcome[T]] = asyncio.get_running_loop().create_future()
         self._found: list[T | PeltierError | None] = [None] * count
         self._num_open = count
@@ -60,7 +62,11 @@ class Results(Generic[T]):
     def _end(self) -> None:
         errors = [(place, found) for place, found in enumerate(self._found) if isinstance(found, PeltierError)]
         if errors:
-            self.future.set_exception(_first_error(errors, len(self._found)))
+            inputs = range(len(self._found)) if self._inputs is None else self._inputs
+            named = dict[int, PeltierError]()
+            for place, error in errors:
+                named.setdefault(inputs[place], error)
+            self.future.set_exception(_first_error(list(named.items()), inputs[-1] + 1))
         elif self._last is not None:
             found: list[Any] = self._found
             self.future.set_result(Outcome(found, *self._last[1:]))

@@ -129,6 +129,25 @@ def _(servers: Servers) -> Met:
         return replace(other, task="many").predict([TEXT] * 8, top_k=1)
 
 
+@probe("bytes of the entities in the answer")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_answer_bytes=1500) as other:
+        return _tagger(servers, other).predict([TEXT] * 2)
+
+
+@probe("tokens that windows of a text share")
+def _(servers: Servers) -> Met:
+    with servers.start("bert") as other:
+        return _tagger(servers, other).predict(TEXT, stride=33)
+
+
+def _tagger(servers: Servers, other: Small) -> Small:
+    tags = [f"B-{number}" for number in range(8)]
+    data = servers.make_artifact(servers.backbones["bert"], "bitfit", labels=tags, task_type="token-classification")
+    other.upload(data, name="tags").raise_for_status()
+    return replace(other, task="tags")
+
+
 def _answer_bytes(servers: Servers, **parameters: object) -> int:
     """The most that the answer to eight inputs may have."""
     predictor = servers.bert.service.predictor

@@ -1,0 +1,201 @@
+"""Token classification over HTTP: entities, windows, and parameters that do not fit."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from peltier_adapters.answers.entities import find_entities, join_windows
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.golden.inputs import LongTexts, at_words, encode_windows
+from peltier_adapters.residency.bank import Banks, Resident
+from peltier_backbone.load import Backbone
+from peltier_backbone.token_places import words_at_spaces
+from peltier_client.protocol import Parameters, PredictResponse
+from peltier_server.auth.caller import LOCAL
+from peltier_server.context import RequestContext
+
+from tests.server.conftest import Running, Serve
+
+TAGS = ("O", "B-person", "I-person", "B-place", "I-place")
+TEXT = "a good film, the actor is dull"
+LONG = "good dull film is bad " * 8
+MAX_LENGTH = 16
+
+
+@pytest.fixture(scope="module")
+def artifact(bert: Backbone, make_artifact: Callable[..., bytes]) -> bytes:
+    return make_artifact(
+        bert, "unipelt-apl", name="ner", task_type="token-classification", labels=TAGS, max_length=MAX_LENGTH
+    )
+
+
+@pytest.fixture(scope="module")
+def resident(bert: Backbone, artifact: bytes) -> Resident:
+    """The same adapter, outside the server."""
+    return Banks(bert).add(read_artifact(artifact, bert))
+
+
+@pytest.fixture
+async def tagging(running: Running, artifact: bytes, bert: Backbone, make_artifact: Callable[..., bytes]) -> Running:
+    """A server with a token classification and a classification."""
+    for data in (artifact, make_artifact(bert, "compacter", name="sst2")):
+        assert (await running.upload(data)).status_code == 201
+    return running
+
+
+@pytest.fixture
+async def narrow(serve: Serve, artifact: bytes) -> AsyncIterator[Running]:
+    """A server of small answers."""
+    async with serve(max_answer_bytes=4096) as running:
+        assert (await running.upload(artifact)).status_code == 201
+        yield running
+
+
+def _expected(
+    bert: Backbone, resident: Resident, text: str, *, aggregation: Any = "first", spaces: bool = False, **how: Any
+) -> list[dict[str, Any]]:
+    """What the parts give, called one by one."""
+    rows = encode_windows(bert, resident.task, text, LongTexts(**how))
+    if spaces:
+        rows = at_words(rows, words_at_spaces(text))
+    outputs = [forward(bert, [Row(row, resident)])[0].logits for row in rows]
+    return [
+        {**one._asdict(), "text": text[one.start : one.end], "score": pytest.approx(one.score, abs=1e-5)}
+        for one in find_entities(TAGS, join_windows(rows, outputs), aggregation)
+    ]
+
+
+@pytest.mark.parametrize("aggregation", ["none", "simple", "first", "average", "max"])
+async def test_entities_have_their_characters(
+    aggregation: str, tagging: Running, bert: Backbone, resident: Resident
+) -> None:
+    """The answer is that of the pipeline's rules (`test_entities.py` of the adapters); `first` is the default."""
+    body = (await tagging.predict("ner", [TEXT, "bad"], aggregation=aggregation)).json()
+    expected = [_expected(bert, resident, text, aggregation=aggregation) for text in (TEXT, "bad")]
+    assert body["predictions"] == [{"entities": one} for one in expected]
+    assert any(expected), "the random adapter finds something"
+    if aggregation == "first":
+        assert (await tagging.predict("ner", [TEXT, "bad"])).json()["predictions"] == body["predictions"]
+    PredictResponse.model_validate(body)
+
+
+async def test_words_may_be_those_between_spaces(tagging: Running, bert: Backbone, resident: Resident) -> None:
+    """A list of words is sent as one text, joined by spaces."""
+    found = (await tagging.predict("ner", TEXT, words="spaces")).json()["predictions"][0]["entities"]
+    assert found == _expected(bert, resident, TEXT, spaces=True) != _expected(bert, resident, TEXT)
+    ends = {end for _, end in words_at_spaces(TEXT)}
+    assert {one["end"] for one in found} <= ends
+
+
+async def test_what_truncation_cuts_is_said(tagging: Running, bert: Backbone, resident: Resident) -> None:
+    """The number of inputs, and the character from which on nothing was read."""
+    answer = await tagging.predict("ner", [TEXT, LONG])
+    whole, cut = answer.json()["predictions"]
+    assert "truncated_at" not in whole
+    assert (cut["truncated_at"], cut["entities"]) == (61, _expected(bert, resident, LONG))
+    assert answer.json()["usage"]["truncated_inputs"] == 1
+    assert answer.headers["x-truncated-inputs"] == "1"
+    refused = await tagging.predict("ner", [TEXT, LONG], truncate=False)
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"] == "input 1: the input has 42 tokens; this task takes at most 16"
+
+
+async def test_long_texts_are_read_in_windows(tagging: Running, bert: Backbone, resident: Resident) -> None:
+    """Nothing is truncated, each row is charged, and other inputs of the request keep their answers."""
+    body = (await tagging.predict("ner", [TEXT, LONG, "bad"], stride=4, truncate=False)).json()
+    expected = [_expected(bert, resident, text, stride=4) for text in (TEXT, LONG, "bad")]
+    assert [one["entities"] for one in body["predictions"]] == expected
+    assert body["usage"] == {"tokens": 10 + 3 * 16 + 12 + 3, "truncated_inputs": 0}
+    assert max(one["end"] for one in expected[1]) > 64
+
+
+async def test_gates_of_windows_are_means(tagging: Running) -> None:
+    """Of the rows of the input."""
+    one = (await tagging.predict("ner", LONG, stride=4, return_gates=True)).json()["predictions"][0]
+    short = (await tagging.predict("ner", "bad", return_gates=True)).json()["predictions"][0]
+    assert one["gates"].keys() == short["gates"].keys() > {"prefix"}
+    assert all(len(layers) == 3 and 0 < layers[0] < 1 for layers in one["gates"].values())
+
+
+async def test_rows_of_every_kind_share_a_batch(tagging: Running) -> None:
+    """A mixed request answers as each part alone."""
+    alone = [(await tagging.predict(task, text)).json()["predictions"] for task, text in
+             (("ner", TEXT), ("sst2", TEXT), ("ner", LONG))]  # fmt: skip
+    body = (await tagging.predict_mixed(
+        {"task": "ner", "input": TEXT}, {"task": "sst2", "input": TEXT}, {"task": "ner", "input": LONG},
+        {"task": "ner", "input": TEXT, "parameters": {"top_k": 2}},
+    )).json()["results"]  # fmt: skip
+    for one, result in zip(alone, body, strict=False):
+        assert _rounded(result["predictions"]) == _rounded(one)
+    assert body[3]["error"]["message"] == "top_k is not for tasks of type token-classification"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_rounded(one) for one in value]
+    return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize(
+    ("task", "parameters", "sentence"),
+    [
+        ("ner", {"raw_scores": True}, "raw_scores is not for tasks of type token-classification"),
+        ("ner", {"stride": 9}, "stride is 9; it must be at most 8, half of the task's 16"),
+        ("ner", {"aggregation": "last"}, "parameters.aggregation is 'last'"),
+        ("ner", {"stride": -1}, "parameters.stride is -1"),
+        (
+            "sst2",
+            {"aggregation": "max"},
+            "aggregation is for tasks of type token-classification; this task's type is classification",
+        ),
+        (
+            "sst2",
+            {"stride": 4},
+            "stride is for tasks of type span or token-classification; this task's type is classification",
+        ),
+    ],
+)
+async def test_parameters_of_other_tasks_are_refused(
+    task: str, parameters: dict[str, Any], sentence: str, tagging: Running
+) -> None:
+    """One sentence with the parameter and the rule."""
+    answer = await tagging.predict(task, TEXT, **parameters)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid_input")
+    assert answer.json()["error"]["message"].startswith(sentence)
+
+
+async def test_inputs_of_other_forms_are_refused(tagging: Running) -> None:
+    """A pair is no text, and OpenAI's completions are texts."""
+    answer = await tagging.predict("ner", [["a", "b"]])
+    assert answer.json()["error"]["message"].startswith(
+        "the input is a pair of texts [text, pair]; this task takes one"
+    )
+    answer = await tagging.client.post("/v1/completions", json={"model": "ner", "prompt": TEXT})
+    assert answer.status_code == 400
+    assert "task 'ner' does not generate texts" in answer.json()["error"]["message"]
+
+
+async def test_entities_count_as_bytes_of_the_answer(narrow: Running) -> None:
+    """An answer below the limit has them all; one above is refused in one sentence."""
+    found = await narrow.predict("ner", TEXT, aggregation="none")
+    assert len(found.content) <= 4096
+    answer = await narrow.predict("ner", [LONG] * 12, aggregation="none", stride=0)
+    assert answer.status_code == 422
+    message = answer.json()["error"]["message"]
+    assert " more bytes of entities are in 12 inputs, and " in message
+    assert message.endswith(" of at most 4096 are left for the answer: send fewer inputs in a request")
+
+
+async def test_no_entity_answer_is_larger_than_was_counted(tagging: Running) -> None:
+    """The bytes of the body are at most those that were reserved."""
+    service = tagging.service
+    target = service.predictor.resolve(RequestContext("1", known_caller=LOCAL), "ner")
+    for parameters in (Parameters(aggregation="none", stride=3), Parameters(return_gates=True)):
+        found = await service.predictor.predict(target, [LONG, TEXT], parameters)
+        assert len(found.json()) <= found.max_bytes
+        whole = found.json()
+        assert PredictResponse.model_validate_json(whole).model_dump_json(by_alias=True).encode() == whole
