@@ -47,6 +47,9 @@ class BertConfig(BackboneConfig):
         """The embedding norm and two norms for each layer."""
         return 2 * self.num_layers + 1
 
+    def place_norm(self, index: int) -> int:
+        return (index - 1) // 2
+
     @property
     def num_parameters(self) -> int:
         """Elements of the encoder, with a pooler in the families that have one."""

@@ -49,6 +49,11 @@ class BackboneConfig(ABC):
     def num_norms(self) -> int:
         """The number of norms, in the order of `Adaptation.norm`."""
 
+    @abstractmethod
+    def place_norm(self, index: int) -> int:
+        """The place of norm `index` in its stack: that of its block, -1 before the first block, and the number of
+        blocks after the last."""
+
     @property
     @abstractmethod
     def num_parameters(self) -> int:
@@ -63,6 +68,14 @@ class BackboneConfig(ABC):
     def attention_size(self) -> int:
         """Width of one query, key or value: all heads together."""
         return self.num_heads * self.head_size
+
+    def place_block(self, block: int) -> int:
+        """The place of a block in its stack, from 0 on."""
+        return block if block < self.num_layers else block - self.num_layers
+
+    def place_attention(self, attention: int) -> int:
+        """The place of an attention's block in its stack. Cross-attentions follow all others."""
+        return self.place_block(attention) if attention < self.num_blocks else attention - self.num_blocks
 
     @property
     def expansion_size(self) -> int:

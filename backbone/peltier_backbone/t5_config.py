@@ -52,6 +52,10 @@ class T5Config(BackboneConfig):
         """The number of norms: two for each encoder block, three for each decoder block, and one after each stack."""
         return 2 * self.num_layers + 1 + 3 * self.num_decoder_layers + 1
 
+    def place_norm(self, index: int) -> int:
+        encoder = 2 * self.num_layers + 1
+        return index // 2 if index < encoder else (index - encoder) // 3
+
     @property
     def expansion_size(self) -> int:
         """Width of `intermediate`. A gated one has two halves: the activated columns, then their factors."""

@@ -76,6 +76,40 @@ class Reference:
         self.t = {name: t.to(self.dtype) for name, t in tensors.items()}
         self.parts: dict[str, Any] = {part.kind: part for part in parts}
         self.gates: dict[str, dict[tuple[int, ...], Tensor]] = {}
+        self.t = {name: self.unskipped(name, tensor) for name, tensor in self.t.items()}
+
+    def numbers(self, name: str) -> list[int]:
+        """The blocks, attentions or norms that a tensor of a part with `skip` has, of those of the whole model."""
+        encoder, decoder, skip = (
+            self.config.num_layers,
+            self.config.num_decoder_layers,
+            self.parts[name.split(".")[0]].skip,
+        )
+        if name.startswith("norm."):
+            final = [2 * encoder] if name == "norm.weight" else []
+            own = [*range(2 * skip, 2 * encoder), *final]
+            first = 2 * encoder + 1 + 3 * skip
+            return [*own, *range(first, first + 3 * (decoder - skip) + len(final))]
+        blocks = [*range(skip, encoder), *range(encoder + skip, encoder + decoder)]
+        if name.startswith("bottleneck.") or name in ("bias.intermediate", "bias.output"):
+            return blocks
+        return [*blocks, *range(encoder + decoder + skip, encoder + 2 * decoder)]
+
+    def unskipped(self, name: str, tensor: Tensor) -> Tensor:
+        """The tensor with NaN in the blocks that its part skips, which nothing may read."""
+        kind = name.split(".")[0]
+        if kind == "bottleneck" or name == "bias.lm_head" or not getattr(self.parts[kind], "skip", 0):
+            return tensor
+        numbers, axis = self.numbers(name), 1 if kind == "lora" else 0
+        shape = list(tensor.shape)
+        shape[axis] = max(self.config.num_norms, self.config.num_attentions)
+        return torch.full(shape, torch.nan, dtype=self.dtype).index_copy(axis, torch.tensor(numbers), tensor)
+
+    def acts(self, kind: str, number: int) -> bool:
+        """Whether a part acts in attention or block `number`."""
+        encoder, decoder = self.config.num_layers, self.config.num_decoder_layers
+        place = number if number < encoder else (number - encoder) % decoder
+        return kind in self.parts and place >= self.parts[kind].skip
 
     def __call__(self, rows: Sequence[Encoded], labels: Sequence[Sequence[int]]) -> Tensor:
         """Log-likelihoods [rows, labels], the end among the steps."""
@@ -145,10 +179,12 @@ class Reference:
     def attend(self, name: str, number: int, target: Tokens, source: Tokens, bias: Tensor) -> Tensor:
         """Attention of `target` to a prefix, which has no position and no bias, and to `source`."""
         prefix, none = self.parts.get("prefix"), self.zeros(self.config.num_attentions, 0, self.config.attention_size)
+        prefix = prefix if self.acts("prefix", number) else None
         gated = prefix and (prefix.gated or "central_gate" in self.parts)
         gate = self.gate("prefix", (number,), target)[..., None] if gated else 1
+        tables = {kind: self.t[f"prefix.{kind}"] if prefix else none for kind in ("keys", "values")}
         front_key, front_value = (
-            self.heads((gate * self.t.get(f"prefix.{kind}", none)[number]).expand(*target[0].shape[:2], -1, -1))
+            self.heads((gate * tables[kind][number]).expand(*target[0].shape[:2], -1, -1))
             for kind in ("keys", "values")
         )  # [rows, queries, P, heads, head size]: with a gate a token, each query sees another prefix
         query = self.heads(self.linear(f"{name}.q", "query", number, target))
@@ -167,7 +203,7 @@ class Reference:
         """A frozen map of an attention, with BitFit's bias and LoRA."""
         x, target, lora = tokens[0], site.removeprefix("attention_"), self.parts.get("lora")
         y = x @ self.w[f"{name}.weight"].T + self.bias(site, number)
-        if lora is None or target not in lora.targets:
+        if lora is None or target not in lora.targets or not self.acts("lora", number):
             return y
         index = lora.targets.index(target), number
         gated = lora.gated or "central_gate" in self.parts
@@ -175,7 +211,8 @@ class Reference:
         return y + scale * (x @ self.t["lora.down"][index] @ self.t["lora.up"][index])
 
     def bias(self, site: str, number: int) -> Tensor:
-        return self.t[f"bias.{site}"][number] if f"bias.{site}" in self.t else self.zeros(1)
+        own = self.acts("bias", number) and f"bias.{site}" in self.t
+        return self.t[f"bias.{site}"][number] if own else self.zeros(1)
 
     def feed_forward(self, name: str, block: int, x: Tensor) -> Tensor:
         maps = [self.w[key] for key in (f"{name}.{map}.weight" for map in ("wi", "wi_0", "wi_1")) if key in self.w]
@@ -235,11 +272,13 @@ class Reference:
 
     def norm(self, index: int, name: str, x: Tensor) -> Tensor:
         """w x / rms(x), and BitFit's bias, which the two final norms do not have."""
-        weight = self.t["norm.weight"][index] if "norm.weight" in self.t else self.w[f"{name}.weight"]
+        skip = getattr(self.parts.get("norm"), "skip", 0)
+        own = "final" in name or int(name.split(".")[2]) >= skip
+        weight = self.t["norm.weight"][index] if own and "norm.weight" in self.t else self.w[f"{name}.weight"]
         y = weight * x / (x.pow(2).mean(-1, keepdim=True) + self.config.norm_eps).sqrt()
-        if "norm.bias" not in self.t or "final" in name:
+        if "norm.bias" not in self.t or "final" in name or not own:
             return y
-        return y + self.t["norm.bias"][index - name.startswith("decoder")]
+        return y + self.t["norm.bias"][index if skip else index - name.startswith("decoder")]
 
     def zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype)
@@ -319,6 +358,11 @@ CASES: list[Case] = [
     ("prefix", {"length": "17"}),
     ("prompt-r", {"length": "100"}),
     ("bitfit", {"sites": "key,intermediate"}),
+    ("compacter", {"first_block": "1"}),
+    ("lora", {"first_block": "1", "gated": "true"}),
+    ("prefix", {"first_block": "1"}),
+    ("bitfit", {"first_block": "1"}),
+    ("unipelt-apl-central", {"first_block": "1", "norms": "true"}),
     ("unipelt-ap", {"gated": "false"}),
     ("unipelt-ap", {"sites": "attention,ffn", "length": "3", "norms": "true"}),
     ("unipelt-apl", {"gated": "false"}),

@@ -1,6 +1,6 @@
 """The adaptation of one batch. A group of neighbouring rows shares an adapter, and a backend runs the adapters' ops."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import torch
@@ -91,13 +91,14 @@ def write_prompts(x: Tensor, places: Tensor, prompts: Sequence[Tensor]) -> Tenso
 
 
 class _Span:
-    """Neighbouring groups whose rows share an attention call: all without a prefix, or with prefixes of one length."""
+    """Neighbouring groups whose rows share an attention call: all without a prefix, or with prefixes of one length in
+    the same attentions."""
 
     def __init__(
         self, groups: Sequence[AdapterGroup], first: int, lengths: Sequence[int], backbone: Backbone, backend: Backend
     ) -> None:
         self.rows, self._backbone, self._groups = (first, first + len(lengths)), backbone, groups
-        self._prefixed = prefix_length(groups[0]) > 0
+        self._prefixed = frozenset(_prefixes(groups[0]))
         if self._prefixed:
             self._ops = backend.group(groups, lengths)
             numbers = [number for number, group in enumerate(groups) for _ in range(group.rows)]
@@ -107,7 +108,7 @@ class _Span:
     def prefix(self, attention: int, x: Tensor) -> Prefix | None:
         """Prefix keys and values of each row, [rows, heads, prefix, head size], times their gates; None without a
         prefix."""
-        if not self._prefixed:
+        if attention not in self._prefixed:
             return None
         if attention not in self._known:
             self._known[attention] = self._gather(attention)
@@ -120,30 +121,28 @@ class _Span:
 
     def _gather(self, attention: int) -> Prefix:
         """The prefix of each group. The caller keeps it, because each step of a generated text reads it again."""
-        own = [(prefix_of(group, attention), group.flat) for group in self._groups]
+        own = [(_prefixes(group)[attention], group.flat) for group in self._groups]
         keys = torch.stack([at(one.keys, flat) for one, flat in own])
         values = torch.stack([at(one.values, flat) for one, flat in own])
         return Prefix(keys.to(self._backbone.dtype), values.to(self._backbone.dtype))
 
 
-def prefix_of(group: AdapterGroup, attention: int) -> PrefixKeys:
-    """The prefix of a group that has one."""
-    assert group.program is not None, "it has a prefix"
-    return group.program.prefixes[attention]
+def _prefixes(group: AdapterGroup) -> Mapping[int, PrefixKeys]:
+    """The prefixes of a group's adapter, by attention."""
+    return {} if group.program is None else group.program.prefixes
 
 
-def prefix_length(group: AdapterGroup) -> int:
-    """The number of prefix keys of a group's rows; 0 without a prefix."""
-    if group.program is None or not group.program.prefixes:
-        return 0
-    return prefix_of(group, 0).keys.shape[1]
+def _prefix_shape(group: AdapterGroup) -> tuple[frozenset[int], int]:
+    """The attentions in which a group's rows have a prefix, and its length."""
+    own = _prefixes(group)
+    return frozenset(own), max((one.keys.shape[1] for one in own.values()), default=0)
 
 
 def _spans(
     groups: Sequence[AdapterGroup], lengths: Sequence[int], backbone: Backbone, backend: Backend
 ) -> Iterator[_Span]:
     first = 0
-    for _, run in groupby(groups, key=prefix_length):
+    for _, run in groupby(groups, key=_prefix_shape):
         members = list(run)
         last = first + sum(group.rows for group in members)
         yield _Span(members, first, lengths[first:last], backbone, backend)

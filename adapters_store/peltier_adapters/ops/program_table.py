@@ -31,6 +31,7 @@ _ABSENT = (0, -1)
 _NO_STEP = (*_ABSENT, 0, *_ABSENT, 1, 0, 0, 0)
 _NO_GATE = (0, 0, *_ABSENT, *_ABSENT)
 _NO_NORM = (*_ABSENT, *_ABSENT, 0, 0)
+_NO_PREFIX = (*_ABSENT, *_ABSENT, 0, 0, 0, -1)
 # The projections of the input that also an attention's prefix is gated by: of self-attention, and of cross-attention.
 _QUERIES = ("query_key_value", "query")
 
@@ -63,7 +64,10 @@ class ProgramTable:
             ops += _join(self._op(action) for action in own)
             places.append(places[-1] + len(own))
         norms = _join(self._norm(program.norms.get(index)) for index in range(2 * depth + 2))
-        prefixes = _join(self._prefix(program.prefixes[number]) for number in sorted(program.prefixes))
+        # The kernels find the prefix of an attention by its number.
+        prefixes = _join(
+            self._prefix(program.prefixes.get(number)) for number in range(depth if program.prefixes else 0)
+        )
         first_op = PLACES.value + len(places)
         first_norm = first_op + len(ops)
         first_prefix = first_norm + len(norms) if prefixes else 0
@@ -123,7 +127,9 @@ class ProgramTable:
     def _norm(self, own: NormWeights | None) -> tuple[int, ...]:
         return _NO_NORM[:4] if own is None else (*self._vector(own.weight), *self._vector(own.bias))
 
-    def _prefix(self, own: PrefixKeys) -> tuple[int, ...]:
+    def _prefix(self, own: PrefixKeys | None) -> tuple[int, ...]:
+        if own is None:
+            return _NO_PREFIX
         assert own.keys.stride() == own.values.stride(), "a key and its value are found at the same distance"
         head, key, _ = own.keys.stride()
         gate = -1 if own.gate is None else 0

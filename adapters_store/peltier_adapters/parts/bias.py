@@ -16,23 +16,24 @@ _FUSED = ("query", "key", "value")
 
 def init(spec: BiasSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
     """The backbone's own biases, or zeros if it has none (T5): the first forward pass is the backbone's own."""
-    shapes = spec.shapes(backbone.config)
-    return {site: backbone_bias(site, backbone, shape).clone() for site, shape in shapes.items()}
+    return {site: backbone_bias(spec, site, backbone).clone() for site in spec.sites}
 
 
-def backbone_bias(site: str, backbone: Backbone, shape: tuple[int, ...]) -> Tensor:
-    """The frozen biases of `site`, [L, width] ([hidden] for the pooler), in float32."""
-    if backbone.config.generates:
-        return torch.zeros(shape, device=backbone.device)
+def backbone_bias(spec: BiasSpec, site: BiasSite, backbone: Backbone) -> Tensor:
+    """The frozen biases that the part replaces at `site`, [L, width] ([hidden] for the pooler), in float32."""
+    config = backbone.config
+    if config.generates:
+        return torch.zeros(spec.shapes(config)[site], device=backbone.device)
     model = backbone.bert
     if site == "pooler":
         assert model.pooler is not None, "presets and artifacts without a pooler are refused before"
         return model.pooler.bias.float()
+    layers = [model.layers[number] for number in spec.numbers(site, config)]
     if site in _FUSED:
-        hidden, column = backbone.config.hidden_size, _FUSED.index(site) * backbone.config.hidden_size
-        fused = torch.stack([layer.query_key_value.bias for layer in model.layers])
+        hidden, column = config.hidden_size, _FUSED.index(site) * config.hidden_size
+        fused = torch.stack([layer.query_key_value.bias for layer in layers])
         return fused[:, column : column + hidden].float()
-    return torch.stack([getattr(layer, site).bias for layer in model.layers]).float()
+    return torch.stack([getattr(layer, site).bias for layer in layers]).float()
 
 
 def lower(spec: BiasSpec, tensors: Tensors, context: Context) -> Iterator[AddedBias]:
@@ -40,9 +41,10 @@ def lower(spec: BiasSpec, tensors: Tensors, context: Context) -> Iterator[AddedB
     backbone = context.backbone
     for site in spec.sites:
         own = tensors[site] if tensors[site].dim() > 1 else tensors[site][None]
-        frozen = None if backbone.config.generates else backbone_bias(site, backbone, tuple(tensors[site].shape))
+        frozen = None if backbone.config.generates else backbone_bias(spec, site, backbone)
         replaced = [None] * len(own) if frozen is None else frozen.view(own.shape).to(backbone.device).unbind()
-        for number, (bias, base) in enumerate(zip(own.unbind(), replaced, strict=True)):
+        numbers = spec.numbers(site, backbone.config)
+        for number, bias, base in zip(numbers, own.unbind(), replaced, strict=True):
             place, column = _place(site, number, backbone.config)
             yield AddedBias(place, number, bias, base, column)
 

@@ -1,6 +1,7 @@
 """UniPELT's gates (Mao et al. 2022, section 3; docs/methods.md#unipelt): a part's own gates, or its share of the
 central gate."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -33,19 +34,25 @@ class Gates:
 
 
 class CentralShares:
-    """The share by which the central gate scales LoRA or the prefix."""
+    """The share by which the central gate scales LoRA or the prefix in each of `attentions`."""
 
-    def __init__(self, part: Literal["lora", "prefix"], weight: Tensor, bias: Tensor) -> None:
-        self._column, self._weights, self._biases = _CENTRAL.index(part), weight.unbind(), bias.unbind()
+    def __init__(
+        self, part: Literal["lora", "prefix"], attentions: Sequence[int], weight: Tensor, bias: Tensor
+    ) -> None:  # fmt: skip
+        self._column = _CENTRAL.index(part)
+        self._shares = dict(zip(attentions, zip(weight.unbind(), bias.unbind(), strict=True), strict=True))
 
     def __call__(self, place: int, label: str, number: int) -> Gate:
         """The share in attention `number`, which is the same for every `place`."""
-        return Gate(label, number, self._weights[number], self._biases[number], self._column)
+        return Gate(label, number, *self._shares[number], self._column)
 
 
-def find_gates(part: Literal["lora", "prefix"], tensors: Tensors, context: Context) -> Gates | CentralShares:
-    """The gates that scale a part: its share of the central gate, or its own gates, which may be none."""
-    return Gates(tensors) if context.central is None else CentralShares(part, *context.central)
+def find_gates(
+    part: Literal["lora", "prefix"], attentions: Sequence[int], tensors: Tensors, context: Context
+) -> Gates | CentralShares:
+    """The gates that scale a part in `attentions`: its share of the central gate, or its own gates, which may be
+    none."""
+    return Gates(tensors) if context.central is None else CentralShares(part, attentions, *context.central)
 
 
 def _leaves(tensors: Tensors, name: str, trailing: int) -> tuple[Tensor, ...]:

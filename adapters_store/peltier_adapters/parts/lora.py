@@ -24,9 +24,11 @@ def init(spec: LoraSpec, backbone: Backbone, generator: torch.Generator) -> dict
 
 def lower(spec: LoraSpec, tensors: Tensors, context: Context) -> Iterator[FusedMatmul]:
     """One op for each target of each attention; down is [K, A, hidden, r], up [K, A, r, width]."""
-    config, gates = context.backbone.config, gate.find_gates("lora", tensors, context)
+    config = context.backbone.config
+    attentions = spec.attentions(config)
+    gates = gate.find_gates("lora", attentions, tensors, context)
     downs, ups = (tensors[name].flatten(0, 1).unbind() for name in ("down", "up"))
-    places = product(spec.targets, range(config.num_attentions))
+    places = product(spec.targets, attentions)
     for place, (down, up, (target, attention)) in enumerate(zip(downs, ups, places, strict=True)):
         site, column = projection(target, attention, config)
         own = gates(place, f"lora.{target}", attention)

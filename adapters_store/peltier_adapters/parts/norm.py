@@ -16,7 +16,7 @@ def init(spec: NormSpec, backbone: Backbone, generator: torch.Generator) -> dict
     tensors = {}
     for name, shape in spec.shapes(backbone.config).items():
         own = backbone_norms(name, backbone)
-        tensors[name] = torch.zeros(shape) if own is None else own.clone()
+        tensors[name] = torch.zeros(shape) if own is None else own[spec.norms(backbone.config)]
     return tensors
 
 
@@ -31,7 +31,7 @@ def lower(spec: NormSpec, tensors: Tensors, context: Context) -> Iterator[NormWe
     """One op for each norm; weight is [norms, hidden], bias [biased norms, hidden]. Norms use the backbone's weight or
     bias if the task has none."""
     config = context.backbone.config
-    weights = dict(enumerate(tensors["weight"].unbind())) if spec.weight else {}
+    weights = dict(zip(spec.norms(config), tensors["weight"].unbind(), strict=True)) if spec.weight else {}
     biases = dict(zip(spec.biased(config), tensors["bias"].unbind(), strict=True)) if spec.bias else {}
     for index in sorted(weights | biases):
         yield NormWeights(index, weights.get(index), biases.get(index))

@@ -22,8 +22,10 @@ def init(spec: PrefixSpec, backbone: Backbone, generator: torch.Generator) -> di
 
 def lower(spec: PrefixSpec, tensors: Tensors, context: Context) -> Iterator[PrefixKeys]:
     """One op for each attention; keys and values are [A, P, width]. They shift no position and change no query."""
-    config, gates = context.backbone.config, gate.find_gates("prefix", tensors, context)
-    heads = (config.num_attentions, spec.length, config.num_heads, config.head_size)
+    config = context.backbone.config
+    attentions = spec.attentions(config)
+    gates = gate.find_gates("prefix", attentions, tensors, context)
+    heads = (len(attentions), spec.length, config.num_heads, config.head_size)
     keys, values = (tensors[name].view(heads).transpose(1, 2).unbind() for name in ("keys", "values"))
-    for number, own in enumerate(zip(keys, values, strict=True)):
-        yield PrefixKeys(number, *own, gates(number, "prefix", number))
+    for place, (number, key, value) in enumerate(zip(attentions, keys, values, strict=True)):
+        yield PrefixKeys(number, key, value, gates(place, "prefix", number))

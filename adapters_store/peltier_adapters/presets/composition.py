@@ -58,7 +58,7 @@ def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
         "input": settings["input"],
         "map": _map(settings),
         "gated": settings["gated"],
-        "skip": settings["skip"],
+        "skip": max(int(settings["skip"]), int(settings["first_block"])),
     }
     return spec.BottleneckSpec.model_validate(fields)
 
@@ -66,11 +66,12 @@ def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
 def _lora(settings: Settings, outputs: int) -> PartSpec:
     rank = int(settings["rank"])
     fields = {"targets": _names(settings["targets"]), "rank": rank, "alpha": settings["alpha"]}
-    return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings)})
+    return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings), "skip": settings["first_block"]})
 
 
 def _prefix(settings: Settings, outputs: int) -> PartSpec:
-    return spec.PrefixSpec.model_validate({"length": settings["length"], "gated": _gated(settings)})
+    fields = {"length": settings["length"], "gated": _gated(settings), "skip": settings["first_block"]}
+    return spec.PrefixSpec.model_validate(fields)
 
 
 def _gated(settings: Settings) -> Setting:
@@ -79,7 +80,7 @@ def _gated(settings: Settings) -> Setting:
 
 
 def _central_gate(settings: Settings, outputs: int) -> PartSpec:
-    return spec.CentralGateSpec()
+    return spec.CentralGateSpec.model_validate({"skip": settings["first_block"]})
 
 
 def _prompt(settings: Settings, outputs: int) -> PartSpec:
@@ -90,19 +91,19 @@ def _bias(settings: Settings, outputs: int) -> PartSpec:
     # Without a head that reads the pooler, the pooler's bias has no effect.
     pooled = settings.get("pooling", "pooler") == "pooler"
     sites = [site for site in _names(settings["sites"]) if site != "pooler" or pooled]
-    return spec.BiasSpec.model_validate({"sites": tuple(sites)})
+    return spec.BiasSpec.model_validate({"sites": tuple(sites), "skip": settings["first_block"]})
 
 
 def _norm(settings: Settings, outputs: int) -> PartSpec:
-    return spec.NormSpec()
+    return spec.NormSpec.model_validate({"skip": settings["first_block"]})
 
 
 def _norm_weight(settings: Settings, outputs: int) -> PartSpec:
-    return spec.NormSpec(bias=False)
+    return spec.NormSpec.model_validate({"bias": False, "skip": settings["first_block"]})
 
 
 def _norm_bias(settings: Settings, outputs: int) -> PartSpec:
-    return spec.NormSpec(weight=False)
+    return spec.NormSpec.model_validate({"weight": False, "skip": settings["first_block"]})
 
 
 def _head(settings: Settings, outputs: int) -> PartSpec:

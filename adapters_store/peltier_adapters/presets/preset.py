@@ -14,6 +14,9 @@ from peltier_adapters.validation import sentences
 # The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere the first token with a dense layer, as in
 # RoBERTa. Without a projection the pooled vector is the output, as an embedding.
 HEAD: Settings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
+# Blocks of each stack below this one stay the backbone's own. Soft prompts change what the first block reads, so a
+# preset of prompts alone has no such setting.
+FIRST_BLOCK: Settings = {"first_block": 0}
 # The bottleneck of the Compacter paper's t5-base (24) and t5-small (16).
 _T5_REDUCTION = 32
 AUTO_SIZE = 0
@@ -54,11 +57,13 @@ class Preset:
         known.update(variant.defaults)
         if known.get("bottleneck") == AUTO_SIZE:
             known["bottleneck"] = max(config.hidden_size // _T5_REDUCTION, 1)
+        known.update(FIRST_BLOCK if any(part != "prompt" for part in self.parts) else {})
         known.update({} if config.generates else HEAD)
         return override(self.name, known, overrides)
 
     def compose(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> Parts:
         """The parts of an adapter, on an encoder with a head of `outputs` values."""
+        _check_first_block(self.name, settings, config)
         norms = ["norm_weight" if config.generates else "norm"]  # T5's norms have no bias
         central = ["central_gate"] if settings.get("central") else []
         kinds = [*central, *self.parts, *(norms if settings.get("norms") else [])]
@@ -72,6 +77,15 @@ class Preset:
         if problems:
             raise AdapterError(f"preset {self.name!r} does not fit this backbone: {'; '.join(problems)}")
         return parts
+
+
+def _check_first_block(name: str, settings: Settings, config: BackboneConfig) -> None:
+    first = int(settings.get("first_block", 0))
+    if not 0 <= first < config.num_layers:
+        raise AdapterError(
+            f"preset {name!r} cannot begin at first_block = {first}; blocks are numbered from 0 to "
+            f"{config.num_layers - 1}"
+        )
 
 
 def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:

@@ -118,17 +118,24 @@ def _part_cost(part: PartSpec, parts: Parts, config: BackboneConfig) -> PartCost
 def _block_cost(part: PartSpec, parts: Parts, config: BackboneConfig) -> tuple[int, ...]:
     match part:
         case BottleneckSpec():
-            own, having = _bottleneck(part, config), frozenset(part.blocks(config))
-            return tuple(own if block in having else 0 for block in range(config.num_blocks))
+            return _from_block(part.skip, (_bottleneck(part, config),) * config.num_blocks, config)
         case LoraSpec():
             gate = config.hidden_size if part.gated else 0
-            return _attentions(len(part.targets) * (_lora_target(part, config) + gate), config)
+            each = len(part.targets) * (_lora_target(part, config) + gate)
+            return _from_block(part.skip, _attentions(each, config), config)
         case PrefixSpec():
             gate = config.hidden_size if part.gated else 0
-            return _attentions(part.length * BackboneCost.of(config).pair + gate, config)
+            each = part.length * BackboneCost.of(config).pair + gate
+            return _from_block(part.skip, _attentions(each, config), config)
         case CentralGateSpec():
-            return _attentions(_num_shares(parts) * 2 * config.hidden_size, config)
+            each = _num_shares(parts) * 2 * config.hidden_size
+            return _from_block(part.skip, _attentions(each, config), config)
     return (0,) * config.num_blocks
+
+
+def _from_block(skip: int, blocks: Sequence[int], config: BackboneConfig) -> tuple[int, ...]:
+    """The cost of each block, 0 in the first `skip` blocks of each stack."""
+    return tuple(cost if config.place_block(block) >= skip else 0 for block, cost in enumerate(blocks))
 
 
 def _attentions(each: int, config: BackboneConfig) -> tuple[int, ...]:

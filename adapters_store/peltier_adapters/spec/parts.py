@@ -2,8 +2,8 @@
 
 Shapes are without the slot dimension of a bank. Letters: S sites, B blocks (BERT's layers; T5's encoder
 blocks, then its decoder blocks), A attentions (BERT's layers; T5's encoder, decoder and cross-attentions, in this
-order), H hidden size, W attention size (H except for some T5), d bottleneck, n hypercomplex division, r rank, K LoRA
-targets, P prefix or prompt length, N norms, C outputs.
+order), all without those that a part skips, H hidden size, W attention size (H except for some T5), d bottleneck, n
+hypercomplex division, r rank, K LoRA targets, P prefix or prompt length, N norms, C outputs.
 """
 
 from math import prod
@@ -44,6 +44,29 @@ class _PartSpec(Spec):
         return []
 
 
+def _is_zero(value: int) -> bool:
+    return value == 0
+
+
+# The first blocks of each stack that a part leaves alone. Without any, the manifest does not mention them, so that
+# releases before this setting read it too.
+_Skip = Annotated[int, Field(ge=0, exclude_if=_is_zero)]
+
+
+def _blocks(skip: int, config: BackboneConfig) -> list[int]:
+    return [block for block in range(config.num_blocks) if config.place_block(block) >= skip]
+
+
+def _attentions(skip: int, config: BackboneConfig) -> list[int]:
+    return [attention for attention in range(config.num_attentions) if config.place_attention(attention) >= skip]
+
+
+def _skip_problems(part: "PartSpec", skip: int, config: BackboneConfig) -> list[str]:
+    if _blocks(skip, config):
+        return []
+    return [f"{part.kind}: skip = {skip} leaves no block of {config.num_layers} with an adapter"]
+
+
 class BottleneckSpec(_PartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
@@ -65,8 +88,7 @@ class BottleneckSpec(_PartSpec):
 
     def blocks(self, config: BackboneConfig) -> list[int]:
         """The blocks that have an adapter, in order."""
-        first, last = config.num_layers, config.num_blocks
-        return [*range(self.skip, first), *range(first + self.skip, last)]
+        return _blocks(self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
         n = getattr(self.map, "n", 1)
@@ -81,8 +103,7 @@ class BottleneckSpec(_PartSpec):
                 f"bottleneck: n * n * rank = {n * n * self.map.rank} must not exceed the hidden size "
                 f"{config.hidden_size}"
             )
-        if not self.blocks(config):
-            problems.append(f"bottleneck: skip = {self.skip} leaves no block of {config.num_layers} with an adapter")
+        problems += _skip_problems(self, self.skip, config)
         if self.input == "normed" and config.generates:
             problems.append("bottleneck: input 'normed' reads a norm after the residual sum, which T5 does not have")
         return problems
@@ -105,31 +126,40 @@ def _has_bias(spec: ServedMapSpec, before: int, after: int) -> bool:
 
 
 class LoraSpec(_PartSpec):
-    """y + scale * (x down) up on the projections of every attention; a gate replaces the scale alpha / rank
-    (docs/methods.md#lora)."""
+    """y + scale * (x down) up on the projections of every attention, but for those in the first `skip` blocks of each
+    stack; a gate replaces the scale alpha / rank (docs/methods.md#lora)."""
 
     kind: Literal["lora"] = "lora"
     targets: _Distinct[LoraTarget] = Field(min_length=1, max_length=4)
     rank: Size
     alpha: float = Field(gt=0, allow_inf_nan=False)
     gated: bool = False
+    skip: _Skip = 0
+
+    def attentions(self, config: BackboneConfig) -> list[int]:
+        """The attentions that it adapts, in order."""
+        return _attentions(self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
+        problems = _skip_problems(self, self.skip, config)
         if "output" in self.targets and config.attention_size != config.hidden_size:
             sizes = f"{config.attention_size} and {config.hidden_size}"
-            return [f"lora: target 'output' needs an attention as wide as the hidden size; here they are {sizes}"]
-        return []
+            problems.append(
+                f"lora: target 'output' needs an attention as wide as the hidden size; here they are {sizes}"
+            )
+        return problems
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        leading = (len(self.targets), config.num_attentions)
+        leading = (len(self.targets), len(self.attentions(config)))
         hidden = config.hidden_size
         shapes = {"down": (*leading, hidden, self.rank), "up": (*leading, self.rank, config.attention_size)}
         return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
 
 
 class PrefixSpec(_PartSpec):
-    """P extra keys and values in front of those of every attention; a gate scales both (UniPELT). On T5 the encoder,
-    the decoder and cross-attention have prefixes of their own, without a position bias (docs/methods.md#prefix).
+    """P extra keys and values in front of those of every attention, but for those in the first `skip` blocks of each
+    stack; a gate scales both (UniPELT). On T5 the encoder, the decoder and cross-attention have prefixes of their own,
+    without a position bias (docs/methods.md#prefix).
 
     With `shifts_positions` an encoder's text begins at position P, as if the prefix were tokens before it (PEFT)."""
 
@@ -137,28 +167,40 @@ class PrefixSpec(_PartSpec):
     length: Annotated[int, Field(ge=1, le=MAX_PREFIX)]
     gated: bool = False
     shifts_positions: bool = False
+    skip: _Skip = 0
+
+    def attentions(self, config: BackboneConfig) -> list[int]:
+        """The attentions that have a prefix, in order."""
+        return _attentions(self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
+        problems = _skip_problems(self, self.skip, config)
         if self.shifts_positions and config.generates:
-            return ["prefix: shifts_positions is for encoders; T5 has no positions to count from"]
-        return []
+            problems.append("prefix: shifts_positions is for encoders; T5 has no positions to count from")
+        return problems
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        shape = (config.num_attentions, self.length, config.attention_size)
-        shapes = {"keys": shape, "values": shape}
-        return shapes | _gate_shapes(self.gated, config.num_attentions, hidden=config.hidden_size)
+        num = len(self.attentions(config))
+        shape = (num, self.length, config.attention_size)
+        return {"keys": shape, "values": shape} | _gate_shapes(self.gated, num, hidden=config.hidden_size)
 
 
 class CentralGateSpec(_PartSpec):
     """One gate per attention that divides between LoRA and the prefix, which then have no gates and no scale of their
     own: softmax over the row means of relu(x w + b), the first output for LoRA, the second for the prefix (UniPELT's
     `add_central_gate`, docs/methods.md#unipelt). Each share is computed from the input x of its part. For
-    a value in T5's cross-attention that is the encoder's output, so the shares need not sum to 1."""
+    a value in T5's cross-attention that is the encoder's output, so the shares need not sum to 1. It has the `skip` of
+    the parts that it divides between."""
 
     kind: Literal["central_gate"] = "central_gate"
+    skip: _Skip = 0
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return _skip_problems(self, self.skip, config)
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        return {"weight": (config.num_attentions, config.hidden_size, 2), "bias": (config.num_attentions, 2)}
+        num = len(_attentions(self.skip, config))
+        return {"weight": (num, config.hidden_size, 2), "bias": (num, 2)}
 
 
 class PromptSpec(_PartSpec):
@@ -175,44 +217,57 @@ class PromptSpec(_PartSpec):
 
 
 class BiasSpec(_PartSpec):
-    """Biases that replace the backbone's at the named sites. T5 has none, so they are added there (BitFit,
-    docs/methods.md#bitfit)."""
+    """Biases that replace the backbone's at the named sites, but for those in the first `skip` blocks of each stack. T5
+    has none, so they are added there (BitFit, docs/methods.md#bitfit)."""
 
     kind: Literal["bias"] = "bias"
     sites: _Distinct[BiasSite] = Field(min_length=1, max_length=8)
+    skip: _Skip = 0
+
+    def numbers(self, site: BiasSite, config: BackboneConfig) -> list[int]:
+        """The blocks or attentions with a bias of their own at `site`, in order; the pooler and T5's output layer are
+        number 0."""
+        match site:
+            case "pooler" | "lm_head":
+                return [0]
+            case "intermediate" | "output":
+                return _blocks(self.skip, config)
+            case "attention_output" | "query" | "key" | "value":
+                return _attentions(self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
+        problems = _skip_problems(self, self.skip, config)
         absent = "pooler" if config.generates else "lm_head"
-        return [f"bias: a {config.family} backbone has no {absent!r}"] if absent in self.sites else []
+        return [*problems, f"bias: a {config.family} backbone has no {absent!r}"] if absent in self.sites else problems
 
     def shapes(self, config: BackboneConfig) -> Shapes:
         return {site: self._shape(site, config) for site in self.sites}
 
-    @staticmethod
-    def _shape(site: BiasSite, config: BackboneConfig) -> Shape:
+    def _shape(self, site: BiasSite, config: BackboneConfig) -> Shape:
+        num = len(self.numbers(site, config))
         match site:
             case "pooler":
                 return (config.hidden_size,)
             case "lm_head":
                 return (config.vocab_size,)
             case "intermediate":
-                return (config.num_blocks, config.expansion_size)
-            case "output":
-                return (config.num_blocks, config.hidden_size)
-            case "attention_output":
-                return (config.num_attentions, config.hidden_size)
+                return (num, config.expansion_size)
+            case "output" | "attention_output":
+                return (num, config.hidden_size)
             case "query" | "key" | "value":
-                return (config.num_attentions, config.attention_size)
+                return (num, config.attention_size)
 
 
 class NormSpec(_PartSpec):
     """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (docs/methods.md#norms).
+    With `skip` the norms before and in the first blocks of each stack are the backbone's own.
 
     T5's norms have no bias, so one is added, except to the two final norms (docs/methods.md#bitfit)."""
 
     kind: Literal["norm"] = "norm"
     weight: bool = True
     bias: bool = True
+    skip: _Skip = 0
 
     @model_validator(mode="after")
     def _something(self) -> Self:
@@ -220,13 +275,21 @@ class NormSpec(_PartSpec):
             raise ValueError("a norm part replaces the weight, the bias or both")
         return self
 
+    def norms(self, config: BackboneConfig) -> list[int]:
+        """The norms that it replaces, in order."""
+        first = self.skip or -1
+        return [index for index in range(config.num_norms) if config.place_norm(index) >= first]
+
     def biased(self, config: BackboneConfig) -> list[int]:
         """The norms that may have a bias."""
         final = (2 * config.num_layers, config.num_norms - 1) if config.generates else ()
-        return [index for index in range(config.num_norms) if index not in final]
+        return [index for index in self.norms(config) if index not in final]
+
+    def problems(self, config: BackboneConfig) -> list[str]:
+        return _skip_problems(self, self.skip, config)
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        weight: Shapes = {"weight": (config.num_norms, config.hidden_size)} if self.weight else {}
+        weight: Shapes = {"weight": (len(self.norms(config)), config.hidden_size)} if self.weight else {}
         return weight | ({"bias": (len(self.biased(config)), config.hidden_size)} if self.bias else {})
 
 
@@ -284,6 +347,9 @@ def part_conflicts(parts: Parts) -> list[str]:
     scaled = [part for part in parts if isinstance(part, LoraSpec | PrefixSpec)]
     if len({part.kind for part in scaled}) < 2 or any(part.gated for part in scaled):
         return ["central_gate: it needs a lora and a prefix without gates of their own"]
+    skips = {part.skip for part in parts if isinstance(part, LoraSpec | PrefixSpec | CentralGateSpec)}
+    if len(skips) > 1:
+        return [f"central_gate: it, the lora and the prefix skip {sorted(skips)} blocks; they must skip equally many"]
     return []
 
 

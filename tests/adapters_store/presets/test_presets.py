@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from peltier_adapters.errors import AdapterError
@@ -137,6 +137,30 @@ def test_lora_takes_any_projections(count: int):
         assert _count("lora", targets=",".join(targets)) == count * 294_912 // 2
 
 
+@pytest.mark.parametrize("config", [BASE, LARGE, T5_BASE], ids=lambda config: config.family)
+def test_each_block_from_the_first_one_counts_alike(config: BackboneConfig):
+    """A preset loses as many parameters with each block of a stack that it leaves alone; on an encoder its first one
+    takes the norm of the embeddings with it. Only soft prompts have no first block."""
+    for preset in presets_for(config):
+        if preset.name.startswith("prompt"):
+            with pytest.raises(AdapterError, match="has no setting 'first_block'"):
+                _count(preset.name, config, first_block="1")
+        elif preset.name != "adapterdrop":
+            counts = [_count(preset.name, config, first_block=str(first)) for first in range(6)]
+            steps = [more - fewer for more, fewer in pairwise(counts)]
+            assert steps[1] > 0
+            assert set(steps[1:]) == {steps[1]}
+            assert steps[0] - steps[1] in (0, config.hidden_size, 2 * config.hidden_size), preset.name
+            assert config.generates <= (steps[0] == steps[1])
+
+
+def test_adapterdrop_is_houlsby_from_a_later_block():
+    """On an encoder the same parts. On T5 the paper's AdapterDrop trains the norms of all blocks, so these stay."""
+    assert _parts("adapterdrop", BASE) == _parts("houlsby", BASE, first_block="5")
+    assert _parts("adapterdrop", T5_BASE)[0] == _parts("houlsby", T5_BASE, first_block="5")[0]
+    assert _count("adapterdrop", T5_BASE) - _count("houlsby", T5_BASE, first_block="5") == 25 * 768
+
+
 def test_settings_keep_the_type_of_their_default():
     """Text from the command line becomes what the preset holds."""
     settings = find_preset("unipelt-apl").settings(
@@ -168,6 +192,8 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
         ("lora", {"targets": "query,query"}, "name one target twice"),
         ("lora", {"targets": "ffn"}, "targets.0 is 'ffn': input should be 'query'"),
         ("lora", {"pooling": "middle"}, "pooling is 'middle': input should be 'pooler'"),
+        ("lora", {"first_block": "12"}, "cannot begin at first_block = 12; blocks are numbered from 0 to 11"),
+        ("compacter", {"first_block": "-1"}, "cannot begin at first_block = -1; blocks are numbered from 0 to 11"),
         ("prefix", {"length": "0"}, "length is 0: "),
         ("bitfit", {"sites": "embeddings"}, "sites.0 is 'embeddings': "),
         ("houlsby", {"map": "dens"}, "setting 'map' is 'dens'; it must be one of dense, lowrank, phm, lphm"),
@@ -196,9 +222,9 @@ def test_bitfit_leaves_out_a_pooler_that_nothing_reads():
     assert "bias.pooler" in tensor_shapes(_parts("bitfit", BASE), BASE)
 
 
-def _parts(preset: str, config: BackboneConfig) -> Parts:
+def _parts(preset: str, config: BackboneConfig, **overrides: str) -> Parts:
     chosen = find_preset(preset)
-    return chosen.compose(chosen.settings({}, config), config, outputs=2)
+    return chosen.compose(chosen.settings(overrides, config), config, outputs=2)
 
 
 def test_presets_need_no_torch():

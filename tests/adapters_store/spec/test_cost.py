@@ -93,9 +93,10 @@ def _macs(backbone: Backbone, resident: Resident | None) -> int:
 
 
 @pytest.mark.parametrize("preset", [name for name, one in PRESETS.items() if one.encoder])
-def test_blocks_of_an_encoder(preset: str, bert: Backbone, make_artifact: MakeArtifact):
+@pytest.mark.parametrize("first_block", ["0", "1"])
+def test_blocks_of_an_encoder(preset: str, first_block: str, bert: Backbone, make_artifact: MakeArtifact):
     """What an adapter adds to a token is what torch counts beside the backbone's own."""
-    artifact = read_artifact(make_artifact(bert, preset), bert)
+    artifact = read_artifact(make_artifact(bert, preset, overrides={"first_block": first_block}), bert)
     added = _macs(bert, Banks(bert).add(artifact)) - _macs(bert, None)
     assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, bert.config).blocks)
 

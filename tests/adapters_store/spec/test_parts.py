@@ -3,7 +3,16 @@
 from itertools import permutations
 
 import pytest
-from peltier_adapters.spec.parts import CentralGateSpec, LoraSpec, PartSpec, PrefixSpec, part_conflicts, position_offset
+from peltier_adapters.spec.parts import (
+    BiasSpec,
+    CentralGateSpec,
+    LoraSpec,
+    NormSpec,
+    PartSpec,
+    PrefixSpec,
+    part_conflicts,
+    position_offset,
+)
 from peltier_backbone.load import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
@@ -23,6 +32,7 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
         ((GATE,), "needs a lora and a prefix without gates of their own"),
         ((GATE, PREFIX), "needs a lora and a prefix"),
         ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "without gates of their own"),
+        ((GATE, PREFIX, LORA.model_copy(update={"skip": 2})), "skip [0, 2] blocks; they must skip equally many"),
     ],
     ids=str,
 )
@@ -31,6 +41,19 @@ def test_another_central_gate_is_refused(parts: tuple[PartSpec, ...], reason: st
     (found,) = part_conflicts(parts)
     assert found.startswith("central_gate: ")
     assert reason in found
+
+
+@pytest.mark.parametrize(
+    "part", [GATE, PREFIX, LORA, BiasSpec(sites=("pooler", "query")), NormSpec()], ids=lambda part: part.kind
+)
+def test_a_part_that_skips_nothing_is_written_as_before(part: PartSpec, bert: Backbone):
+    """Releases that know no `skip` read its manifest. A part that skips every block is refused."""
+    assert "skip" not in part.model_dump()
+    skipping = [part.model_copy(update={"skip": skip}) for skip in (2, 3)]
+    assert skipping[0].model_dump()["skip"] == 2
+    assert [one.problems(bert.config) for one in skipping] == [
+        [], [f"{part.kind}: skip = 3 leaves no block of 3 with an adapter"]
+    ]  # fmt: skip
 
 
 def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbone):

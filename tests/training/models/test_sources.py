@@ -29,12 +29,14 @@ def backbone(request: pytest.FixtureRequest) -> Backbone:
     return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("width", ["16", "0"])
-def test_prefixes_are_served_without_their_mlp(backbone: Backbone, width: str):
-    """Only the MLPs' output has a place in the artifact; with `mlp=0` the prefixes are parameters of their own."""
-    sources = create(backbone, "prefix", mlp=width)
+@pytest.mark.parametrize(("width", "first_block"), [("16", "0"), ("16", "1"), ("16", "2"), ("0", "1")])
+def test_prefixes_are_served_without_their_mlp(backbone: Backbone, width: str, first_block: str):
+    """Only the MLPs' output has a place in the artifact; with `mlp=0` the prefixes are parameters of their own. This
+    T5's decoder has no block 2, so from there on its groups have no prefixes and no MLPs."""
+    sources = create(backbone, "prefix", mlp=width, first_block=first_block)
     preset = find_preset("prefix")
-    parts = preset.compose(preset.settings({}, backbone.config), backbone.config, outputs=3)
+    settings = preset.settings({"first_block": first_block}, backbone.config)
+    parts = preset.compose(settings, backbone.config, outputs=3)
     assert any(isinstance(source, PrefixMlp) for source in sources) == (width != "0")
     assert {name: tuple(t.shape) for name, t in served(sources).items()} == tensor_shapes(parts, backbone.config)
 

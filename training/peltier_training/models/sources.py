@@ -52,18 +52,19 @@ class PrefixMlp(nn.Module):
 
     def __init__(self, spec: PrefixSpec, config: BackboneConfig, width: int) -> None:
         super().__init__()
-        self.groups = nn.ModuleList(PrefixGroup(spec, config, num, width) for num in _groups(config))
+        self.groups = nn.ModuleList(PrefixGroup(spec, config, num, width) for num in _groups(spec, config) if num)
 
     def forward(self) -> dict[str, Tensor]:
         keys, values = torch.cat([group() for group in self.groups], 1)
         return {"prefix.keys": keys, "prefix.values": values}
 
 
-def _groups(config: BackboneConfig) -> list[int]:
-    """The number of attentions of each group, in order."""
+def _groups(spec: PrefixSpec, config: BackboneConfig) -> list[int]:
+    """The number of attentions with a prefix in each group, in order."""
     if isinstance(config, T5Config):
-        return [config.num_layers, config.num_decoder_layers, config.num_decoder_layers]
-    return [config.num_attentions]
+        decoder = max(config.num_decoder_layers - spec.skip, 0)
+        return [max(config.num_layers - spec.skip, 0), decoder, decoder]
+    return [len(spec.attentions(config))]
 
 
 def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: int) -> nn.ModuleList:

@@ -67,7 +67,7 @@ def create_bottleneck(found: Mapping[ModuleSite, Bottleneck], kind: Kind, config
         input=kind.input,
         map=map_,
         gated=bool(gated),
-        skip=_skip({block for _, block in found}, config),
+        skip=min(config.place_block(block) for _, block in found),
     )
     return ImportedPart(spec, _tensors(spec, found, kind, config))
 
@@ -82,14 +82,6 @@ def _map(found: Mapping[ModuleSite, Bottleneck], kind: Kind) -> MapSpec:
         ranks = [side["left"].shape[-1] for adapter in found.values() for side in (adapter.down, adapter.up)]
         return LphmMap(n=len(kind.rule), rank=max(ranks))
     return LowRankMap(rank=1) if "left" in down else DenseMap()
-
-
-def _skip(blocks: set[int], config: BackboneConfig) -> int:
-    """The number of blocks at the beginning of every stack without an adapter."""
-    stacks = [range(config.num_layers), range(config.num_layers, config.num_blocks)]
-    return min(
-        next((place for place, block in enumerate(stack) if block in blocks), len(stack)) for stack in stacks if stack
-    )
 
 
 def _tensors(

@@ -46,13 +46,17 @@ def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) ->
         raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; all or none must be")
     targets = tuple(target for site, target in _TARGETS.items() if any(site == own for own, _ in pairs))
     rank = max(len(pair.a) for pair in pairs.values())
-    spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated))
+    skip = min(config.place_attention(index) for _, index in pairs)
+    spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated), skip=skip)
     return ImportedPart(spec, _tensors(spec, pairs, config))
 
 
 def _tensors(spec: LoraSpec, pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) -> dict[str, Tensor]:
-    placed = {(spec.targets.index(_TARGETS[site]), index): pair for (site, index), pair in pairs.items()}
-    leading = (len(spec.targets), config.num_attentions)
+    attentions = spec.attentions(config)
+    placed = {
+        (spec.targets.index(_TARGETS[site]), attentions.index(index)): pair for (site, index), pair in pairs.items()
+    }
+    leading = (len(spec.targets), len(attentions))
     down, up = (config.hidden_size, spec.rank), (spec.rank, config.attention_size)
     gates = {place: pair.gate for place, pair in placed.items() if pair.gate is not None}
     return {

@@ -59,9 +59,8 @@ def take_biases(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone)
     return [ImportedPart(spec, {site: _biases(site, found, spec, backbone) for site in sites})]
 
 
-def _biases(site: str, found: Mapping[ModuleSite, Tensor], spec: BiasSpec, backbone: Backbone) -> Tensor:
-    shape = spec.shapes(backbone.config)[site]
-    whole = backbone_bias(site, backbone, shape).cpu().clone()
+def _biases(site: BiasSite, found: Mapping[ModuleSite, Tensor], spec: BiasSpec, backbone: Backbone) -> Tensor:
+    whole = backbone_bias(spec, site, backbone).cpu().clone()
     for (own, index), tensor in found.items():
         if own != site:
             continue
