@@ -34,6 +34,8 @@ from transformers import (
     BertModel,
     CamembertConfig,
     CamembertModel,
+    DistilBertConfig,
+    DistilBertModel,
     PretrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -118,7 +120,9 @@ def _randomise(model: PreTrainedModel, seed: int) -> None:
             if weight.dim() == 2:
                 weight.copy_(noise * (0.5 if "embeddings" in name else 1.2 * weight.shape[1] ** -0.5))
             else:
-                weight.copy_(0.2 * noise + (1.0 if name.endswith("LayerNorm.weight") else 0.0))
+                weight.copy_(
+                    0.2 * noise + (1.0 if name.lower().endswith(("layernorm.weight", "layer_norm.weight")) else 0.0)
+                )
 
 
 def _randomise_t5(model: T5ForConditionalGeneration, seed: int) -> None:
@@ -206,6 +210,15 @@ def camembert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def distilbert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 DistilBERT with a WordPiece tokenizer."""
+    tokenizer = _word_piece()
+    sizes = {"n_layers": 3, "dim": 48, "n_heads": 4, "hidden_dim": 88}
+    config = DistilBertConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, **sizes)
+    return _save(tmp_path_factory.mktemp("distilbert"), DistilBertModel(config), tokenizer, seed=10)
+
+
+@pytest.fixture(scope="session")
 def t5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 3 + 2 x 48 T5 v1.0 (ReLU, tied) with a Unigram tokenizer."""
     return _save_t5(tmp_path_factory.mktemp("t5"), 6, tied=True, num_layers=3, num_decoder_layers=2, d_kv=12)
@@ -242,6 +255,12 @@ def xlm_roberta(xlm_roberta_directory: Path) -> Backbone:
 def camembert(camembert_directory: Path) -> Backbone:
     """The small random CamemBERT."""
     return load_backbone(str(camembert_directory))
+
+
+@pytest.fixture(scope="session")
+def distilbert(distilbert_directory: Path) -> Backbone:
+    """The small random DistilBERT."""
+    return load_backbone(str(distilbert_directory))
 
 
 @pytest.fixture(scope="session")

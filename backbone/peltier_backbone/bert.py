@@ -55,16 +55,17 @@ class Embedded(Protocol):
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Token, position and token-type tables, each [entries, hidden], and their norm."""
+    """Token, position and token-type tables, each [entries, hidden], and their norm. DistilBERT has no token types."""
 
     tokens: Table
     positions: Tensor
-    types: Tensor
+    types: Tensor | None
     norm: LayerNorm
 
     def __call__(self, read: Embedded) -> Tensor:
         """The summed embeddings before the norm, [tokens, hidden]."""
-        return self.tokens(read.ids) + F.embedding(read.positions, self.positions) + F.embedding(read.types, self.types)
+        x = self.tokens(read.ids) + F.embedding(read.positions, self.positions)
+        return x if self.types is None else x + F.embedding(read.types, self.types)
 
 
 @dataclass(frozen=True)

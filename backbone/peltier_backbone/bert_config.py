@@ -16,7 +16,6 @@ _SIZES = {
     "num_heads": "num_attention_heads",
     "intermediate_size": "intermediate_size",
     "max_positions": "max_position_embeddings",
-    "num_token_types": "type_vocab_size",
 }
 
 
@@ -79,15 +78,19 @@ class BertConfig(BackboneConfig):
 
 def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
     """Build the configuration; raises a `BackboneError` that names a missing or unsupported field."""
+    kind = BERT_FAMILIES[family]
     for key, served in (("hidden_act", "gelu"), ("position_embedding_type", "absolute"), ("is_decoder", False)):
-        fields.only(key, served)
-    values: dict[str, Any] = {name: fields.size(key) for name, key in _SIZES.items()}
+        fields.only(kind.key(key), served)
+    values: dict[str, Any] = {name: fields.size(kind.key(key)) for name, key in _SIZES.items()}
     if values["hidden_size"] % values["num_heads"]:
-        raise fields.error(f"hidden_size {values['hidden_size']} is not divisible by its {values['num_heads']} heads")
+        raise fields.error(
+            f"{kind.key('hidden_size')} {values['hidden_size']} is not divisible by its {values['num_heads']} heads"
+        )
     config = BertConfig(
         family=family,
-        pad_token_id=fields.token("pad_token_id", 1 if BERT_FAMILIES[family].after_pad else 0),
+        pad_token_id=fields.token("pad_token_id", 1 if kind.after_pad else 0),
         norm_eps=fields.epsilon("layer_norm_eps", 1e-12),
+        num_token_types=fields.size("type_vocab_size") if kind.embeds_types else 0,
         **values,
     )
     if config.max_tokens < 1:

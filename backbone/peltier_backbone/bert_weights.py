@@ -24,7 +24,7 @@ def canonical_bert(tensors: dict[str, Tensor], config: BertConfig, directory: Pa
     for name, tensor in tensors.items():
         if name.startswith(family.pretraining) or name.endswith("embeddings.position_ids"):
             continue
-        short = name.removeprefix(family.prefix)
+        short = family.bert_name(name)
         short = short.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         if short in kept:
             raise BackboneError(f"{directory}: tensor {name!r} is there twice")
@@ -38,7 +38,7 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
     embeddings = Embeddings(
         tokens=table(weights.take("embeddings.word_embeddings.weight", config.vocab_size, hidden)),
         positions=weights.take("embeddings.position_embeddings.weight", config.max_positions, hidden),
-        types=weights.take("embeddings.token_type_embeddings.weight", config.num_token_types, hidden),
+        types=_types(weights, config),
         norm=_norm(weights, "embeddings.LayerNorm", config),
     )
     layers = [_layer(weights, f"encoder.layer.{i}", config, kernel) for i in range(config.num_layers)]
@@ -51,11 +51,9 @@ def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table
 def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
     """Every weight in memory with the name under which it is hashed."""
     embeddings = model.embeddings
-    yield from (
-        ("tokens", embeddings.tokens.weight()),
-        ("positions", embeddings.positions),
-        ("types", embeddings.types),
-    )
+    yield from (("tokens", embeddings.tokens.weight()), ("positions", embeddings.positions))
+    if embeddings.types is not None:
+        yield ("types", embeddings.types)
     for index, norm in enumerate(model.norms()):
         yield from ((f"norm.{index}.weight", norm.weight), (f"norm.{index}.bias", norm.bias))
     linears: dict[str, Linear] = {}
@@ -66,6 +64,12 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
         linears["pooler"] = model.pooler
     for name, linear in linears.items():
         yield from ((f"{name}.weight", linear.weights()[0]), (f"{name}.bias", linear.bias))
+
+
+def _types(weights: Weights, config: BertConfig) -> Tensor | None:
+    if config.num_token_types == 0:
+        return None
+    return weights.take("embeddings.token_type_embeddings.weight", config.num_token_types, config.hidden_size)
 
 
 def _layer(weights: Weights, name: str, config: BertConfig, kernel: LinearKernel) -> Layer:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert"]
+PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert"]
 TextFamily = Literal["t5"]
 Family = PostNormFamily | TextFamily
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)

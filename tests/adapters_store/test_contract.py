@@ -81,7 +81,7 @@ def _other(preset: str, backbone: Backbone) -> dict[str, str]:
 
 FAMILIES = ("bert", "roberta", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
-RELATIVES = ("xlm_roberta", "camembert")
+RELATIVES = ("xlm_roberta", "camembert", "distilbert")
 
 
 def _presets(family: str) -> list[str]:

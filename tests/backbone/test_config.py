@@ -1,6 +1,7 @@
 """Accepted and refused values of config.json."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,8 @@ def test_positions_of_a_family(family: str, first: int, longest: int):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"model_type": "mt5"}, "model_type is 'mt5'"),
+        ({"model_type": "bart"}, "model_type is 'bart'; a backbone is one of bert, roberta, xlm-roberta, "),
+        ({"model_type": ["bert"]}, "model_type is ['bert']"),
         ({"model_type": None}, "model_type is None"),
         ({"hidden_act": "relu"}, "hidden_act is 'relu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'"),
@@ -59,6 +61,26 @@ def test_unsupported_values_are_named(change: dict[str, Any], words: str):
     with pytest.raises(BackboneError, match=r"^config\.json: ") as caught:
         parse_config({**GOOD, **change}, "config.json")
     assert words in str(caught.value)
+
+
+DISTILBERT = {"model_type": "distilbert", "vocab_size": 30, "dim": 8, "n_layers": 2, "n_heads": 2, "hidden_dim": 12}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dim": 9}, "dim 9 is not divisible by its 2 heads"),
+        ({"activation": "relu"}, "activation is 'relu'"),
+        ({"n_layers": None, "num_hidden_layers": 2}, "n_layers is None"),
+    ],
+    ids=str,
+)
+def test_a_refusal_names_the_keys_of_the_family(change: dict[str, Any], words: str):
+    """DistilBERT has other keys than BERT."""
+    file = {**DISTILBERT, "max_position_embeddings": 16}
+    assert parse_config(file, "config.json").num_token_types == 0
+    with pytest.raises(BackboneError, match=re.escape(words)):
+        parse_config({**file, **change}, "config.json")
 
 
 @pytest.mark.parametrize(
