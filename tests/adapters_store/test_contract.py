@@ -40,16 +40,16 @@ OTHER = {
     "pfeiffer-ffn": {"bottleneck": "6", "gated": "true"},
     "compacter": {"n": "2", "rank": "2", "bottleneck": "6", "first_block": "1"},
     "compacter++": {"bottleneck": "12", "norms": "false"},
-    "lora": {"rank": "3", "targets": "query,output"},
+    "lora": {"rank": "3", "targets": "all-linear"},
     "prefix": {"length": "3", "first_block": "1"},
     "bitfit": {"sites": "value,output", "first_block": "1"},
     "unipelt-ap": {"length": "4", "bottleneck": "9"},
-    "unipelt-apl": {"length": "2", "rank": "5", "gated": "false", "first_block": "1"},
+    "unipelt-apl": {"length": "2", "rank": "5", "targets": "intermediate,query,ffn_output", "first_block": "1"},
     "unipelt-ap-nogate": {"length": "2", "bottleneck": "5"},
-    "unipelt-apl-nogate": {"length": "6", "targets": "key"},
+    "unipelt-apl-nogate": {"length": "6", "targets": "key,ffn_output"},
     "unipelt-apl-central": {"length": "3", "rank": "2", "targets": "query,key", "first_block": "1"},
     "adamix": {"bottleneck": "11"},
-    "adamix-lora": {"rank": "2", "targets": "query,key,value", "first_block": "1"},
+    "adamix-lora": {"rank": "2", "targets": "query,key,value,intermediate", "first_block": "1"},
     "adapterdrop": {"bottleneck": "4"},
     "lowrank": {"rank": "3"},
     "phm": {"n": "2"},
@@ -70,13 +70,6 @@ HEADS = {
     "embedding/projected": ("bitfit", {"task_type": "embedding", "overrides": {"head_projection": "true"}}),
     "ranking": ("adamix", {"task_type": "ranking", "inputs": "pair", "overrides": {"pooling": "mean"}}),
 }  # fmt: skip
-
-
-def _other(preset: str, backbone: Backbone) -> dict[str, str]:
-    """LoRA on the output map is for attentions as wide as the hidden states."""
-    if preset == "lora" and backbone.config.attention_size != backbone.config.hidden_size:
-        return {"rank": "3", "targets": "query,key"}
-    return OTHER[preset]
 
 
 FAMILIES = ("bert", "roberta", "t5", "t5_gated")
@@ -114,7 +107,7 @@ def zoo(make_artifact: MakeArtifact) -> Callable[[Backbone], dict[str, Resident]
                 for label, data in (
                     (preset, make_artifact(backbone, preset)),
                     (f"{preset}/twin", make_artifact(backbone, preset, seed=1, labels=("a", "b", "c"))),
-                    (f"{preset}/other", make_artifact(backbone, preset, seed=3, overrides=_other(preset, backbone))),
+                    (f"{preset}/other", make_artifact(backbone, preset, seed=3, overrides=OTHER[preset])),
                 )
             }
         return known[key]

@@ -100,19 +100,22 @@ class Reference:
         return self.norm(2 * i + 2, self.bottleneck("ffn", i, f, a) + a)
 
     def linear(self, name: str, site: str, i: int, x: Tensor) -> Tensor:
-        """A frozen map with the task's own bias (BitFit) and LoRA."""
+        """A frozen map with the task's own bias (BitFit) and LoRA, whose product is merged into the map unless it has
+        a gate."""
         own = self.acts("bias", i) and f"bias.{site}" in self.t
         bias = self.t[f"bias.{site}"][i] if own else self.w[f"{name}.bias"]
-        y = x @ self.w[f"{name}.weight"].T + bias
-        target = {"attention_output": "output", "output": None, "intermediate": None}.get(site, site)
+        weight = self.w[f"{name}.weight"].T
+        target = {"attention_output": "output", "output": "ffn_output"}.get(site, site)
         lora = self.parts.get("lora")
         if lora is None or target not in lora.targets or not self.acts("lora", i):
-            return y
-        k = lora.targets.index(target)
-        scale = lora.alpha / lora.rank
+            return x @ weight + bias
+        apart = target in ("intermediate", "ffn_output")
+        suffix = f".{target}" if apart else ""
+        k = 0 if apart else [one for one in lora.targets if one not in ("intermediate", "ffn_output")].index(target)
+        added = self.t[f"lora.down{suffix}"][k, i] @ self.t[f"lora.up{suffix}"][k, i]
         if lora.gated or "central_gate" in self.parts:
-            scale = self.gate("lora", (k, i), x, target)
-        return y + scale * (x @ self.t["lora.down"][k, i] @ self.t["lora.up"][k, i])
+            return x @ weight + bias + self.gate("lora", (k, i), x, target, suffix) * (x @ added)
+        return x @ (weight + lora.alpha / lora.rank * added) + bias
 
     def attend(self, i: int, query: Tensor, key: Tensor, value: Tensor, h: Tensor) -> Tensor:
         rows, heads, size = len(h), self.config.num_heads, self.config.hidden_size // self.config.num_heads
@@ -155,7 +158,7 @@ class Reference:
         blocks = own["weight"] if kind == "phm" else own["left"] @ own["right"]
         return sum(torch.kron(a, b) for a, b in zip(rule, blocks, strict=True))
 
-    def gate(self, part: str, index: tuple[int, ...], x: Tensor, label: str = "") -> Tensor:
+    def gate(self, part: str, index: tuple[int, ...], x: Tensor, label: str = "", suffix: str = "") -> Tensor:
         """The mean over a row's real tokens of sigmoid(x w + b), [rows, 1, 1]; or the part's share of the central
         gate, softmax(mean relu(x w + b)) over (LoRA, prefix)."""
         if "central_gate" in self.parts and part != "bottleneck":
@@ -164,7 +167,8 @@ class Reference:
             means = (scores * self.mask[:, :, None]).sum(1) / self.mask.sum(1, keepdim=True)
             mean = means.softmax(-1)[:, ("lora", "prefix").index(part)]
         else:
-            scores = torch.sigmoid(x @ self.t[f"{part}.gate.weight"][index] + self.t[f"{part}.gate.bias"][index])
+            weight, bias = (self.t[f"{part}.gate.{name}{suffix}"][index] for name in ("weight", "bias"))
+            scores = torch.sigmoid(x @ weight + bias)
             mean = (scores * self.mask).sum(1) / self.mask.sum(1)
         self.gates.setdefault(f"{part}.{label}" if label else part, []).append(mean)
         return mean[:, None, None]
@@ -215,6 +219,8 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("lora", {}),
     ("lora", {"targets": "value,output,key,query", "rank": "3", "alpha": "0.5"}),
     ("lora", {"targets": "output,key", "gated": "true"}),
+    ("lora", {"targets": "all-linear", "rank": "3", "first_block": "1"}),
+    ("lora", {"targets": "ffn_output,key,intermediate", "gated": "true"}),
     ("prefix", {}),
     ("prefix", {"length": "1", "gated": "true"}),
     ("bitfit", {}),

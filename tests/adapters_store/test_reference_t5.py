@@ -91,7 +91,8 @@ class Reference:
             first = 2 * encoder + 1 + 3 * skip
             return [*own, *range(first, first + 3 * (decoder - skip) + len(final))]
         blocks = [*range(skip, encoder), *range(encoder + skip, encoder + decoder)]
-        if name.startswith("bottleneck.") or name in ("bias.intermediate", "bias.output"):
+        feed_forward = name in ("bias.intermediate", "bias.output") or name.endswith((".intermediate", ".ffn_output"))
+        if name.startswith("bottleneck.") or feed_forward:
             return blocks
         return [*blocks, *range(encoder + decoder + skip, encoder + 2 * decoder)]
 
@@ -144,7 +145,7 @@ class Reference:
             y = self.attend(f"{name}.0.SelfAttention", i, h, h, bias)
             x = x + self.bottleneck("attention", i, (y, mask), x)
             h = self.norm(2 * i + 1, f"{name}.1.layer_norm", x), mask
-            x = x + self.bottleneck("ffn", i, (self.feed_forward(f"{name}.1.DenseReluDense", i, h[0]), mask), x)
+            x = x + self.bottleneck("ffn", i, (self.feed_forward(f"{name}.1.DenseReluDense", i, h), mask), x)
         return self.norm(2 * self.config.num_layers, "encoder.final_layer_norm", x), mask
 
     def decode(self, ids: Tensor, memory: tuple[Tensor, Tensor]) -> Tensor:
@@ -162,7 +163,7 @@ class Reference:
             h = self.norm(norm + 1, f"{name}.1.layer_norm", x), None
             x = x + self.attend(f"{name}.1.EncDecAttention", block + decoder, h, memory, cross)
             h = self.norm(norm + 2, f"{name}.2.layer_norm", x), None
-            y = self.feed_forward(f"{name}.2.DenseReluDense", block, h[0])
+            y = self.feed_forward(f"{name}.2.DenseReluDense", block, h)
             x = x + self.bottleneck("ffn", block, (y, None), x)
         h = self.norm(2 * encoder + 1 + 3 * decoder, "decoder.final_layer_norm", x), None
         untied = self.w.get("lm_head.weight")
@@ -201,28 +202,43 @@ class Reference:
 
     def linear(self, name: str, site: str, number: int, tokens: Tokens) -> Tensor:
         """A frozen map of an attention, with BitFit's bias and LoRA."""
-        x, target, lora = tokens[0], site.removeprefix("attention_"), self.parts.get("lora")
-        y = x @ self.w[f"{name}.weight"].T + self.bias(site, number)
-        if lora is None or target not in lora.targets or not self.acts("lora", number):
-            return y
-        index = lora.targets.index(target), number
-        gated = lora.gated or "central_gate" in self.parts
-        scale = self.gate("lora", index, tokens, target) if gated else lora.alpha / lora.rank
-        return y + scale * (x @ self.t["lora.down"][index] @ self.t["lora.up"][index])
+        target = site.removeprefix("attention_")
+        lora = self.lora(target, number, tokens, target) if self.adapts(target, number) else 0
+        return tokens[0] @ self.w[f"{name}.weight"].T + self.bias(site, number) + lora
+
+    def adapts(self, target: str, number: int) -> bool:
+        return self.acts("lora", number) and target in self.parts["lora"].targets
+
+    def lora(self, target: str, number: int, tokens: Tokens, label: str, half: int = 0) -> Tensor:
+        """What LoRA adds to a map. Maps of other widths than an attention's have tensors of their own."""
+        part, apart = self.parts["lora"], ["intermediate", "ffn_output"]
+        apart += ["output"] if self.config.attention_size != self.config.hidden_size else []
+        suffix = f".{target}" if target in apart else ""
+        together = [one for one in part.targets if one not in apart]
+        index = half if suffix else together.index(target), number
+        gated = part.gated or "central_gate" in self.parts
+        scale = self.gate("lora", index, tokens, label, suffix) if gated else part.alpha / part.rank
+        return scale * (tokens[0] @ self.t[f"lora.down{suffix}"][index] @ self.t[f"lora.up{suffix}"][index])
 
     def bias(self, site: str, number: int) -> Tensor:
         own = self.acts("bias", number) and f"bias.{site}" in self.t
         return self.t[f"bias.{site}"][number] if own else self.zeros(1)
 
-    def feed_forward(self, name: str, block: int, x: Tensor) -> Tensor:
+    def feed_forward(self, name: str, block: int, tokens: Tokens) -> Tensor:
+        x, mask = tokens
         maps = [self.w[key] for key in (f"{name}.{map}.weight" for map in ("wi", "wi_0", "wi_1")) if key in self.w]
         inner = x @ torch.cat(maps).T + self.bias("intermediate", block)
+        if self.adapts("intermediate", block):
+            labels = ["intermediate"] if len(maps) == 1 else ["intermediate.0", "intermediate.1"]
+            own = [self.lora("intermediate", block, tokens, label, half) for half, label in enumerate(labels)]
+            inner = inner + torch.cat(own, -1)
         if len(maps) == 1:
             inner = ACTIVATIONS["relu"](inner)
         else:
             activated, factor = inner.tensor_split(2, -1)
             inner = ACTIVATIONS["gelu_new"](activated) * factor
-        return inner @ self.w[f"{name}.wo.weight"].T + self.bias("output", block)
+        lora = self.lora("ffn_output", block, (inner, mask), "ffn_output") if self.adapts("ffn_output", block) else 0
+        return inner @ self.w[f"{name}.wo.weight"].T + self.bias("output", block) + lora
 
     def bottleneck(self, site: str, block: int, tokens: Tokens, residual: Tensor) -> Tensor:
         """y + up(act(down(x))) at a sub-layer's output y, of x = y or x = y + residual; the first `skip` blocks of each
@@ -247,13 +263,14 @@ class Reference:
         rule = own.get("rule", self.t.get("bottleneck.rule"))
         return torch.stack([torch.kron(a, b) for a, b in zip(rule, blocks, strict=True)]).sum(0)
 
-    def gate(self, part: str, index: tuple[int, ...], tokens: Tokens, label: str = "") -> Tensor:
+    def gate(self, part: str, index: tuple[int, ...], tokens: Tokens, label: str = "", suffix: str = "") -> Tensor:
         """sigmoid(x w + b): over encoder tokens its mean over the row's real ones, [rows, 1, 1]; in the decoder each
         token's own, [rows, tokens, 1], as a mean over a text would see its future. LoRA and prefix may share one."""
         x, mask = tokens
         if "central_gate" in self.parts and part != "bottleneck":
             return self.central(part, index, tokens, label)
-        gates = torch.sigmoid(x @ self.t[f"{part}.gate.weight"][index] + self.t[f"{part}.gate.bias"][index])
+        weight, bias = (self.t[f"{part}.gate.{name}{suffix}"][index] for name in ("weight", "bias"))
+        gates = torch.sigmoid(x @ weight + bias)
         if mask is None:
             return gates[..., None]
         mean = (gates * mask).sum(1) / mask.sum(1)
@@ -354,6 +371,10 @@ CASES: list[Case] = [
     ("compacter++", {"norms": "false", "gated": "true", "activation": "gelu"}),
     ("lora", {"targets": "value,key,query", "rank": "3", "alpha": "0.5"}),
     ("lora", {"targets": "key,value", "gated": "true"}),
+    ("lora", {"targets": "all-linear", "rank": "2"}),
+    ("lora", {"targets": "all-linear", "first_block": "1"}),
+    ("lora", {"targets": "output,ffn_output,query,intermediate", "gated": "true"}),
+    ("unipelt-apl", {"targets": "value,output,key,query", "gated": "false", "alpha": "3"}),
     ("prefix", {"length": "1", "gated": "true"}),
     ("prefix", {"length": "17"}),
     ("prompt-r", {"length": "100"}),
@@ -368,11 +389,10 @@ CASES: list[Case] = [
     ("unipelt-apl", {"gated": "false"}),
     ("unipelt-apl", {"length": "3", "rank": "2", "bottleneck": "6", "targets": "key,query", "map": "lphm", "n": "2"}),
 ]
-# Only where attention is as wide as the states, or the encoder deeper than the decoder.
+# Only where the encoder is deeper than the decoder, or attention as wide as the states.
 T5_CASES: list[Case] = [
-    ("lora", {"targets": "output,key", "gated": "true"}),
-    ("unipelt-apl", {"targets": "value,output,key,query", "gated": "false", "alpha": "3"}),
     ("adapterdrop", {"skip": "2"}),
+    ("unipelt-apl-central", {"targets": "output,key", "gated": "false"}),
 ]
 EVERYWHERE = [("t5", *case) for case in CASES + T5_CASES] + [("t5_gated", *case) for case in CASES]
 

@@ -20,7 +20,7 @@ from peltier_adapters.artifact.source import MemorySource, Source
 from peltier_adapters.artifact.tensor_table import TensorTable, split_header, unique_names
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.spec.maps import Spec
-from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, position_offset
+from peltier_adapters.spec.parts import HeadSpec, Parts, PartSpec, part_conflicts, part_problems, position_offset
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_adapters.validation import sentences
 
@@ -187,7 +187,7 @@ def backbone_mismatches(manifest: Manifest, config: BackboneConfig, fingerprint:
 
 @lru_cache(maxsize=1024)
 def _part_problems(parts: Parts, config: BackboneConfig) -> tuple[str, ...]:
-    return tuple(problem for part in parts for problem in part.problems(config))
+    return tuple(part_problems(parts, config))
 
 
 @dataclass(frozen=True, eq=False)

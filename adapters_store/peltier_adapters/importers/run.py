@@ -22,6 +22,7 @@ from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
 from peltier_adapters.importers.shared.imported_part import ImportedPart
 from peltier_adapters.importers.shared.module_sites import base_names
+from peltier_adapters.spec.parts import part_problems
 from peltier_adapters.validation import sentences
 
 READERS: Mapping[str, Callable[[Path, Backbone], ImportedAdapter]] = {
@@ -64,7 +65,7 @@ def _import(wanted: Import, backbone: Backbone) -> Artifact:
         foreign = replace(foreign, head=_head(foreign, wanted, backbone))
     elif wanted.head is not None:
         raise AdapterError(f"head {wanted.head} was given, but a T5 answers in text and has no head")
-    problems = [problem for part in foreign.parts for problem in part.problems(backbone.config)]
+    problems = part_problems(foreign.parts, backbone.config)
     if problems:
         raise AdapterError(f"{wanted.path} does not fit this backbone: {'; '.join(problems)}")
     task = wanted.options.task(foreign, backbone)

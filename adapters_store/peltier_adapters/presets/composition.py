@@ -64,8 +64,9 @@ def _bottleneck(settings: Settings, outputs: int) -> PartSpec:
 
 
 def _lora(settings: Settings, outputs: int) -> PartSpec:
-    rank = int(settings["rank"])
-    fields = {"targets": _names(settings["targets"]), "rank": rank, "alpha": settings["alpha"]}
+    named = str(settings["targets"]).strip()
+    targets = spec.ALL_LINEAR if named == "all-linear" else _names(named)
+    fields = {"targets": targets, "rank": int(settings["rank"]), "alpha": settings["alpha"]}
     return spec.LoraSpec.model_validate({**fields, "gated": _gated(settings), "skip": settings["first_block"]})
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, override
-from peltier_adapters.spec.parts import Parts
+from peltier_adapters.spec.parts import Parts, part_problems
 from peltier_adapters.validation import sentences
 
 # The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere the first token with a dense layer, as in
@@ -73,7 +73,7 @@ class Preset:
             parts = tuple(BUILDERS[kind](settings, outputs) for kind in kinds)
         except ValidationError as error:
             raise AdapterError(f"preset {self.name!r} cannot be built: {'; '.join(sentences(error))}") from None
-        problems = [problem for part in parts for problem in part.problems(config)]
+        problems = part_problems(parts, config)
         if problems:
             raise AdapterError(f"preset {self.name!r} does not fit this backbone: {'; '.join(problems)}")
         return parts

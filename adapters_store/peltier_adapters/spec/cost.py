@@ -14,7 +14,16 @@ from typing import Self
 from peltier_backbone.config import BackboneConfig
 
 from peltier_adapters.spec.maps import FoldedLphmMap, ServedMapSpec
-from peltier_adapters.spec.parts import BottleneckSpec, CentralGateSpec, HeadSpec, LoraSpec, Parts, PartSpec, PrefixSpec
+from peltier_adapters.spec.parts import (
+    BottleneckSpec,
+    CentralGateSpec,
+    HeadSpec,
+    LoraSpec,
+    LoraStack,
+    Parts,
+    PartSpec,
+    PrefixSpec,
+)
 from peltier_adapters.spec.served import served_parts
 
 
@@ -120,9 +129,8 @@ def _block_cost(part: PartSpec, parts: Parts, config: BackboneConfig) -> tuple[i
         case BottleneckSpec():
             return _from_block(part.skip, (_bottleneck(part, config),) * config.num_blocks, config)
         case LoraSpec():
-            gate = config.hidden_size if part.gated else 0
-            each = len(part.targets) * (_lora_target(part, config) + gate)
-            return _from_block(part.skip, _attentions(each, config), config)
+            stacks = [_lora_stack(part, stack, config) for stack in part.stacks(config)]
+            return _from_block(part.skip, [sum(costs) for costs in zip(*stacks, strict=True)], config)
         case PrefixSpec():
             gate = config.hidden_size if part.gated else 0
             each = part.length * BackboneCost.of(config).pair + gate
@@ -158,8 +166,10 @@ def _map(spec: ServedMapSpec, before: int, after: int) -> int:
     return spec.n * left + right if spec.contracts(before, after) else left + spec.n * right
 
 
-def _lora_target(spec: LoraSpec, config: BackboneConfig) -> int:
-    return spec.rank * (config.hidden_size + config.attention_size)
+def _lora_stack(spec: LoraSpec, stack: LoraStack, config: BackboneConfig) -> tuple[int, ...]:
+    gate = stack.before if spec.gated else 0
+    each = len(stack.maps) * (spec.rank * (stack.before + stack.after) + gate)
+    return (each,) * config.num_blocks if stack.in_blocks else _attentions(each, config)
 
 
 def _num_shares(parts: Sequence[PartSpec]) -> int:

@@ -2,10 +2,12 @@
 
 Shapes are without the slot dimension of a bank. Letters: S sites, B blocks (BERT's layers; T5's encoder
 blocks, then its decoder blocks), A attentions (BERT's layers; T5's encoder, decoder and cross-attentions, in this
-order), all without those that a part skips, H hidden size, W attention size (H except for some T5), d bottleneck, n
-hypercomplex division, r rank, K LoRA targets, P prefix or prompt length, N norms, C outputs.
+order), all without those that a part skips, H hidden size, W attention size (H except for some T5), F intermediate
+size, d bottleneck, n hypercomplex division, r rank, K LoRA targets, P prefix or prompt length, N norms, C outputs.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -18,9 +20,13 @@ T = TypeVar("T")
 
 Site = Literal["attention", "ffn"]
 Activation = Literal["relu", "gelu", "gelu_new", "swish"]
-LoraTarget = Literal["query", "key", "value", "output"]
+LoraTarget = Literal["query", "key", "value", "output", "intermediate", "ffn_output"]
 BiasSite = Literal["query", "key", "value", "attention_output", "intermediate", "output", "pooler", "lm_head"]
 Pooling = Literal["pooler", "first", "mean", "max", "tokens"]
+FEED_FORWARD: tuple[LoraTarget, ...] = ("intermediate", "ffn_output")
+ALL_LINEAR: tuple[LoraTarget, ...] = ("query", "key", "value", "output", *FEED_FORWARD)
+_INTERMEDIATE: tuple[LoraTarget, ...] = ("intermediate",)
+_LORA_TENSORS = ("down", "up", "gate.weight", "gate.bias")
 MAX_PREFIX = 512
 
 
@@ -125,12 +131,38 @@ def _has_bias(spec: ServedMapSpec, before: int, after: int) -> bool:
     return not isinstance(spec, FoldedLphmMap) or spec.contracts(before, after)
 
 
+@dataclass(frozen=True)
+class LoraStack:
+    """Maps of one shape [before, after]: K `maps` in each of N `numbers`, which are blocks or attentions. Their
+    tensors are down [K, N, before, r] and up [K, N, r, after], whose names end with `suffix`."""
+
+    maps: tuple[LoraTarget, ...]
+    numbers: Sequence[int]
+    before: int
+    after: int
+    suffix: str = ""
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the maps are those of the feed-forward layers, so that `numbers` are blocks."""
+        return self.maps[0] in FEED_FORWARD
+
+    def find(self, tensors: Mapping[str, T]) -> dict[str, T]:
+        """The stack's own tensors, by their names without the suffix."""
+        names = {name: name + self.suffix for name in _LORA_TENSORS}
+        return {name: tensors[own] for name, own in names.items() if own in tensors}
+
+
 class LoraSpec(_PartSpec):
-    """y + scale * (x down) up on the projections of every attention, but for those in the first `skip` blocks of each
-    stack; a gate replaces the scale alpha / rank (docs/methods.md#lora)."""
+    """y + scale * (x down) up on linear maps of every block, but for the first `skip` blocks of each stack; a gate
+    replaces the scale alpha / rank (docs/methods.md#lora).
+
+    The targets `query`, `key`, `value` and `output` are the projections of every attention, `intermediate` and
+    `ffn_output` those of the feed-forward layers. A gated feed-forward layer has two maps `intermediate`: the columns
+    that are activated, then their factors."""
 
     kind: Literal["lora"] = "lora"
-    targets: _Distinct[LoraTarget] = Field(min_length=1, max_length=4)
+    targets: _Distinct[LoraTarget] = Field(min_length=1, max_length=len(ALL_LINEAR))
     rank: Size
     alpha: float = Field(gt=0, allow_inf_nan=False)
     gated: bool = False
@@ -141,19 +173,31 @@ class LoraSpec(_PartSpec):
         return _attentions(self.skip, config)
 
     def problems(self, config: BackboneConfig) -> list[str]:
-        problems = _skip_problems(self, self.skip, config)
-        if "output" in self.targets and config.attention_size != config.hidden_size:
-            sizes = f"{config.attention_size} and {config.hidden_size}"
-            problems.append(
-                f"lora: target 'output' needs an attention as wide as the hidden size; here they are {sizes}"
-            )
-        return problems
+        return _skip_problems(self, self.skip, config)
+
+    def stacks(self, config: BackboneConfig) -> list[LoraStack]:
+        """The targets by the shapes of their maps. Those of shape [H, W] are together."""
+        hidden, attention, inner = config.hidden_size, config.attention_size, config.intermediate_size
+        attentions, blocks = _attentions(self.skip, config), _blocks(self.skip, config)
+        together = {"query", "key", "value", *(["output"] if attention == hidden else [])}
+        halves = _INTERMEDIATE * (config.expansion_size // inner)
+        apart = (
+            LoraStack(("output",), attentions, attention, hidden, ".output"),
+            LoraStack(halves, blocks, hidden, inner, ".intermediate"),
+            LoraStack(("ffn_output",), blocks, inner, hidden, ".ffn_output"),
+        )
+        shared = tuple(target for target in self.targets if target in together)
+        first = [LoraStack(shared, attentions, hidden, attention)] if shared else []
+        return first + [one for one in apart if one.maps[0] in self.targets and one.maps[0] not in together]
 
     def shapes(self, config: BackboneConfig) -> Shapes:
-        leading = (len(self.targets), len(self.attentions(config)))
-        hidden = config.hidden_size
-        shapes = {"down": (*leading, hidden, self.rank), "up": (*leading, self.rank, config.attention_size)}
-        return shapes | _gate_shapes(self.gated, *leading, hidden=hidden)
+        shapes: Shapes = {}
+        for stack in self.stacks(config):
+            leading = len(stack.maps), len(stack.numbers)
+            own: Shapes = {"down": (*leading, stack.before, self.rank), "up": (*leading, self.rank, stack.after)}
+            own |= _gate_shapes(self.gated, *leading, hidden=stack.before)
+            shapes |= {name + stack.suffix: shape for name, shape in own.items()}
+        return shapes
 
 
 class PrefixSpec(_PartSpec):
@@ -350,7 +394,26 @@ def part_conflicts(parts: Parts) -> list[str]:
     skips = {part.skip for part in parts if isinstance(part, LoraSpec | PrefixSpec | CentralGateSpec)}
     if len(skips) > 1:
         return [f"central_gate: it, the lora and the prefix skip {sorted(skips)} blocks; they must skip equally many"]
+    fed = [target for part in scaled if isinstance(part, LoraSpec) for target in part.targets if target in FEED_FORWARD]
+    if fed:
+        return [f"central_gate: it divides between the parts of an attention; lora has the target {fed[0]!r}"]
     return []
+
+
+def part_problems(parts: Parts, config: BackboneConfig) -> list[str]:
+    """Why these parts cannot be combined, or do not fit a backbone of this shape; empty if they can and do."""
+    problems = [problem for part in parts for problem in part.problems(config)]
+    return [*part_conflicts(parts), *problems, *_narrow_output(parts, config)]
+
+
+def _narrow_output(parts: Parts, config: BackboneConfig) -> list[str]:
+    """The central gate reads inputs of its attention, which are H wide."""
+    targets = {target for part in parts if isinstance(part, LoraSpec) for target in part.targets}
+    central = any(isinstance(part, CentralGateSpec) for part in parts)
+    if not central or "output" not in targets or config.attention_size == config.hidden_size:
+        return []
+    sizes = f"{config.attention_size} and {config.hidden_size}"
+    return [f"central_gate: lora target 'output' needs an attention as wide as the hidden size; here they are {sizes}"]
 
 
 def tensor_shapes(parts: Parts, config: BackboneConfig) -> Shapes:

@@ -23,21 +23,26 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("foreign")]
 
 @pytest.fixture(scope="session")
 def saved(
-    tmp_path_factory: pytest.TempPathFactory, bert_directory: Path, roberta_directory: Path, t5_directory: Path
+    tmp_path_factory: pytest.TempPathFactory,
+    bert_directory: Path,
+    roberta_directory: Path,
+    t5_directory: Path,
+    t5_gated_directory: Path,
 ) -> dict[str, Path]:
     """What each library saved, a folder of cases by origin."""
     root = tmp_path_factory.mktemp("foreign")
     backbones = root / "backbones"
     backbones.mkdir()
-    for name, directory in (("bert", bert_directory), ("roberta", roberta_directory), ("t5", t5_directory)):
+    t5s = ("t5", t5_directory), ("t5_gated", t5_gated_directory)
+    for name, directory in (("bert", bert_directory), ("roberta", roberta_directory), *t5s):
         (backbones / name).symlink_to(directory)
     return {origin: save_cases(origin, backbones, root / origin) for origin in PACKAGES}
 
 
 @pytest.fixture(scope="session")
-def backbones(bert: Backbone, roberta: Backbone, t5: Backbone) -> dict[str, Backbone]:
+def backbones(bert: Backbone, roberta: Backbone, t5: Backbone, t5_gated: Backbone) -> dict[str, Backbone]:
     """The backbones by the names that the cases give them."""
-    return {"bert": bert, "roberta": roberta, "t5": t5}
+    return {"bert": bert, "roberta": roberta, "t5": t5, "t5_gated": t5_gated}
 
 
 @pytest.mark.parametrize(("origin", "case"), [(origin, case) for origin, cases in OUTCOMES.items() for case in cases])

@@ -8,11 +8,13 @@ import pytest
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.presets.presets import find_preset, presets_for
 from peltier_adapters.spec.parts import BottleneckSpec, Parts, count_parameters, tensor_shapes
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.config import BackboneConfig, parse_config
 
 from tests.published_counts import CONFIGS, PUBLISHED, Published
 
 BASE, LARGE, T5_BASE, T5_SMALL = (CONFIGS[name] for name in ("bert-base", "roberta-large", "t5-base", "t5-small"))
+_FLAN = {"d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 8, "num_heads": 6, "vocab_size": 32128}
+FLAN_SMALL = parse_config({"model_type": "t5", "feed_forward_proj": "gated-gelu", **_FLAN}, "config.json")
 GATES = 12 * 769
 
 
@@ -161,6 +163,21 @@ def test_adapterdrop_is_houlsby_from_a_later_block():
     assert _count("adapterdrop", T5_BASE) - _count("houlsby", T5_BASE, first_block="5") == 25 * 768
 
 
+@pytest.mark.parametrize(
+    ("config", "attentions", "narrow", "feed_forwards"),
+    [
+        (BASE, 12 * 4 * 1536, 0, 12 * 2 * 3840),
+        (T5_BASE, 36 * 4 * 1536, 0, 24 * 2 * 3840),
+        # Flan-T5-small: attention is 384 wide, and the feed-forward layer gated.
+        (FLAN_SMALL, 24 * 3 * 896, 24 * 896, 16 * 3 * 1536),
+    ],
+    ids=["bert-base", "t5-base", "flan-t5-small"],
+)
+def test_lora_takes_all_linear_maps(config: BackboneConfig, attentions: int, narrow: int, feed_forwards: int):
+    """r (in + out) parameters for each map of each attention and block, two for a gated `intermediate`."""
+    assert _count("lora", config, targets="all-linear", rank="3") == 3 * (attentions + narrow + feed_forwards)
+
+
 def test_settings_keep_the_type_of_their_default():
     """Text from the command line becomes what the preset holds."""
     settings = find_preset("unipelt-apl").settings(
@@ -191,6 +208,8 @@ def test_an_unknown_preset_is_answered_with_those_there_are():
         ("lora", {"targets": ""}, "targets is (): tuple should have at least 1 item"),
         ("lora", {"targets": "query,query"}, "name one target twice"),
         ("lora", {"targets": "ffn"}, "targets.0 is 'ffn': input should be 'query'"),
+        ("lora", {"targets": "query,all-linear"}, "targets.1 is 'all-linear': input should be 'query'"),
+        ("unipelt-apl-central", {"targets": "query,ffn_output"}, "lora has the target 'ffn_output'"),
         ("lora", {"pooling": "middle"}, "pooling is 'middle': input should be 'pooler'"),
         ("lora", {"first_block": "12"}, "cannot begin at first_block = 12; blocks are numbered from 0 to 11"),
         ("compacter", {"first_block": "-1"}, "cannot begin at first_block = -1; blocks are numbered from 0 to 11"),

@@ -110,6 +110,19 @@ def test_every_map_is_counted_as_it_is_served(overrides: dict[str, str], bert: B
     assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, bert.config).blocks)
 
 
+@pytest.mark.parametrize("backbone", ["bert", "t5", "t5_gated"])
+@pytest.mark.parametrize("gated", ["true", "false"])
+def test_lora_on_all_linear_maps(
+    backbone: str, gated: str, make_artifact: MakeArtifact, request: pytest.FixtureRequest
+):
+    """Those of the feed-forward layers too, and of an attention that is narrower than the states."""
+    own: Backbone = request.getfixturevalue(backbone)
+    overrides = {"targets": "all-linear", "rank": "3", "gated": gated}
+    artifact = read_artifact(make_artifact(own, "lora", overrides=overrides), own)
+    added = _macs(own, Banks(own).add(artifact)) - _macs(own, None)
+    assert added == NUM_TOKENS * sum(AdapterCost.of(artifact.manifest.parts, own.config).blocks)
+
+
 @pytest.mark.parametrize("preset", ["houlsby", "adapterdrop", "compacter", "lora", "unipelt-apl", "prefix"])
 def test_blocks_of_an_encoder_decoder(preset: str, t5: Backbone, make_artifact: MakeArtifact):
     """The same with both stacks, cross-attention included."""

@@ -11,12 +11,14 @@ from peltier_adapters.spec.parts import (
     PartSpec,
     PrefixSpec,
     part_conflicts,
+    part_problems,
     position_offset,
 )
 from peltier_backbone.load import Backbone
 
 GATE, PREFIX = CentralGateSpec(), PrefixSpec(length=2)
 LORA = LoraSpec(targets=("query",), rank=1, alpha=1.0)
+FED = LORA.model_copy(update={"targets": ("query", "intermediate")})
 
 
 @pytest.mark.parametrize("parts", [*permutations((GATE, PREFIX, LORA))], ids=str)
@@ -33,6 +35,7 @@ def test_a_central_gate_has_two_parts_to_scale(parts: tuple[PartSpec, ...]):
         ((GATE, PREFIX), "needs a lora and a prefix"),
         ((GATE, PREFIX.model_copy(update={"gated": True}), LORA), "without gates of their own"),
         ((GATE, PREFIX, LORA.model_copy(update={"skip": 2})), "skip [0, 2] blocks; they must skip equally many"),
+        ((GATE, PREFIX, FED), "between the parts of an attention; lora has the target 'intermediate'"),
     ],
     ids=str,
 )
@@ -54,6 +57,14 @@ def test_a_part_that_skips_nothing_is_written_as_before(part: PartSpec, bert: Ba
     assert [one.problems(bert.config) for one in skipping] == [
         [], [f"{part.kind}: skip = 3 leaves no block of 3 with an adapter"]
     ]  # fmt: skip
+
+
+def test_a_central_gate_reads_inputs_of_its_own_width(t5: Backbone, t5_gated: Backbone):
+    """The output projection of an attention that is narrower than the states has other inputs."""
+    parts = (GATE, PREFIX, LORA.model_copy(update={"targets": ("output",)}))
+    assert part_problems(parts, t5.config) == []
+    (problem,) = part_problems(parts, t5_gated.config)
+    assert problem.startswith("central_gate: lora target 'output' needs an attention as wide as the hidden size")
 
 
 def test_a_prefix_takes_positions_where_there_are_any(bert: Backbone, t5: Backbone):

@@ -97,6 +97,7 @@ def test_gradients_reach_every_parameter(backbone: Backbone, preset: str):
     [(preset, {}) for preset in ENCODERS]
     + [("pfeiffer", {"map": "lphm", "gated": "true"}), ("houlsby", {"map": "phm"}), ("houlsby", {"map": "lowrank"})]
     + [("pfeiffer-ffn", {"input": "sum"}), ("bitfit", {"first_block": "1"})]
+    + [("lora", {"targets": "all-linear", "gated": "true"})]
     + [("unipelt-apl-central", {"first_block": "1", "norms": "true"})],
 )
 def test_gradients_are_those_of_the_formulas(

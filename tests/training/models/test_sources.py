@@ -146,6 +146,17 @@ def test_adamix_counts_with_lora(backbone: Backbone, share: str, copied: int):
     assert sum(isinstance(source, Experts) for source in sources) == copied
 
 
+def test_lora_experts_of_maps_of_other_shapes(backbone: Backbone):
+    """Each of LoRA's tensors has copies of its own, and so a route for each block of its own maps."""
+    sources = create(backbone, "adamix-lora", targets="query,intermediate", rank="2", experts="4").train()
+    experts = [source for source in sources if isinstance(source, Experts)]
+    names = [[*source()] for source in experts]
+    assert names == [["lora.down"], ["lora.down.intermediate"]]
+    assert [source()[name].shape[1] for source, (name,) in zip(experts, names, strict=True)] == [
+        backbone.config.num_attentions, backbone.config.num_blocks,
+    ]  # fmt: skip
+
+
 def test_lora_experts_begin_as_one(backbone: Backbone):
     """Copies of LoRA are equal at first and part by their routes, as in the paper's code (docs/methods.md#adamix)."""
     named = create(backbone, "adamix-lora").named_parameters()

@@ -120,6 +120,7 @@ def test_gradients_reach_every_parameter(backbone: Backbone, preset: str):
 DIFFERENCES = [(preset, {}) for preset in PRESETS_ON_T5] + [
     ("houlsby", {"gated": "true"}),
     ("lora", {"targets": "query,key,value", "gated": "true"}),
+    ("lora", {"targets": "all-linear"}),
     ("pfeiffer-ffn", {"gated": "true", "sites": "attention,ffn"}),
 ]
 # Every kind of part and of map; all others are held to the products of float64 below.

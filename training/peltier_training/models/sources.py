@@ -79,7 +79,9 @@ def create_sources(backbone: Backbone, parts: Parts, settings: Settings, seed: i
         others = range(int(settings["experts"]) - 1)
         # docs/methods.md#initialisation: copies of an adapter are drawn separately; copies of LoRA begin equal.
         draws = [tensors, *(tensors if kind == "lora" else init_tensors(parts, backbone, generator) for _ in others)]
-        sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in names}))
+        # A bottleneck's weight and bias have one route, each of LoRA's tensors the maps of another shape.
+        for routed in [[name] for name in names] if kind == "lora" else [names]:
+            sources.append(Experts({name: torch.stack([draw[name] for draw in draws]) for name in routed}))
         tensors = {name: tensor for name, tensor in tensors.items() if name not in names}
     spec = next((part for part in parts if isinstance(part, PrefixSpec)), None)
     if spec is not None and settings["mlp"]:

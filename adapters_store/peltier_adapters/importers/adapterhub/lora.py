@@ -1,16 +1,15 @@
-"""AdapterHub's LoRA on the attention, gated or not."""
+"""AdapterHub's LoRA on attention and feed-forward layers, gated or not."""
 
 import re
+from dataclasses import replace
 
 from peltier_backbone.load import Backbone
 
 from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.config_file import ConfigFile
-from peltier_adapters.importers.shared.gate import take_gate
 from peltier_adapters.importers.shared.imported_part import ImportedPart
-from peltier_adapters.importers.shared.lora import LoraPair, create_lora
-from peltier_adapters.importers.shared.module_sites import find_sites
+from peltier_adapters.importers.shared.lora import LoraNames, create_lora, lora_modules, take_pair
 
 _FIXED = (1, 1)  # adapters 1.1
 
@@ -18,20 +17,19 @@ _FIXED = (1, 1)  # adapters 1.1
 def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone, version: str) -> ImportedPart:
     """The part; a gate replaces the scale alpha / r."""
     config.only("composition_mode", "add")
-    for key in ("intermediate_lora", "output_lora", "use_dora"):
-        config.only(key, False)
+    config.only("use_dora", False)
     for key in ("vera_d", "vera_b"):
         config.only(key, None)
-    config.ignore("attn_matrices", "selfattn_lora", "init_weights", "use_gating", "r")
+    config.ignore("attn_matrices", "selfattn_lora", "intermediate_lora", "output_lora")
+    config.ignore("init_weights", "use_gating", "r")
     alpha = config.number("alpha", 8)
     pairs = {}
-    for module, place in find_sites(backbone.config).projections.items():
+    for module, place in lora_modules(backbone.config).items():
         name = f"{module}.loras.T"
         if f"{name}.lora_A" in checkpoint:
-            a = checkpoint.take(f"{name}.lora_A", None, backbone.config.hidden_size)
-            b = checkpoint.take(f"{name}.lora_B", backbone.config.attention_size, len(a))
-            scale = 1.0 if _is_old(version) else alpha / len(a)
-            pairs[place] = LoraPair(a, b, scale, take_gate(checkpoint, f"{name}.gate", backbone.config.hidden_size))
+            names = LoraNames(f"{name}.lora_A", f"{name}.lora_B", f"{name}.gate")
+            pair = take_pair(checkpoint, names, alpha, place[0], backbone.config)
+            pairs[place] = replace(pair, scale=1.0) if _is_old(version) else pair
     if not pairs:
         raise AdapterError(f"{checkpoint.where} has no LoRA at any projection of this backbone")
     return create_lora(pairs, backbone.config)

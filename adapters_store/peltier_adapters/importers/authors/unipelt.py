@@ -15,7 +15,7 @@ from peltier_adapters.importers.shared.gate import take_gate
 from peltier_adapters.importers.shared.head import take_head
 from peltier_adapters.importers.shared.imported_adapter import ImportedAdapter
 from peltier_adapters.importers.shared.imported_part import ImportedPart
-from peltier_adapters.importers.shared.lora import LoraPair, create_lora
+from peltier_adapters.importers.shared.lora import LoraPair, create_lora, lora_modules
 from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
 from peltier_adapters.importers.shared.prefix import KeysValues, create_prefix, evaluate_prefix, unfold_prefix
 
@@ -80,7 +80,7 @@ def _prefix(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> l
 def _lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) -> list[ImportedPart]:
     alpha, hidden = config.number("lora_alpha", _ALPHA), backbone.config.hidden_size
     pairs: dict[ModuleSite, LoraPair] = {}
-    for module, place in find_sites(backbone.config).projections.items():
+    for module, place in lora_modules(backbone.config).items():
         a = checkpoint.take_if(f"{module}.lora_A", None, hidden)
         if a is not None:
             b = checkpoint.take(f"{module}.lora_B", hidden, len(a))

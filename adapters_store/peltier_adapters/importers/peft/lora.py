@@ -5,6 +5,7 @@ import math
 import re
 import reprlib
 from collections.abc import Mapping
+from dataclasses import replace
 
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
@@ -13,11 +14,12 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.shared.checkpoint import Checkpoint
 from peltier_adapters.importers.shared.config_file import ConfigFile
 from peltier_adapters.importers.shared.imported_part import ImportedPart
-from peltier_adapters.importers.shared.lora import LoraPair, check_target, create_lora
-from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names, find_sites
+from peltier_adapters.importers.shared.lora import LoraNames, LoraPair, create_lora, lora_modules, take_pair
+from peltier_adapters.importers.shared.module_sites import ModuleSite, base_names
 
 _WRAPPER = "base_model.model."
-_A = ".lora_A.weight"
+_A, _B = ".lora_A.weight", ".lora_B.weight"
+_POOLER = "pooler.dense"
 # Others (pissa, olora, corda, loftq, …) change the base model's weights, and their adapters need these.
 _PLAIN_STARTS = (True, False, "gaussian", "eva", "orthogonal")
 
@@ -27,11 +29,14 @@ def read_lora(config: ConfigFile, checkpoint: Checkpoint, backbone: Backbone) ->
     _check(config, checkpoint)
     inner = checkpoint.renamed(lambda name: name.removeprefix(_WRAPPER))
     modules = [name.removesuffix(_A) for name in inner if name.endswith(_A)]
+    stable = bool(config.get("use_rslora", False))
     alphas = {base_names(module): _alpha(module, config) for module in modules}
     # With bias "all" PEFT saves a wrapped classifier three times, and adds the wrapper to names of frozen layers.
     inner.skip(r".*\.(modules_to_save|original_module)\..*")
     rest = inner.renamed(lambda name: base_names(name.replace(".base_layer.", ".")))
-    pairs = _take_pairs(rest, alphas, backbone.config, stable=bool(config.get("use_rslora", False)))
+    if _POOLER in alphas:
+        _merge_pooler(rest, alphas.pop(_POOLER), backbone, stable=stable)
+    pairs = _take_pairs(rest, alphas, backbone.config, stable=stable)
     return [create_lora(pairs, backbone.config)] if pairs else [], rest
 
 
@@ -49,19 +54,29 @@ def _check(config: ConfigFile, checkpoint: Checkpoint) -> None:
 def _take_pairs(
     rest: Checkpoint, alphas: Mapping[str, float], config: BackboneConfig, *, stable: bool
 ) -> dict[ModuleSite, LoraPair]:
-    projections = find_sites(config).projections
+    modules = lora_modules(config)
     pairs = {}
     for module, alpha in alphas.items():
-        if module not in projections:
+        if module not in modules:
             raise AdapterError(
-                f"{rest.where}: LoRA adapts {module!r}; only projections of this backbone's layers are supported"
+                f"{rest.where}: LoRA adapts {module!r}; only linear maps of this backbone's layers are supported"
             )
-        place = projections[module]
-        check_target(place[0])
-        a = rest.take(f"{module}{_A}", None, config.hidden_size)
-        b = rest.take(f"{module}.lora_B.weight", config.attention_size, len(a))
-        pairs[place] = LoraPair(a, b, alpha / (math.sqrt(len(a)) if stable else len(a)))
+        names = LoraNames(f"{module}{_A}", f"{module}{_B}")
+        pair = take_pair(rest, names, alpha, modules[module][0], config)
+        pairs[modules[module]] = replace(pair, scale=alpha / math.sqrt(len(pair.a))) if stable else pair
     return pairs
+
+
+def _merge_pooler(rest: Checkpoint, alpha: float, backbone: Backbone, *, stable: bool) -> None:
+    """Puts the pooler with its LoRA among the tensors of `rest`, where it is the tanh layer of the head."""
+    pooler, hidden = None if backbone.config.generates else backbone.bert.pooler, backbone.config.hidden_size
+    if pooler is None:
+        raise AdapterError(f"{rest.where}: LoRA adapts the pooler, which this backbone does not have")
+    a = rest.take(f"{_POOLER}{_A}", None, hidden)
+    b = rest.take(f"{_POOLER}{_B}", hidden, len(a))
+    scale = alpha / (math.sqrt(len(a)) if stable else len(a))
+    own = {} if f"{_POOLER}.bias" in rest else {f"{_POOLER}.bias": pooler.bias.cpu()}
+    rest.put_back({f"{_POOLER}.weight": pooler.weights()[0].cpu().float() + scale * b @ a, **own})
 
 
 def _alpha(module: str, config: ConfigFile) -> float:

@@ -7,12 +7,22 @@ from peltier_backbone.config import BackboneConfig
 from torch import Tensor
 
 from peltier_adapters.errors import AdapterError
-from peltier_adapters.importers.shared.gate import Gate, stacked_gates
+from peltier_adapters.importers.shared.checkpoint import Checkpoint
+from peltier_adapters.importers.shared.gate import Gate, stacked_gates, take_gate
 from peltier_adapters.importers.shared.imported_part import ImportedPart, stacked
-from peltier_adapters.importers.shared.module_sites import ModuleSite
-from peltier_adapters.spec.parts import LoraSpec, LoraTarget
+from peltier_adapters.importers.shared.module_sites import ModuleSite, find_sites
+from peltier_adapters.spec.parts import ALL_LINEAR, FEED_FORWARD, LoraSpec, LoraStack, LoraTarget
 
-_TARGETS: dict[str, LoraTarget] = {"query": "query", "key": "key", "value": "value", "attention_output": "output"}
+# The target of each projection, and the number of the map among those of the target.
+_MAPS: dict[str, tuple[LoraTarget, int]] = {
+    "query": ("query", 0),
+    "key": ("key", 0),
+    "value": ("value", 0),
+    "attention_output": ("output", 0),
+    "intermediate": ("intermediate", 0),
+    "intermediate_factor": ("intermediate", 1),
+    "output": ("ffn_output", 0),
+}
 
 
 @dataclass(frozen=True)
@@ -31,35 +41,69 @@ class LoraPair:
         return self.b if self.gate is not None else self.b * self.scale
 
 
-def check_target(site: str) -> None:
-    """Refuses a projection that LoRA does not support."""
-    if site not in _TARGETS:
-        raise AdapterError(
-            f"LoRA adapts the projection {site!r}; only those of the attention are supported: {', '.join(_TARGETS)}"
-        )
+@dataclass(frozen=True)
+class LoraNames:
+    """The names of a pair's tensors, and of its gate if the library has gates."""
+
+    a: str
+    b: str
+    gate: str | None = None
+
+
+def lora_modules(config: BackboneConfig) -> dict[str, ModuleSite]:
+    """The modules that a LoRA part can adapt."""
+    projections = find_sites(config).projections
+    return {module: place for module, place in projections.items() if place[0] in _MAPS}
+
+
+def take_pair(checkpoint: Checkpoint, names: LoraNames, alpha: float, site: str, config: BackboneConfig) -> LoraPair:
+    """The pair of a projection, whose scale is alpha / r. Raises an `AdapterError` for shapes that are not the
+    projection's."""
+    stack = _find_stack(site, config)
+    a = checkpoint.take(names.a, None, stack.before)
+    b = checkpoint.take(names.b, stack.after, len(a))
+    gate = None if names.gate is None else take_gate(checkpoint, names.gate, stack.before)
+    return LoraPair(a, b, alpha / len(a), gate)
+
+
+def _find_stack(site: str, config: BackboneConfig) -> LoraStack:
+    target, _ = _MAPS[site]
+    every = LoraSpec(targets=ALL_LINEAR, rank=1, alpha=1)
+    return next(stack for stack in every.stacks(config) if target in stack.maps)
 
 
 def create_lora(pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) -> ImportedPart:
-    """The part of `pairs` by site and attention."""
+    """The part of `pairs` by projection and its attention or block."""
     gated = {place for place, pair in pairs.items() if pair.gate is not None}
     if gated and gated != set(pairs):
         raise AdapterError(f"{len(gated)} of {len(pairs)} LoRA projections are gated; all or none must be")
-    targets = tuple(target for site, target in _TARGETS.items() if any(site == own for own, _ in pairs))
+    found = {_MAPS[site][0] for site, _ in pairs}
     rank = max(len(pair.a) for pair in pairs.values())
-    skip = min(config.place_attention(index) for _, index in pairs)
+    targets = tuple(target for target in ALL_LINEAR if target in found)
+    skip = min(_place(site, number, config) for site, number in pairs)
     spec = LoraSpec(targets=targets, rank=rank, alpha=float(rank), gated=bool(gated), skip=skip)
-    return ImportedPart(spec, _tensors(spec, pairs, config))
+    tensors = (_tensors(spec, stack, pairs, config) for stack in spec.stacks(config))
+    return ImportedPart(spec, {name: tensor for own in tensors for name, tensor in own.items()})
 
 
-def _tensors(spec: LoraSpec, pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig) -> dict[str, Tensor]:
-    attentions = spec.attentions(config)
-    placed = {
-        (spec.targets.index(_TARGETS[site]), attentions.index(index)): pair for (site, index), pair in pairs.items()
-    }
-    leading = (len(spec.targets), len(attentions))
-    down, up = (config.hidden_size, spec.rank), (spec.rank, config.attention_size)
+def _place(site: str, number: int, config: BackboneConfig) -> int:
+    """The number of a projection's block in its stack."""
+    in_blocks = _MAPS[site][0] in FEED_FORWARD
+    return config.place_block(number) if in_blocks else config.place_attention(number)
+
+
+def _tensors(
+    spec: LoraSpec, stack: LoraStack, pairs: Mapping[ModuleSite, LoraPair], config: BackboneConfig
+) -> dict[str, Tensor]:
+    placed = {}
+    for (site, number), pair in pairs.items():
+        target, which = _MAPS[site]
+        if target in stack.maps:
+            placed[stack.maps.index(target) + which, stack.numbers.index(number)] = pair
+    leading = len(stack.maps), len(stack.numbers)
     gates = {place: pair.gate for place, pair in placed.items() if pair.gate is not None}
-    return {
-        "down": stacked({place: pair.a.T for place, pair in placed.items()}, leading, down),
-        "up": stacked({place: pair.scaled_b.T for place, pair in placed.items()}, leading, up),
-    } | stacked_gates(gates, leading, config.hidden_size)
+    tensors = {
+        "down": stacked({at: pair.a.T for at, pair in placed.items()}, leading, (stack.before, spec.rank)),
+        "up": stacked({at: pair.scaled_b.T for at, pair in placed.items()}, leading, (spec.rank, stack.after)),
+    } | stacked_gates(gates, leading, stack.before)
+    return {name + stack.suffix: tensor for name, tensor in tensors.items()}

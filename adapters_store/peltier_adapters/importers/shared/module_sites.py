@@ -60,7 +60,9 @@ def _t5(config: T5Config) -> ModuleSites:
             targets = {"q": "query", "k": "key", "v": "value", "o": "attention_output"}
             projections |= {f"{name}.{short}": (site, index) for short, site in targets.items()}
         last = len(own)
-        projections[f"{layers}.{last}.DenseReluDense.wi"] = ("intermediate", block)
+        # A gated layer has a module for each half of the backbone's map.
+        inner = {"wi_0": "intermediate", "wi_1": "intermediate_factor"} if config.gated else {"wi": "intermediate"}
+        projections |= {f"{layers}.{last}.DenseReluDense.{name}": (site, block) for name, site in inner.items()}
         projections[f"{layers}.{last}.DenseReluDense.wo"] = ("output", block)
         sublayers |= {f"{layers}.0": ("attention", block), f"{layers}.{last}": ("ffn", block)}
         first = 2 * i if stack == "encoder" else 2 * config.num_layers + 1 + 3 * i

@@ -24,6 +24,20 @@ CASES: dict[str, tuple[str, Any]] = {
         ),
     ),
     "bert-lora-everywhere": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
+    "bert-lora-ffn": (
+        "bert",
+        LoraConfig(
+            task_type="SEQ_CLS",
+            r=4,
+            target_modules=["query", "intermediate.dense", "output.dense"],
+            rank_pattern={"intermediate.dense": 2, r"layer\.1\.output\.dense": 6},
+            alpha_pattern={"intermediate.dense": 3},
+            fan_in_fan_out=True,
+            layers_to_transform=[0, 1],
+            layers_pattern="layer",
+            use_rslora=True,
+        ),
+    ),
     "bert-dora": ("bert", LoraConfig(task_type="SEQ_CLS", r=4, use_dora=True)),
     "bert-ln": ("bert", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "bert-prefix": ("bert", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=5)),
@@ -33,10 +47,13 @@ CASES: dict[str, tuple[str, Any]] = {
     ),
     "bert-prompt": ("bert", PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=5)),
     "roberta-lora": ("roberta", LoraConfig(task_type="SEQ_CLS", r=4, lora_alpha=6)),
+    "roberta-lora-everywhere": ("roberta", LoraConfig(task_type="SEQ_CLS", r=4, target_modules="all-linear")),
     "roberta-ln": ("roberta", LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"])),
     "roberta-prefix": ("roberta", PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3)),
     "t5-lora": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=4, lora_alpha=6)),
     "t5-lora-all": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=3, target_modules=["q", "k", "v", "o"])),
+    "t5-lora-everywhere": ("t5", LoraConfig(task_type="SEQ_2_SEQ_LM", r=3, target_modules="all-linear")),
+    "t5_gated-lora-everywhere": ("t5_gated", LoraConfig(task_type="SEQ_2_SEQ_LM", r=3, target_modules="all-linear")),
     "t5-prompt": ("t5", PromptTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=5)),
     "t5-prefix": ("t5", PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=5)),
     "t5-ln": ("t5", LNTuningConfig(task_type="SEQ_2_SEQ_LM", target_modules=["layer_norm", "final_layer_norm"])),
@@ -47,7 +64,7 @@ def main(backbones: Path, output: Path) -> None:
     for number, (name, (family, config)) in enumerate(CASES.items()):
         torch.manual_seed(number)
         directory = backbones / family
-        if family == "t5":
+        if family.startswith("t5"):
             base = AutoModelForSeq2SeqLM.from_pretrained(directory)
         else:
             base = AutoModelForSequenceClassification.from_pretrained(directory, num_labels=3)

@@ -6,6 +6,7 @@ from peltier_adapters.errors import AdapterError
 from peltier_adapters.importers.peft.peft import read_peft
 from peltier_adapters.importers.run import Import, import_adapter
 from peltier_adapters.importers.shared.prefix import prefix_width
+from peltier_adapters.spec.parts import LoraSpec
 from peltier_backbone.load import Backbone
 from safetensors.torch import load_file
 
@@ -50,7 +51,7 @@ def test_settings_that_change_the_answers_are_refused(
             torch.ones(2, 48),
             "that this importer does not support",
         ),
-        (QUERY.replace("layer.0", "layer.7") + ".lora_A.weight", torch.ones(2, 48), "projections of this backbone's"),
+        (QUERY.replace("layer.0", "layer.7") + ".lora_A.weight", torch.ones(2, 48), "linear maps of this backbone's"),
         ("base_model.model.classifier.weight", torch.ones(2, 32), r"it must be \[any, 48\]"),
     ],
 )
@@ -60,6 +61,34 @@ def test_tensors_that_do_not_fit_are_refused(
     """A tensor that is missing, strange or of another width is named with what was expected."""
     with pytest.raises(AdapterError, match=sentence):
         read_peft(save_peft({name: tensor}), bert)
+
+
+def test_maps_of_every_shape_keep_their_own_ranks_and_scales(save_peft: SavePeft, bert: Backbone) -> None:
+    """Ranks are padded with zeros to the largest, and each map's scale is in its up map; a pooler is merged into the
+    head."""
+    hidden, inner = bert.config.hidden_size, bert.config.intermediate_size
+    layer, pooler = QUERY.removesuffix(".attention.self.query"), "base_model.model.bert.pooler.dense"
+    shapes = {f"{layer}.intermediate.dense": (3, hidden, inner), f"{layer}.output.dense": (1, inner, hidden)}
+    drawn = {
+        f"{module}.lora_{side}.weight": torch.randn((rank, before) if side == "A" else (after, rank))
+        for module, (rank, before, after) in (shapes | {pooler: (2, hidden, hidden)}).items()
+        for side in "AB"
+    }
+    found = read_peft(save_peft(drawn, alpha_pattern={"intermediate.dense": 6, "pooler.dense": 1}), bert)
+    (lora, head), tensors = found.parts, found.tensors
+    assert isinstance(lora, LoraSpec)
+    assert (lora.targets, lora.rank, lora.alpha) == (("query", "intermediate", "ffn_output"), 3, 3.0)
+    for module, (rank, _, _) in shapes.items():
+        suffix, scale = (".intermediate", 6 / 3) if "intermediate" in module else (".ffn_output", 4 / 1)
+        a, b = (drawn[f"{module}.lora_{side}.weight"] for side in "AB")
+        down, up = tensors[f"lora.down{suffix}"], tensors[f"lora.up{suffix}"]
+        assert not down[0, 1:].any()
+        assert not down[0, 0, :, rank:].any()
+        torch.testing.assert_close(down[0, 0] @ up[0, 0], scale * (b @ a).T)
+    a, b = (drawn[f"{pooler}.lora_{side}.weight"] for side in "AB")
+    assert bert.bert.pooler is not None
+    assert (head.kind, head.pooling, head.hidden) == ("head", "first", True)
+    torch.testing.assert_close(tensors["head.dense.weight"], (bert.bert.pooler.weights()[0] + b @ a / 2).T)
 
 
 def test_a_prefix_leaves_the_rest_of_the_positions_to_the_text(save_peft: SavePeft, bert: Backbone) -> None:
