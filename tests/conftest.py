@@ -36,6 +36,8 @@ from transformers import (
     CamembertModel,
     DistilBertConfig,
     DistilBertModel,
+    ElectraConfig,
+    ElectraModel,
     PretrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -219,6 +221,14 @@ def distilbert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def electra_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 3 x 48 ELECTRA whose embeddings have a width of 20, with a WordPiece tokenizer."""
+    tokenizer = _word_piece()
+    sizes = {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": 96, "embedding_size": 20, **_SIZES}
+    return _save(tmp_path_factory.mktemp("electra"), ElectraModel(ElectraConfig(**sizes)), tokenizer, seed=11)
+
+
+@pytest.fixture(scope="session")
 def t5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 3 + 2 x 48 T5 v1.0 (ReLU, tied) with a Unigram tokenizer."""
     return _save_t5(tmp_path_factory.mktemp("t5"), 6, tied=True, num_layers=3, num_decoder_layers=2, d_kv=12)
@@ -261,6 +271,18 @@ def camembert(camembert_directory: Path) -> Backbone:
 def distilbert(distilbert_directory: Path) -> Backbone:
     """The small random DistilBERT."""
     return load_backbone(str(distilbert_directory))
+
+
+@pytest.fixture(scope="session")
+def electra(electra_directory: Path) -> Backbone:
+    """The small random ELECTRA."""
+    return load_backbone(str(electra_directory))
+
+
+@pytest.fixture(scope="session")
+def electra_int8(electra_directory: Path) -> Backbone:
+    """The small random ELECTRA in int8."""
+    return load_backbone(str(electra_directory), dtype="int8")
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,25 @@ _BASE = {
     "max_position_embeddings": 514,
     "type_vocab_size": 1,
 }
+_ELECTRA = {
+    "embedding_size": 128,
+    "hidden_act": "gelu",
+    "hidden_size": 256,
+    "initializer_range": 0.02,
+    "intermediate_size": 1024,
+    "layer_norm_eps": 1e-12,
+    "max_position_embeddings": 512,
+    "model_type": "electra",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 12,
+    "pad_token_id": 0,
+    "position_embedding_type": "absolute",
+    "summary_activation": "gelu",
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
 CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
     "xlm-roberta-base": {
         **_BASE,
@@ -50,4 +69,15 @@ CONFIG_FILES: Mapping[str, Mapping[str, object]] = {
         "tie_weights_": True,
         "vocab_size": 30522,
     },
+    "electra-small-discriminator": {**_ELECTRA, "architectures": ["ElectraForPreTraining"]},
+    "electra-small-generator": {**_ELECTRA, "architectures": ["ElectraForMaskedLM"]},
+    "electra-base-discriminator": {
+        **_ELECTRA,
+        "architectures": ["ElectraForPreTraining"],
+        "embedding_size": 768,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_attention_heads": 12,
+    },
+    "electra-base-generator": {**_ELECTRA, "architectures": ["ElectraForMaskedLM"], "embedding_size": 768},
 }

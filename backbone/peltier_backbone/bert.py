@@ -55,15 +55,17 @@ class Embedded(Protocol):
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Token, position and token-type tables, each [entries, hidden], and their norm. DistilBERT has no token types."""
+    """Token, position and token-type tables, each [entries, width], and their norm. DistilBERT has no token types;
+    ELECTRA may have a `projection` to the hidden size."""
 
     tokens: Table
     positions: Tensor
     types: Tensor | None
     norm: LayerNorm
+    projection: Linear | None
 
     def __call__(self, read: Embedded) -> Tensor:
-        """The summed embeddings before the norm, [tokens, hidden]."""
+        """The summed embeddings before the norm, [tokens, width]."""
         x = self.tokens(read.ids) + F.embedding(read.positions, self.positions)
         return x if self.types is None else x + F.embedding(read.types, self.types)
 
@@ -101,7 +103,8 @@ class Bert:
         return self._run(self._embed(read, adaptation), adaptation, attention)
 
     def _embed(self, read: Embedded, adaptation: Adaptation) -> Tensor:
-        return adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
+        x = adaptation.norm(0, self.embeddings(read), self.embeddings.norm)
+        return x if self.embeddings.projection is None else self.embeddings.projection(x)
 
     def _run(self, x: Tensor, adaptation: Adaptation, attention: Attention) -> Tensor:
         for index, layer in enumerate(self.layers):
@@ -110,8 +113,7 @@ class Bert:
 
     @cached_property
     def _native(self) -> NativeStack | None:
-        norm, rounded = self.embeddings.norm, self.span_kind.rounded
-        return lay_out(self.layers, norm, self.config.num_heads, rounded=rounded)
+        return lay_out(self.layers, self.config.num_heads, rounded=self.span_kind.rounded)
 
     def norms(self) -> list[LayerNorm]:
         """All norms in the order of `Adaptation.norm`: the embedding norm, then two for each layer."""

@@ -22,11 +22,13 @@ _SIZES = {
 @dataclass(frozen=True)
 class BertConfig(BackboneConfig):
     """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
+    `embedding_size` is the width of embeddings and their norm; if it is not the hidden size, a map follows them.
     `sentence_pooling` is the pooling that a sentence-transformers checkpoint was trained with."""
 
     family: PostNormFamily
     max_positions: int
     num_token_types: int
+    embedding_size: int
     sentence_pooling: SentencePooling | None = None
 
     @property
@@ -50,13 +52,23 @@ class BertConfig(BackboneConfig):
         return (index - 1) // 2
 
     @property
+    def factored(self) -> bool:
+        """Whether a map follows the embeddings, which have another width than the hidden states."""
+        return self.embedding_size != self.hidden_size
+
+    @property
+    def narrow_norms(self) -> tuple[int, ...]:
+        return (0,) if self.factored else ()
+
+    @property
     def num_parameters(self) -> int:
         """Elements of the encoder, with a pooler in the families that have one."""
-        hidden, inner = self.hidden_size, self.intermediate_size
-        embeddings = (self.vocab_size + self.max_positions + self.num_token_types) * hidden
-        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + hidden
+        hidden, inner, width = self.hidden_size, self.intermediate_size, self.embedding_size
+        embeddings = (self.vocab_size + self.max_positions + self.num_token_types + 2) * width
+        projection = (width + 1) * hidden if self.factored else 0
+        layer = 4 * hidden * (hidden + 1) + 2 * hidden * inner + inner + 5 * hidden
         pooler = hidden * (hidden + 1) if self.pooled else 0
-        return embeddings + self.num_layers * layer + 2 * hidden * self.num_norms + pooler
+        return embeddings + projection + self.num_layers * layer + pooler
 
     @property
     def max_tokens(self) -> int:
@@ -90,6 +102,7 @@ def parse_bert(fields: Fields, family: PostNormFamily) -> BertConfig:
         family=family,
         pad_token_id=fields.token("pad_token_id", 1 if kind.after_pad else 0),
         norm_eps=fields.epsilon("layer_norm_eps", 1e-12),
+        embedding_size=fields.size("embedding_size", 128) if kind.factored else values["hidden_size"],
         num_token_types=fields.size("type_vocab_size") if kind.embeds_types else 0,
         **values,
     )

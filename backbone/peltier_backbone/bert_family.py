@@ -14,7 +14,7 @@ class BertFamily:
 
     `embeds_types`: there is a table of token types. `typed`: token types are read; other families read every token as
     type zero, also in pairs. `pooled`: the encoder has a pooler. `after_pad`: a row's first position is the padding
-    index plus one, otherwise zero.
+    index plus one, otherwise zero. `factored`: embeddings have a width of their own, and a map to the hidden size.
     """
 
     prefix: str
@@ -25,6 +25,7 @@ class BertFamily:
     typed: bool = False
     pooled: bool = False
     after_pad: bool = False
+    factored: bool = False
 
     def key(self, name: str) -> str:
         """Its key in config.json for BERT's key `name`."""
@@ -65,4 +66,5 @@ BERT_FAMILIES: Mapping[PostNormFamily, BertFamily] = {
     "distilbert": BertFamily(
         "distilbert.", ("vocab_",), keys=_DISTILBERT_KEYS, modules=_DISTILBERT_MODULES, embeds_types=False
     ),
+    "electra": BertFamily("electra.", ("generator_", "discriminator_"), typed=True, factored=True),
 }

@@ -10,15 +10,14 @@ from peltier_backbone.bert_layer import ACTIVATION, Layer
 from peltier_backbone.native.program import ACTIVATIONS
 from peltier_backbone.native.stack import NativeStack, StackLayer, StackLayout
 from peltier_backbone.native_stack import place_map, place_norm
-from peltier_backbone.norm import LayerNorm
 
 
-def lay_out(layers: Sequence[Layer], like: LayerNorm, num_heads: int, *, rounded: bool) -> NativeStack | None:
-    """`layers` for the kernels, whose norms are of the kind of `like`; None if these do not compute all maps. Attention
-    is `rounded` as in `Span`."""
+def lay_out(layers: Sequence[Layer], num_heads: int, *, rounded: bool) -> NativeStack | None:
+    """`layers` for the kernels; None if these do not compute all maps. Attention is `rounded` as in `Span`."""
     if any(linear.place() is None for layer in layers for linear in layer.maps()):
         return None
     placed = (StackLayer * len(layers))(*starmap(_lay_out_layer, enumerate(layers)))
+    like = layers[0].attention_norm
     hidden = len(like.weight)
     layout = StackLayout(
         layers=addressof(placed), count=len(placed), norms_half=like.weight.dtype == torch.bfloat16, hidden=hidden,

@@ -34,12 +34,13 @@ def canonical_bert(tensors: dict[str, Tensor], config: BertConfig, directory: Pa
 
 def build_bert(config: BertConfig, weights: Weights, kernel: LinearKernel, table: TableKernel = PlainTable) -> Bert:
     """Build the encoder from canonical `weights`, and consume all of them."""
-    hidden = config.hidden_size
+    hidden, width = config.hidden_size, config.embedding_size
     embeddings = Embeddings(
-        tokens=table(weights.take("embeddings.word_embeddings.weight", config.vocab_size, hidden)),
-        positions=weights.take("embeddings.position_embeddings.weight", config.max_positions, hidden),
+        tokens=table(weights.take("embeddings.word_embeddings.weight", config.vocab_size, width)),
+        positions=weights.take("embeddings.position_embeddings.weight", config.max_positions, width),
         types=_types(weights, config),
-        norm=_norm(weights, "embeddings.LayerNorm", config),
+        norm=_norm(weights, "embeddings.LayerNorm", width, config),
+        projection=kernel(*_linear(weights, "embeddings_project", hidden, width)) if config.factored else None,
     )
     layers = [_layer(weights, f"encoder.layer.{i}", config, kernel) for i in range(config.num_layers)]
     # Masked-language-model checkpoints of RoBERTa have no pooler.
@@ -56,7 +57,7 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
         yield ("types", embeddings.types)
     for index, norm in enumerate(model.norms()):
         yield from ((f"norm.{index}.weight", norm.weight), (f"norm.{index}.bias", norm.bias))
-    linears: dict[str, Linear] = {}
+    linears: dict[str, Linear] = {} if embeddings.projection is None else {"projection": embeddings.projection}
     for index, layer in enumerate(model.layers):
         for part in ("query_key_value", "attention_output", "intermediate", "output"):
             linears[f"{index}.{part}"] = getattr(layer, part)
@@ -69,7 +70,7 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
 def _types(weights: Weights, config: BertConfig) -> Tensor | None:
     if config.num_token_types == 0:
         return None
-    return weights.take("embeddings.token_type_embeddings.weight", config.num_token_types, config.hidden_size)
+    return weights.take("embeddings.token_type_embeddings.weight", config.num_token_types, config.embedding_size)
 
 
 def _layer(weights: Weights, name: str, config: BertConfig, kernel: LinearKernel) -> Layer:
@@ -78,10 +79,10 @@ def _layer(weights: Weights, name: str, config: BertConfig, kernel: LinearKernel
     return Layer(
         query_key_value=kernel(torch.cat([weight for weight, _ in parts]), torch.cat([bias for _, bias in parts])),
         attention_output=kernel(*_linear(weights, f"{name}.attention.output.dense", hidden, hidden)),
-        attention_norm=_norm(weights, f"{name}.attention.output.LayerNorm", config),
+        attention_norm=_norm(weights, f"{name}.attention.output.LayerNorm", hidden, config),
         intermediate=kernel(*_linear(weights, f"{name}.intermediate.dense", inner, hidden)),
         output=kernel(*_linear(weights, f"{name}.output.dense", hidden, inner)),
-        output_norm=_norm(weights, f"{name}.output.LayerNorm", config),
+        output_norm=_norm(weights, f"{name}.output.LayerNorm", hidden, config),
     )
 
 
@@ -89,6 +90,5 @@ def _linear(weights: Weights, name: str, out: int, width: int) -> tuple[Tensor, 
     return weights.take(f"{name}.weight", out, width), weights.take(f"{name}.bias", out)
 
 
-def _norm(weights: Weights, name: str, config: BertConfig) -> LayerNorm:
-    hidden = config.hidden_size
-    return LayerNorm(weights.take(f"{name}.weight", hidden), weights.take(f"{name}.bias", hidden), config.norm_eps)
+def _norm(weights: Weights, name: str, width: int, config: BertConfig) -> LayerNorm:
+    return LayerNorm(weights.take(f"{name}.weight", width), weights.take(f"{name}.bias", width), config.norm_eps)

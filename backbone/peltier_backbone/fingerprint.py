@@ -33,6 +33,7 @@ _T5 = (
 )
 
 _FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMMON + _BERT)
+_FIELDS["electra"] += ("embedding_size",)
 _FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
 
 

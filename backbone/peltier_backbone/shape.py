@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert"]
+PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
 TextFamily = Literal["t5"]
 Family = PostNormFamily | TextFamily
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
@@ -53,6 +53,11 @@ class BackboneConfig(ABC):
     def place_norm(self, index: int) -> int:
         """The place of norm `index` in its stack: that of its block, -1 before the first block, and the number of
         blocks after the last."""
+
+    @property
+    def narrow_norms(self) -> tuple[int, ...]:
+        """The norms that are not as wide as the hidden states; adapters leave them alone."""
+        return ()
 
     @property
     @abstractmethod

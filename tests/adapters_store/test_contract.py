@@ -74,7 +74,9 @@ HEADS = {
 
 FAMILIES = ("bert", "roberta", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
-RELATIVES = ("xlm_roberta", "camembert", "distilbert")
+RELATIVES = ("xlm_roberta", "camembert", "distilbert", "electra")
+
+PRECISIONS = ("bert", "bert_bfloat16", "bert_int8", "electra_int8", "t5", "t5_bfloat16", "t5_int8")
 
 
 def _presets(family: str) -> list[str]:
@@ -221,7 +223,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
     return backbone
 
 
-@pytest.mark.parametrize("name", ["bert", "bert_bfloat16", "bert_int8", "t5", "t5_bfloat16", "t5_int8"])
+@pytest.mark.parametrize("name", PRECISIONS)
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):
@@ -234,9 +236,7 @@ def test_batches_change_no_bit(
         assert all(torch.equal(one.logits, other.logits) for one, other in zip(found, expected, strict=True))
 
 
-@pytest.mark.parametrize(
-    "name", ["bert", "bert_bfloat16", "bert_int8", "t5", "t5_gated", "t5_bfloat16", "t5_int8", *RELATIVES]
-)  # fmt: skip
+@pytest.mark.parametrize("name", [*PRECISIONS, "t5_gated", *RELATIVES])
 def test_one_call_of_all_layers_changes_no_bit(
     name: str,
     zoo: Callable[[Backbone], dict[str, Resident]],

@@ -1,6 +1,6 @@
 """A task's own norm weights replace the backbone's, as in Compacter and BitFit (docs/methods.md#norms)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from peltier_backbone.load import Backbone
@@ -15,16 +15,17 @@ def init(spec: NormSpec, backbone: Backbone, generator: torch.Generator) -> dict
     """The backbone's own weights, and zeros if it has no bias: the first forward pass is the backbone's own."""
     tensors = {}
     for name, shape in spec.shapes(backbone.config).items():
-        own = backbone_norms(name, backbone)
-        tensors[name] = torch.zeros(shape) if own is None else own[spec.norms(backbone.config)]
+        own = backbone_norms(name, backbone, spec.norms(backbone.config))
+        tensors[name] = torch.zeros(shape) if own is None else own
     return tensors
 
 
-def backbone_norms(name: str, backbone: Backbone) -> Tensor | None:
-    """Frozen norm weights or biases, [norms, hidden], in float32; None for the biases that T5 does not have."""
+def backbone_norms(name: str, backbone: Backbone, indices: Sequence[int]) -> Tensor | None:
+    """Frozen weights or biases of the norms `indices`, [norms, hidden], in float32; None for biases that T5 lacks."""
     if name == "bias" and backbone.config.generates:
         return None
-    return torch.stack([getattr(norm, name) for norm in backbone.model.norms()]).float()
+    norms = backbone.model.norms()
+    return torch.stack([getattr(norms[index], name) for index in indices]).float()
 
 
 def lower(spec: NormSpec, tensors: Tensors, context: Context) -> Iterator[NormWeights]:

@@ -306,7 +306,8 @@ class NormSpec(_PartSpec):
     """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (docs/methods.md#norms).
     With `skip` the norms before and in the first blocks of each stack are the backbone's own.
 
-    T5's norms have no bias, so one is added, except to the two final norms (docs/methods.md#bitfit)."""
+    T5's norms have no bias, so one is added, except to the two final norms (docs/methods.md#bitfit). ELECTRA's norm of
+    the embeddings keeps its weights if it is not as wide as the hidden states."""
 
     kind: Literal["norm"] = "norm"
     weight: bool = True
@@ -321,8 +322,8 @@ class NormSpec(_PartSpec):
 
     def norms(self, config: BackboneConfig) -> list[int]:
         """The norms that it replaces, in order."""
-        first = self.skip or -1
-        return [index for index in range(config.num_norms) if config.place_norm(index) >= first]
+        first, narrow = self.skip or -1, config.narrow_norms
+        return [index for index in range(config.num_norms) if config.place_norm(index) >= first and index not in narrow]
 
     def biased(self, config: BackboneConfig) -> list[int]:
         """The norms that may have a bias."""

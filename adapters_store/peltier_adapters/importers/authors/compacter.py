@@ -81,7 +81,7 @@ def _trained(norms: list[ImportedPart], backbone: Backbone) -> list[ImportedPart
     kept: dict[str, Tensor] = {}
     for piece in norms:
         for name, tensor in piece.tensors.items():
-            own = backbone_norms(name, backbone)
+            own = backbone_norms(name, backbone, range(backbone.config.num_norms))
             if own is None or not torch.equal(tensor, own.cpu()):
                 kept[name] = tensor
     return [ImportedPart(NormSpec(weight="weight" in kept, bias="bias" in kept), kept)] if kept else []

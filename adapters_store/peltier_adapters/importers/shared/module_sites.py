@@ -31,7 +31,7 @@ def find_sites(config: BackboneConfig) -> ModuleSites:
 
 def _bert(config: BackboneConfig) -> ModuleSites:
     projections: dict[str, ModuleSite] = {"pooler.dense": ("pooler", 0)}
-    norms = {"embeddings.LayerNorm": 0}
+    norms = {} if config.narrow_norms else {"embeddings.LayerNorm": 0}
     sublayers: dict[str, ModuleSite] = {}
     attentions: dict[str, int] = {}
     for i in range(config.num_layers):

@@ -33,16 +33,15 @@ def take_norms(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) 
 
 
 def _norms(name: str, found: Mapping[int, Tensor], spec: NormSpec, backbone: Backbone) -> Tensor:
-    own = backbone_norms(name, backbone)
-    kept = spec.biased(backbone.config) if name == "bias" else range(backbone.config.num_norms)
+    kept = spec.biased(backbone.config) if name == "bias" else spec.norms(backbone.config)
+    own = backbone_norms(name, backbone, kept)
     refused = sorted(set(found) - set(kept))
     if refused:
         raise AdapterError(f"norm {refused[0]} has a bias, which the final norms of a T5 cannot have")
-    zeros = torch.zeros(backbone.config.num_norms, backbone.config.hidden_size)
-    whole = zeros if own is None else own.cpu().clone()
+    whole = torch.zeros(len(kept), backbone.config.hidden_size) if own is None else own.cpu().clone()
     for index, tensor in found.items():
-        whole[index] = tensor
-    return whole[list(kept)]
+        whole[kept.index(index)] = tensor
+    return whole
 
 
 def take_biases(checkpoint: Checkpoint, places: ModuleSites, backbone: Backbone) -> list[ImportedPart]:
