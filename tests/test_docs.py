@@ -29,6 +29,7 @@ RUN = {
     "README.md",
     "docs/quickstart.md",
     "docs/guides/train.md",
+    "docs/guides/ranking.md",
     "docs/guides/publish.md",
     "docs/guides/tenants.md",
     "docs/guides/t5.md",
@@ -193,6 +194,7 @@ def test_the_commands_of_the_first_pages_run_as_written(server: Server, clone: P
     """An adapter that is trained, published and asked, and a second training."""
     assert re.search("intents.*version 1", run_page("docs/quickstart.md", clone, server.url))
     run_page("docs/guides/train.md", clone, server.url)
+    assert '"results":[{"index":' in run_page("docs/guides/ranking.md", clone, server.url)
     assert (clone / "lora-intents.report.html").exists()
 
 

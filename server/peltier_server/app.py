@@ -23,6 +23,7 @@ from peltier_server.http.uploads import UploadTurns
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.protocols.openai import routes as openai
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
+from peltier_server.protocols.rerank import routes as rerank
 from peltier_server.quotas.enforcer import QuotaEnforcer
 from peltier_server.quotas.rates import Rates
 from peltier_server.routes import adapters, aliases, audit, keys, operations, pages, predict, tenants
@@ -33,6 +34,7 @@ _DESCRIPTION = "Any mix of adapters in one batch, over one frozen backbone."
 _ROUTERS = (
     predict.router,
     openai.router,
+    rerank.router,
     adapters.router,
     adapters.changes,
     adapters.uploads,

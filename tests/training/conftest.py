@@ -25,11 +25,24 @@ _LABELS: dict[str, Callable[[list[str]], Any]] = {
 
 def _rows(task_type: str, count: int, seed: int) -> list[dict[str, Any]]:
     draw = random.Random(seed)
+    if task_type == "ranking":
+        return _ranked_rows(draw, count)
     rows = []
     for _ in range(count):
         words = [*draw.choices(_FILLERS, k=draw.randint(1, 6)), draw.choice(("good", "bad"))]
         draw.shuffle(words)
         rows.append({"text": " ".join(words), "label": _LABELS[task_type](words)})
+    return rows
+
+
+def _ranked_rows(draw: random.Random, count: int) -> list[dict[str, Any]]:
+    """Four documents for each query, of which one is good."""
+    rows: list[dict[str, Any]] = []
+    while len(rows) < count:
+        query = " ".join(draw.choices(_FILLERS, k=4))
+        for word in draw.sample(["good", "bad", "bad", "bad"], 4):
+            document = [word, *draw.choices(_FILLERS, k=draw.randint(1, 4))]
+            rows.append({"query": query, "text": " ".join(document), "label": int(word == "good")})
     return rows
 
 
@@ -41,7 +54,7 @@ def _write(path: Path, rows: Sequence[Any]) -> None:
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with TASK_TYPE-train.jsonl (48 rows) and TASK_TYPE-validation.jsonl (20 rows)."""
     directory = tmp_path_factory.mktemp("toy")
-    for task_type in _LABELS:
+    for task_type in (*_LABELS, "ranking"):
         _write(directory / f"{task_type}-train.jsonl", _rows(task_type, 48, seed=1))
         _write(directory / f"{task_type}-validation.jsonl", _rows(task_type, 20, seed=2))
     return directory
@@ -55,8 +68,9 @@ def make_run(toy: Path, bert: Backbone, tmp_path: Path) -> MakeRun:
         files = [toy / f"{task_type}-{part}.jsonl" for part in ("train", "validation")]
         given = {field.name for field in fields(Hyperparameters)} & changes.keys()
         numbers = {"epochs": 2, "batch_size": 16, "max_length": 32} | {name: changes.pop(name) for name in given}
+        columns = ("query", "text") if task_type == "ranking" else ("text",)
         own: dict[str, Any] = {
-            "task": "toy", "backbone": bert.name, "data": Data(*files, ("text",), "label"), "device": "cpu",
+            "task": "toy", "backbone": bert.name, "data": Data(*files, columns, "label"), "device": "cpu",
             "output": tmp_path / "toy.safetensors", "directory": tmp_path / "run",
         }  # fmt: skip
         own |= {"task_type": task_type, "preset": preset, "hyperparameters": Hyperparameters(**numbers)}

@@ -10,7 +10,7 @@ from peltier_adapters.presets.baselines import BASELINES
 from peltier_training.config.preparation import Prepared, prepare
 from peltier_training.config.record import create_record
 from peltier_training.config.run import Run
-from peltier_training.data.examples import Example, subsample
+from peltier_training.data.examples import Example, subsample, subsample_queries
 from peltier_training.fit.history import History
 from peltier_training.learners.adapter import AdapterLearner
 from peltier_training.learners.baseline import BaselineLearner
@@ -69,7 +69,8 @@ def learn(prepared: Prepared) -> Learned:
     meter = Meter()
     learner: Learner = (BaselineLearner if run.preset in BASELINES else AdapterLearner)(run, data)
     validation = data.validation.examples
-    history = learner.fit(data.train.examples, subsample(validation, run.hyperparameters.eval_rows))
+    choose = subsample_queries if run.task_type == "ranking" else subsample
+    history = learner.fit(data.train.examples, choose(validation, run.hyperparameters.eval_rows))
     meter.mark_trained()
     part()
     return Learned(run, learner, history, data.sizes, validation, meter)

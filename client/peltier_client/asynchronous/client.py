@@ -26,12 +26,13 @@ from peltier_client.protocol import (
     InfoResponse,
     KeyInfo,
     NewKey,
+    RankedDocument,
     TenantInfo,
     TextTuple,
     UploadedVersion,
     VersionSummary,
 )
-from peltier_client.resources import adapters, aliases, audit, keys, operations, predict, tenants
+from peltier_client.resources import adapters, aliases, audit, keys, operations, predict, rerank, tenants
 from peltier_client.resources.keys import KeyOptions
 from peltier_client.resources.predict import PredictOptions
 from peltier_client.resources.tenants import QuotaOptions
@@ -75,6 +76,12 @@ class AsyncClient:
     ) -> list[Predictions | PeltierError]:
         """For each (task, input) its predictions, a list of one, or its error, in the order of the items."""
         return await self._sender.send(predict.predict_mixed(items, options))
+
+    async def rerank(
+        self, task: str, query: str, documents: Iterable[str], top_n: int | None = None
+    ) -> list[RankedDocument]:
+        """The documents by descending relevance for a query, by their index in `documents`; only the best `top_n`."""
+        return await self._sender.send(rerank.rerank(task, query, documents, top_n))
 
     async def upload(
         self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None

@@ -8,13 +8,20 @@ from pydantic import BaseModel
 
 from peltier_client.bulk.gold import read_label, read_labels, read_number
 from peltier_client.bulk.quality import Classes, Metrics, choose_several, classify, match_texts, regress, sign_test
+from peltier_client.bulk.ranking_quality import gain, reciprocal_rank
 from peltier_client.errors import InvalidInput
 from peltier_client.exchange.results import Prediction
 from peltier_client.protocol import AdapterRef, TextTuple
 
-TaskType = Literal["classification", "multilabel", "regression", "text2text"]
+TaskType = Literal["classification", "multilabel", "regression", "text2text", "ranking"]
 # The metric that decides which is better; a lower mean squared error is better.
-_MAIN = {"classification": "accuracy", "multilabel": "f1_micro", "regression": "mse", "text2text": "exact_match"}
+_MAIN = {
+    "classification": "accuracy",
+    "multilabel": "f1_micro",
+    "regression": "mse",
+    "text2text": "exact_match",
+    "ranking": "mrr",
+}
 _MAX_P_VALUE = 0.05  # of a difference that is unlikely to be chance
 
 
@@ -73,8 +80,8 @@ class Comparison(BaseModel):
     """What `peltier compare --json` prints.
 
     `only_first_right` counts the rows that only `first` answers correctly (in a regression, the rows where it is
-    nearer). `better` is absent if the metrics are equal. `p_value` is that of McNemar's exact test (in a regression, of
-    a sign test).
+    nearer, and in a ranking the queries of which it ranks the first relevant document higher). `better` is absent if
+    the metrics are equal. `p_value` is that of McNemar's exact test (in a regression or a ranking, of a sign test).
     """
 
     data: str
@@ -143,7 +150,10 @@ def _kind(answers: Answers) -> TaskType:
     if any(prediction.value is not None for prediction in found):
         return "regression"
     # A generated text has a label if it is one of the task's labels.
-    return "classification" if any(prediction.label is not None for prediction in found) else "text2text"
+    if any(prediction.label is not None for prediction in found):
+        return "classification"
+    is_ranking = any(prediction.score is not None and prediction.text is None for prediction in found)
+    return "ranking" if is_ranking else "text2text"
 
 
 def _judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: str | None, known: set[str]) -> _Judged:
@@ -162,9 +172,32 @@ def _judge(kind: TaskType, cases: Sequence[Case], answers: Answers, separator: s
         values = [_value(answers, *pair) for pair in zip(cases, answers.found, strict=True)]
         errors = [abs(a - b) for a, b in zip(numbers, values, strict=True)]
         return _Judged(regress(numbers, values), {}, numbers, values, errors)
+    if kind == "ranking":
+        return _judge_ranking(cases, answers)
     texts = [text.strip() for text in _read(cases, lambda cell: read_label(cell, ()))]
     written = [(prediction.text or "").strip() for prediction in answers.found]
     return _Judged(match_texts(texts, written), {}, texts, written, _wrong(texts, written))
+
+
+def _judge_ranking(cases: Sequence[Case], answers: Answers) -> _Judged:
+    """The means over queries with a relevant document. The first row of a query has the error of all its rows."""
+    relevance = _read(cases, read_number)
+    scores = [prediction.score or 0.0 for prediction in answers.found]
+    queries: dict[str, list[int]] = {}
+    for row, case in enumerate(cases):
+        queries.setdefault(case.input if isinstance(case.input, str) else case.input[0], []).append(row)
+    errors, ranks, gains = [0.0] * len(cases), list[float](), list[float]()
+    for rows in queries.values():
+        grades, own = [relevance[row] for row in rows], [scores[row] for row in rows]
+        if max(grades) > 0:
+            ranks.append(reciprocal_rank(grades, own))
+            gains.append(gain(grades, own))
+            errors[rows[0]] = 1 - ranks[-1]
+    return _Judged({"mrr": _mean(ranks), "ndcg@10": _mean(gains)}, {}, relevance, scores, errors)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
 
 
 def _read(cases: Sequence[Case], read: Callable[[Any], Any]) -> list[Any]:
@@ -238,11 +271,11 @@ def _verdict(
     else:
         other = second if better == first else first
         who = f"{better} is better: {metric} {values[better]:.4f} against {values[other]:.4f}."
-    what = "nearer" if kind == "regression" else "right"
-    test = "a sign test" if kind == "regression" else "McNemar's exact test"
+    what = {"regression": "nearer", "ranking": "better"}.get(kind, "right")
+    test = "a sign test" if kind in ("regression", "ranking") else "McNemar's exact test"
     where = (
         f"They answer {num_different:,} rows differently; only {first} is {what} on {only[0]:,}, "
-        f"only {second} on {only[1]:,}."
+        f"only {second} on {only[1]:,}" + (" queries." if kind == "ranking" else ".")
     )
     chance = "unlikely to be chance" if p_value < _MAX_P_VALUE else "it may well be chance"
     return f"{who} {where} By {test} p = {p_value:.2g}: {chance}."

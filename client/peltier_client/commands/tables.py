@@ -187,7 +187,9 @@ def _answer(prediction: Prediction) -> str:
         return prediction.label
     if prediction.labels is not None:
         return ", ".join(prediction.labels) or "none"
-    return f"{prediction.value:.4g}" if prediction.value is not None else "?"
+    if prediction.value is not None:
+        return f"{prediction.value:.4g}"
+    return "" if prediction.score is not None else "?"
 
 
 def _score(prediction: Prediction) -> str:

@@ -19,8 +19,9 @@ from peltier_client.protocol import (
 class Prediction(ResponseModel):
     """The prediction for one input. The task decides which fields are set; the others are None.
 
-    Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`.
-    Generation sets `text`, `score` and `finish_reason`, and `label` or `value` if the text is one of the task's labels.
+    Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`,
+    ranking `score`. Generation sets `text`, `score` and `finish_reason`, and `label` or `value` if the text is one of
+    the task's labels.
     """
 
     label: str | None = None

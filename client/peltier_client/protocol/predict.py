@@ -9,7 +9,7 @@ from peltier_client.errors import ErrorBody
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 
-def _say(rule: str) -> WrapValidator:
+def state_rule(rule: str) -> WrapValidator:
     """Report `rule` instead of one error per member of a union."""
 
     def validate(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
@@ -34,12 +34,13 @@ MAX_TEMPERATURE = 2.0
 Text = Annotated[str, Field(min_length=0)]
 TextTuple = tuple[Text, Text] | tuple[Text, Text, Text]
 Input = Annotated[
-    Text | TextTuple, _say('must be a text or a ["text", "pair"] or ["text", "pair", "third"] list, in valid Unicode')
+    Text | TextTuple,
+    state_rule('must be a text or a ["text", "pair"] or ["text", "pair", "third"] list, in valid Unicode'),
 ]
 Inputs = Annotated[
     Text | Annotated[list[Text], Field(min_length=1)] | Annotated[list[TextTuple], Field(min_length=1)],
     Field(union_mode="left_to_right"),
-    _say(
+    state_rule(
         'must be a text, a non-empty list of texts, or a non-empty list of ["text", "pair"] or '
         '["text", "pair", "third"] lists, in valid Unicode'
     ),
@@ -136,6 +137,13 @@ class RegressionPrediction(ResponseModel):
     gates: OptionalGates = None
 
 
+class RankingPrediction(ResponseModel):
+    """The relevance of a document for a query, between 0 and 1; with `raw_scores` the output of the head."""
+
+    score: float
+    gates: OptionalGates = None
+
+
 class TextPrediction(ResponseModel):
     """A generated text. `finish_reason` is "stop" at its end and "length" at `max_new_tokens`.
 
@@ -170,7 +178,12 @@ class EntitiesPrediction(ResponseModel):
 
 
 AnyPrediction = (
-    ClassificationPrediction | MultilabelPrediction | RegressionPrediction | TextPrediction | EntitiesPrediction
+    ClassificationPrediction
+    | MultilabelPrediction
+    | RegressionPrediction
+    | RankingPrediction
+    | TextPrediction
+    | EntitiesPrediction
 )
 
 

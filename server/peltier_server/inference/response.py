@@ -5,6 +5,7 @@ from typing import Any
 
 from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.answers.labels import answer
+from peltier_adapters.answers.rankings import ranking_answer
 from peltier_adapters.answers.texts import text_answer
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.generation.generation import Draft
@@ -24,7 +25,11 @@ Output = RowOutput | Draft | WindowedOutput
 
 def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> OnePrediction:
     """The prediction for the logits of a row."""
-    found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
+    found: dict[str, Any]
+    if task.type == "ranking":
+        found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
+    else:
+        found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
     if parameters.return_gates and output.gates is not None:
         found["gates"] = output.gates
     return found

@@ -1,6 +1,7 @@
 """`peltier compare`, over a real socket."""
 
 import json
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -210,3 +211,21 @@ def test_an_integer_that_means_two_names_is_refused(
     assert outcome.err == f"error: line 1: {readings}; write names instead of integers\n"
     named = ["yes"] if several else "yes"
     assert compare([{"text": "a", "label": named}]).status == 0
+
+
+def test_two_rankings(compare: Compare, judge: Judge) -> None:
+    """By the rank of the first relevant document of each query, and the gain of the first ten documents."""
+    documents = ("a", "b", "c")
+    for task, best in (("sst2@1", "a"), ("sst2@2", "c")):
+        judge.answers[task] = {
+            f"{query}+{name}": {"score": 0.9 if name == best else 0.1} for query in ("q", "r") for name in documents
+        }
+    rows = [{"text": query, "other": name, "label": int(name == "a")} for query in ("q", "r") for name in documents]
+    options = ("--text-column", "text", "--text-column", "other", "--json")
+    document = json.loads(compare(rows, *options).out)
+    assert document["first"]["metrics"] == {"mrr": 1.0, "ndcg@10": 1.0}
+    # Two equal documents share the second and third place; then the relevant one counts as the last.
+    gain = (1 / math.log2(3) + 1 / math.log2(4)) / 2
+    assert document["second"]["metrics"] == pytest.approx({"mrr": 1 / 3, "ndcg@10": gain})
+    assert (document["better"], document["only_first_right"], document["only_second_right"]) == ("sst2@1", 2, 0)
+    assert "only sst2@1 is better on 2, only sst2@2 on 0 queries" in document["verdict"]

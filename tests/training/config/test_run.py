@@ -20,6 +20,9 @@ def create_run(tmp_path: Path, **changes: Any) -> Run:
     return Run(**(own | {"data": data, "output": tmp_path / "toy.safetensors", "directory": tmp_path} | changes))
 
 
+PAIRS = Data(Path("no.jsonl"), Path("no.jsonl"), ("text", "other"), "label")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
@@ -53,8 +56,8 @@ def test_impossible_numbers_are_refused(name: str, value: float, rule: str):
         ({"task": "../x"}, "task '../x' is not a name"),
         ({"task": "a\n"}, "task 'a\\n' is not a name"),
         (
-            {"task_type": "ranking"},
-            "task type 'ranking' is unknown; it is one of classification, multilabel, regression, text2text",
+            {"task_type": "sorting"},
+            "task type 'sorting' is unknown; it is one of classification, multilabel, regression, text2text",
         ),
         (
             {"hyperparameters": Hyperparameters(metric="pearson")},
@@ -63,6 +66,18 @@ def test_impossible_numbers_are_refused(name: str, value: float, rule: str):
         (
             {"output": Path("nowhere/x.safetensors")},
             "output nowhere/x.safetensors cannot be written: its folder does not",
+        ),
+        (
+            {"task_type": "ranking"},
+            "ranking has two text columns, the query and the document; 1 were given",
+        ),
+        (
+            {"hyperparameters": Hyperparameters(ranking_loss="pairwise")},
+            "ranking_loss is for ranking; the task type is classification",
+        ),
+        (
+            {"hyperparameters": Hyperparameters(ranking_loss="other")},
+            "ranking_loss is 'other'; it must be listwise or pairwise",
         ),
         ({"output": Path("/tmp")}, "output /tmp cannot be written: it is a folder"),  # noqa: S108 - never written
     ],
@@ -96,6 +111,11 @@ def test_the_task_type_says_how_it_answers(tmp_path: Path, t5: Backbone):
         ("bert", {"task_type": "text2text"}, "text2text needs a T5; backbone 'none' is of the family bert"),
         ("bert", {"text": TextOptions(num_beams=2)}, "num_beams is an option of T5; backbone 'none' is of the family"),
         ("t5", {"task_type": "multilabel"}, "multilabel is not possible on T5, where a text is one label; backbone"),
+        (
+            "t5",
+            {"task_type": "ranking", "data": PAIRS},
+            "ranking needs an encoder; backbone 'none' is of the family",
+        ),
         ("bert", {"preset": "prompt-r"}, "preset 'prompt-r' is not defined on a bert backbone"),
     ],
 )

@@ -54,6 +54,7 @@ WANTED = {
     "topics.csv": (("food", "price", "service"), [[1, 1, 0], [0, 0, 1], [0, 0, 0]]),
     "separated.csv": (("food", "price", "service"), [[1, 1, 0], [0, 0, 1], [0, 0, 0]]),
     "scores.jsonl": (("value",), [4.5, 1.0]),
+    "ranking.jsonl": (("score",), [[1, 0], [0, 0]]),
     "pairs.csv": (("contradiction", "entailment"), [1, 0]),
     "triples.jsonl": (("0", "1"), [0, 1]),
     "semicolons.csv": (("negative", "positive"), [1, 0]),

@@ -123,3 +123,20 @@ def test_impossible_label_sets_are_refused(kind: Any, labels: list[Any], names: 
     with pytest.raises(TrainingError) as refused:
         find_labels(kind, examples(*labels), names)
     assert str(refused.value) == reason
+
+
+def test_a_ranking_numbers_its_queries():
+    """Targets are the relevance of a document and the number of its query, whose rows need not be neighbours."""
+    rows = [Example((query, "x"), label, "data.jsonl:1") for query, label in (("a", 1), ("b", "0"), ("a", 2.5))]
+    assert find_labels("ranking", rows, None).names == ("score",)
+    assert Labels("ranking", ("score",)).targets(rows).tolist() == [[1.0, 0.0], [0.0, 1.0], [2.5, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [(-1, "label -1 is negative; a document's relevance is not"), ("no", "label 'no' is not a finite number")],
+)
+def test_a_relevance_is_a_number_from_zero(label: Any, words: str):
+    """The sentence has the line of the row."""
+    with pytest.raises(TrainingError, match=f"data.jsonl:3: {words}"):
+        Labels("ranking", ("score",)).check(Example(("a", "b"), label, "data.jsonl:3"))

@@ -7,11 +7,13 @@ BEST: dict[TaskType, str] = {
     "multilabel": "f1_micro",
     "regression": "pearson",
     "text2text": "bleu",
+    "ranking": "ndcg@10",
 }
 NAMES: dict[TaskType, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "f1_macro", "matthews"),
     "multilabel": ("f1_micro", "f1_macro", "exact_match"),
     "regression": ("pearson", "spearman", "mse"),
     "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
+    "ranking": ("mrr", "ndcg@10"),
 }
 LOWER_IS_BETTER = frozenset({"mse", "loss"})

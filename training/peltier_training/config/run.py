@@ -10,11 +10,12 @@ from typing import Annotated, TypeVar
 
 from peltier_adapters.artifact.manifest import NAME_PATTERN
 from peltier_adapters.presets.baselines import find_method
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.tasks import ENCODER_TYPES, TaskType
 from peltier_backbone.config import BackboneConfig
 from typer import Option
 
 from peltier_training.config import metric_names
+from peltier_training.config.ranking_loss import DEFAULT_RANKING_LOSS, RANKING_LOSSES
 from peltier_training.config.text_options import TextOptions
 from peltier_training.data.data import Data
 from peltier_training.data.text_file import near_path
@@ -69,6 +70,10 @@ class Hyperparameters:
         int | None,
         Option(help="Stop after this many validations without improvement. Default: never with --epochs, else 8."),
     ] = None
+    ranking_loss: Annotated[
+        str | None,
+        Option(help="Loss of a ranking: listwise or pairwise, over the documents of a query. Default: listwise."),
+    ] = None
     validation_interval: int | None = None
 
     def check(self) -> None:
@@ -83,6 +88,9 @@ class Hyperparameters:
             raise TrainingError(f"warmup is {self.warmup}; it must be a fraction below 1 or a whole number of steps")
         if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
             raise TrainingError(f"learning_rate is {self.learning_rate}; it must be a number above 0")
+        if self.ranking_loss is not None and self.ranking_loss not in RANKING_LOSSES:
+            known = " or ".join(RANKING_LOSSES)
+            raise TrainingError(f"ranking_loss is {self.ranking_loss!r}; it must be {known}")
         if self.seed > _MAX_SEED:
             raise TrainingError(f"seed is {self.seed}; it must be at most {_MAX_SEED}")
 
@@ -95,9 +103,7 @@ class Run:
     With `merge_report` the report compares an AdaMix's merged adapter with routes through its experts."""
 
     task: Annotated[str, Option(help="Name of the task and of its adapter.")]
-    task_type: Annotated[TaskType, Option(help="classification, multilabel, regression or text2text.")] = (
-        "classification"
-    )
+    task_type: Annotated[TaskType, Option(help=f"{', '.join(metric_names.BEST)}.")] = "classification"
     preset: str
     backbone: str
     data: Data
@@ -142,6 +148,11 @@ class Run:
         return _filled(self.hyperparameters.learning_rate)
 
     @property
+    def ranking_loss(self) -> str:
+        """The loss of a ranking."""
+        return self.hyperparameters.ranking_loss or DEFAULT_RANKING_LOSS
+
+    @property
     def metric(self) -> str:
         """The metric that chooses the best epoch."""
         return self.hyperparameters.metric or metric_names.BEST[self.task_type]
@@ -163,7 +174,12 @@ class Run:
         find_method(self.preset)
         self.data.check(self.task_type)
         self.hyperparameters.check()
+        if self.hyperparameters.ranking_loss is not None and self.task_type != "ranking":
+            raise TrainingError(f"ranking_loss is for ranking; the task type is {self.task_type}")
         self.text.check(self.task_type)
+        if self.task_type == "ranking" and self.data.inputs != "pair":
+            num = len(self.data.text_columns)
+            raise TrainingError(f"ranking has two text columns, the query and the document; {num} were given")
 
     def check_metric(self, labels: Sequence[str]) -> None:
         """Raise a `TrainingError` for a metric that a task with these labels does not have."""
@@ -184,6 +200,8 @@ class Run:
         own = f"backbone {self.backbone!r} is of the family {config.family}"
         if config.generates and self.task_type == "multilabel":
             raise TrainingError(f"multilabel is not possible on T5, where a text is one label; {own}")
+        if config.generates and self.task_type in ENCODER_TYPES:
+            raise TrainingError(f"{self.task_type} needs an encoder; {own}")
         if not config.generates and self.task_type == "text2text":
             raise TrainingError(f"text2text needs a T5; {own}")
         if not config.generates and self.text.given:

@@ -10,10 +10,11 @@ from torch.utils.data import Dataset
 
 
 class EncodedRows(Dataset[tuple[Encoded, Tensor]]):
-    """Rows of a task with a head, and their targets."""
+    """Rows of a task with a head, and their targets. `queries` has the number of each row's query in a ranking, whose
+    rows are trained on together; None in other tasks."""
 
-    def __init__(self, rows: Sequence[Encoded], targets: Tensor) -> None:
-        self._rows, self._targets = rows, targets
+    def __init__(self, rows: Sequence[Encoded], targets: Tensor, queries: Sequence[int] | None = None) -> None:
+        self._rows, self._targets, self.queries = rows, targets, queries
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from peltier_adapters.artifact.manifest import Input
 
@@ -14,6 +14,7 @@ from peltier_training.data.raw_row import RawRow, no_column
 from peltier_training.data.text_file import read_text
 from peltier_training.errors import TrainingError, shown
 
+T = TypeVar("T")
 _KINDS = (".jsonl", ".csv", ".tsv")
 
 
@@ -70,8 +71,21 @@ def subsample(examples: Sequence[Example], num_inputs: int | None) -> list[Examp
     inputs = list(dict.fromkeys(example.input for example in examples))
     if num_inputs is None or num_inputs >= len(inputs):
         return list(examples)
-    kept = {inputs[number * len(inputs) // num_inputs] for number in range(num_inputs)}
+    kept = _spread(inputs, num_inputs)
     return [example for example in examples if example.input in kept]
+
+
+def subsample_queries(examples: Sequence[Example], num_rows: int | None) -> list[Example]:
+    """About `num_rows` examples of a ranking: all those of some queries, evenly spaced; None keeps all."""
+    queries = list(dict.fromkeys(example.input[0] for example in examples))
+    if num_rows is None or num_rows >= len(examples):
+        return list(examples)
+    kept = _spread(queries, max(1, num_rows * len(queries) // len(examples)))
+    return [example for example in examples if example.input[0] in kept]
+
+
+def _spread(values: Sequence[T], num: int) -> set[T]:
+    return {values[number * len(values) // num] for number in range(num)}
 
 
 def _raw_rows(path: Path, wanted: list[str]) -> list[RawRow]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
+# The labels of types whose labels are not in the data.
+_UNNAMED: dict[TaskType, tuple[str, ...]] = {"regression": ("value",), "text2text": (), "ranking": ("score",)}
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,14 @@ class Labels:
     names: tuple[str, ...]
 
     def targets(self, examples: Sequence[Example]) -> "Tensor":
-        """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression."""
+        """int64 [rows] for classification, float32 [rows, labels] for multilabel, float32 [rows] for regression. For
+        ranking float32 [rows, 2]: the relevance of each document, and the number of its query among `examples`."""
         import torch
 
         if self.type == "regression":
             return torch.tensor(self.numbers(examples))
+        if self.type == "ranking":
+            return torch.tensor([*zip(self.numbers(examples), number_queries(examples), strict=True)])
         if self.type == "classification":
             return torch.tensor([self._index(_name(example.label, example), example) for example in examples])
         targets = torch.zeros(len(examples), len(self.names))
@@ -40,8 +45,8 @@ class Labels:
         return targets
 
     def numbers(self, examples: Sequence[Example]) -> list[float]:
-        """The labels of a regression."""
-        return [_number(example) for example in examples]
+        """The labels of a regression, or the relevance of a ranking's documents."""
+        return [_relevance(example) if self.type == "ranking" else _number(example) for example in examples]
 
     def texts(self, examples: Sequence[Example]) -> list[str]:
         """The labels of a text2text task."""
@@ -49,8 +54,8 @@ class Labels:
 
     def check(self, example: Example) -> None:
         """Raise a `TrainingError` for a label that is not one of the task's. Without names, any text or number is."""
-        if self.type == "regression":
-            _number(example)
+        if self.type in ("regression", "ranking"):
+            self.numbers([example])
             return
         labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
         for label in labels if self.names else ():
@@ -83,10 +88,10 @@ class Labels:
 
 def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str] | None) -> Labels:
     """The task's labels: `names` if given, else the distinct values of the training examples."""
-    if kind in ("regression", "text2text"):
+    if kind in _UNNAMED:
         if names:
             raise TrainingError(f"{kind} has no label names")
-        return Labels(kind, ("value",) if kind == "regression" else ())
+        return Labels(kind, _UNNAMED[kind])
     if names is None:
         found = {
             name
@@ -100,6 +105,12 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
     if len(names) < least:
         raise TrainingError(f"{kind} needs at least {least} labels; there are {len(names)}: {', '.join(names)}")
     return Labels(kind, tuple(names))
+
+
+def number_queries(examples: Sequence[Example]) -> list[int]:
+    """The number of the query of each example of a ranking, which is the first text of its input."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(example.input[0], len(numbers)) for example in examples]
 
 
 def _name(label: object, example: Example) -> str:
@@ -121,13 +132,18 @@ def _is_integer(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) < 10
 
 
-def _number(example: Example) -> float:
+def _number(example: Example, kind: TaskType = "regression") -> float:
     try:
         value = float(example.label)
     except (TypeError, ValueError):
         value = math.nan
     if not abs(value) <= _MAX_FLOAT32:
-        raise TrainingError(
-            f"{example.where}: label {shown(example.label)} is not a finite number, which regression needs"
-        )
+        raise TrainingError(f"{example.where}: label {shown(example.label)} is not a finite number, which {kind} needs")
+    return value
+
+
+def _relevance(example: Example) -> float:
+    value = _number(example, "ranking")
+    if value < 0:
+        raise TrainingError(f"{example.where}: label {shown(example.label)} is negative; a document's relevance is not")
     return value

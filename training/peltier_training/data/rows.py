@@ -11,7 +11,7 @@ from peltier_backbone.packing import Encoded
 
 from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example
-from peltier_training.data.labels import Labels
+from peltier_training.data.labels import Labels, number_queries
 from peltier_training.data.targets import gold_texts, target_ids
 from peltier_training.errors import TrainingError
 
@@ -19,7 +19,8 @@ from peltier_training.errors import TrainingError
 def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
     """Inputs and targets of a task with a head. Raises a `TrainingError` with the line of an invalid example."""
     encoded = [_encode(backbone, task, example) for example in examples]
-    return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples))
+    queries = number_queries(examples) if task.type == "ranking" else None
+    return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples), queries)
 
 
 def text_rows(backbone: Reader, task: TaskSpec, parts: Parts, examples: Sequence[Example]) -> TextRows:

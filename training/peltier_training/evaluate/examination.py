@@ -45,10 +45,20 @@ def judge_scores(backbone: Reader, task: TaskSpec, scores: Tensor, examples: Seq
     return Evaluation(
         metrics=metrics.compute(task.type, scores.numpy(), targets.numpy()),
         inputs=[example.input for example in examples],
-        gold=(targets.int() if task.type == "multilabel" else targets).tolist(),
+        gold=_gold(task, targets).tolist(),
         found=_answers(task, scores).tolist(),
         scores=scores,
     )
+
+
+def _gold(task: TaskSpec, targets: Tensor) -> Tensor:
+    """The right answers: targets without the numbers of a ranking's queries."""
+    match task.type:
+        case "multilabel":
+            return targets.int()
+        case "ranking":
+            return targets[:, 0]
+    return targets
 
 
 def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
@@ -58,6 +68,6 @@ def _answers(task: TaskSpec, logits: Tensor) -> Tensor:
             return logits.argmax(-1)
         case "multilabel":
             return (logits > 0).int()
-        case "regression":
+        case "regression" | "ranking":
             return logits[:, 0]
     raise AssertionError("texts are written, not chosen")

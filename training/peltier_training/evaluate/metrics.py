@@ -9,6 +9,7 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from peltier_training.config.metric_names import BEST, LOWER_IS_BETTER, NAMES
+from peltier_training.evaluate.ranking_metrics import ranking
 
 __all__ = ["BEST", "LOWER_IS_BETTER", "NAMES", "classification", "compute", "regression"]
 
@@ -24,6 +25,8 @@ def compute(kind: TaskType, logits: Array, targets: Array) -> dict[str, float]:
             return _floats(_multilabel(logits, targets))
         case "regression":
             return regression(logits.reshape(-1), targets)
+        case "ranking":
+            return ranking(logits.reshape(-1), targets)
     raise AssertionError("texts have metrics of their own")
 
 

@@ -7,6 +7,8 @@ from peltier_adapters.spec.tasks import TaskType
 from torch import Tensor
 from torch.nn import functional as F
 
+from peltier_training.config.run import Run
+from peltier_training.fit.ranking_objective import RankingObjective
 from peltier_training.models.experts import consistency_loss
 
 
@@ -48,6 +50,13 @@ class HeadObjective:
 
     def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
         return consistency_loss(logits, other, multilabel=self.type == "multilabel")
+
+
+def create_objective(run: Run, consistency: float) -> Objective:
+    """The objective of a task with a head. `consistency` is the weight of AdaMix's loss."""
+    if run.task_type == "ranking":
+        return RankingObjective(run.ranking_loss)
+    return HeadObjective(run.task_type, consistency)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from peltier_backbone.targets import Targets
 from torch import nn
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Sampler
 from transformers import EvalPrediction, Trainer, TrainerState, TrainingArguments
 
 from peltier_training.config.run import Run
@@ -18,9 +18,10 @@ from peltier_training.evaluate import metrics
 from peltier_training.fit.arguments import create_arguments
 from peltier_training.fit.checkpoint import find_checkpoint, remove_checkpoints
 from peltier_training.fit.history import History
-from peltier_training.fit.objective import HeadObjective, Objective, TextObjective
+from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.patience import Patience, is_over
 from peltier_training.fit.progress import Progress
+from peltier_training.fit.query_sampler import QuerySampler
 from peltier_training.fit.validation_interval import ValidationInterval
 from peltier_training.models.model import HeadedAdapter, TrainableAdapter
 from peltier_training.models.text_model import TextAdapter
@@ -28,7 +29,18 @@ from peltier_training.models.text_model import TextAdapter
 Judge = Callable[[], dict[str, float]]
 
 
-class JudgedTrainer(Trainer):
+class RowTrainer(Trainer):
+    """Draws the rows of a ranking query by query."""
+
+    def _get_train_sampler(self, train_dataset: Dataset[Any] | None = None) -> Sampler[int] | None:
+        dataset = self.train_dataset if train_dataset is None else train_dataset
+        if isinstance(dataset, EncodedRows) and dataset.queries is not None:
+            return QuerySampler(dataset.queries, self.args.seed)
+        sampler: Sampler[int] | None = super()._get_train_sampler(train_dataset)
+        return sampler
+
+
+class JudgedTrainer(RowTrainer):
     """Evaluates by calling `judge`, which measures the model as it stands on rows of its own."""
 
     def __init__(self, *, judge: Judge, **options: Any) -> None:
@@ -46,7 +58,7 @@ class JudgedTrainer(Trainer):
         return found
 
 
-class AdapterTrainer(Trainer):
+class AdapterTrainer(RowTrainer):
     """Trains a `TrainableAdapter`; checkpoints hold only the adapter and its optimizer."""
 
     def __init__(self, *, objective: Objective, **options: Any) -> None:
@@ -99,7 +111,7 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         return metrics.compute(run.task_type, logits, np.asarray(prediction.label_ids))
 
     trainer = AdapterTrainer(
-        objective=HeadObjective(run.task_type, float(model.settings.get("consistency", 0.0))),
+        objective=create_objective(run, float(model.settings.get("consistency", 0.0))),
         model=model,
         args=_arguments(run, checkpoint),
         data_collator=collate,

@@ -27,7 +27,7 @@ from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores
-from peltier_training.fit.objective import HeadObjective, Objective, TextObjective
+from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body
 
@@ -71,7 +71,7 @@ class HeadTuning:
         )
         body = create_body(encoder, settings, numbers.seed)
         self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
-        self.objective: Objective = HeadObjective(run.task_type, 0.0)
+        self.objective: Objective = create_objective(run, 0.0)
         self._run, self._task, self.device = run, task, backbone.device
         self._reader = _Reader(backbone.config, backbone.tokenizer)
 

@@ -1,0 +1,1 @@
+"""The API of rerankers: that of Cohere and Jina, and that of text-embeddings-inference."""

@@ -1,0 +1,98 @@
+"""Reranking over a real socket, in the shapes that other servers' clients send."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+from peltier_backbone.load import Backbone
+from peltier_client import Client, InvalidInput
+
+from tests.server.conftest import Listen, Listening
+
+MakeArtifact = Callable[..., bytes]
+QUERY = "is the film good ?"
+DOCUMENTS = ["bad", "a good film", "the plot was not very good , and the actor is dull", "a good film"]
+
+
+@pytest.fixture(scope="module")
+def listening(
+    listen: Listen, bert: Backbone, bert_directory: object, make_artifact: MakeArtifact
+) -> Iterator[Listening]:
+    """A ranking task and a classification of pairs."""
+    with listen(backbone=str(bert_directory)) as started:
+        started.upload(make_artifact(bert, "lora", task_type="ranking", inputs="pair", name="rank"))
+        started.upload(make_artifact(bert, "lora", inputs="pair", name="pairs"))
+        yield started
+
+
+def post(listening: Listening, path: str, **body: object) -> httpx2.Response:
+    return httpx2.post(f"{listening.url}{path}", json=body, timeout=30)
+
+
+def predicted(listening: Listening, **parameters: object) -> list[float]:
+    """The score of each document, from the native route."""
+    body = {"inputs": [[QUERY, document] for document in DOCUMENTS], "parameters": parameters}
+    answer = httpx2.post(f"{listening.url}/v1/tasks/rank/predict", json=body, timeout=30).json()
+    return [one["score"] for one in answer["predictions"]]
+
+
+def test_documents_are_sorted_by_their_predictions(listening: Listening) -> None:
+    """Equal documents keep their order; the scores are those of the native route."""
+    scores = predicted(listening)
+    answer = post(listening, "/v1/rerank", model="rank", query=QUERY, documents=DOCUMENTS).json()
+    order = sorted(range(len(scores)), key=lambda index: -scores[index])
+    assert order.index(1) < order.index(3)
+    assert [one["index"] for one in answer["results"]] == order
+    assert [one["relevance_score"] for one in answer["results"]] == [scores[index] for index in order]
+    assert (answer["model"], answer["usage"]["truncated_inputs"]) == ("rank", 0)
+    assert answer["usage"]["total_tokens"] > 0
+
+
+def test_documents_may_be_objects_and_come_back(listening: Listening) -> None:
+    """As Cohere's and Jina's clients send them; `top_n` keeps the best."""
+    objects = [{"text": document} for document in DOCUMENTS]
+    body = {"model": "rank@1", "query": QUERY, "documents": objects, "top_n": 2, "return_documents": True}
+    results = post(listening, "/v1/rerank", **body).json()["results"]
+    assert len(results) == 2
+    assert all(one["document"]["text"] == DOCUMENTS[one["index"]] for one in results)
+
+
+def test_the_shape_of_text_embeddings_inference(listening: Listening) -> None:
+    """A list of indices and scores; raw scores are the outputs whose sigmoid the scores are."""
+    body = {"adapter_id": "rank", "query": QUERY, "texts": DOCUMENTS}
+    ranked = post(listening, "/rerank", **body, return_text=True).json()
+    raw = {one["index"]: one["score"] for one in post(listening, "/rerank", **body, raw_scores=True).json()}
+    assert [one["text"] for one in ranked] == [DOCUMENTS[one["index"]] for one in ranked]
+    for one in ranked:
+        assert one["score"] == pytest.approx(1 / (1 + math.exp(-raw[one["index"]])))
+    assert raw == pytest.approx(dict(enumerate(predicted(listening, raw_scores=True))))
+
+
+def test_the_client_ranks(listening: Listening) -> None:
+    """With indices into the list that was sent."""
+    with Client(listening.url) as client:
+        found = client.rerank("rank", QUERY, DOCUMENTS, top_n=3)
+        assert len(found) == 3
+        assert found[0].relevance_score == max(predicted(listening))
+        with pytest.raises(InvalidInput, match="task 'pairs' is of type classification; only a ranking task ranks"):
+            client.rerank("pairs", QUERY, DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"model": "pairs", "query": "a", "documents": ["b"]}, 422, "only a ranking task ranks documents"),
+        ({"model": "none", "query": "a", "documents": ["b"]}, 404, "none"),
+        ({"model": "rank", "query": "a", "documents": []}, 422, "must be a non-empty list of texts"),
+        ({"model": "rank", "query": "a", "documents": ["b"], "top_n": 0}, 422, "top_n"),
+        ({"model": "rank", "query": "a", "documents": ["b", ""]}, 422, "input 1: an input text is empty"),
+        ({"model": "rank", "query": "a", "documents": [7]}, 422, "must be a non-empty list of texts or of"),
+        ({"model": "rank", "query": "a", "documents": ["b " * 200], "truncate": False}, 422, "at most 64"),
+    ],
+)
+def test_bad_requests_are_one_sentence(body: dict[str, object], status: int, words: str, listening: Listening) -> None:
+    """With the status of the native routes."""
+    answer = post(listening, "/v1/rerank", **body)
+    assert answer.status_code == status
+    assert words in str(answer.json()["error"])
