@@ -396,7 +396,7 @@ def fitting(preset: str, config: BackboneConfig) -> dict[str, str]:
 def _make_artifact(
     backbone: Backbone, preset: str = "compacter", *, name: str = "demo", overrides: dict[str, str] | None = None,
     labels: Sequence[str] = ("negative", "positive"), task_type: str = "classification", inputs: str = "single",
-    max_length: int = 64, seed: int = 0, answer: str | None = None,
+    max_length: int = 64, seed: int = 0, answer: str | None = None, normalized: bool = False,
 ) -> bytes:  # fmt: skip
     chosen = find_preset(preset)
     given = _HEADS.get(task_type, {}) | fitting(preset, backbone.config) | (overrides or {})
@@ -406,6 +406,7 @@ def _make_artifact(
     parts = chosen.compose(values, backbone.config, outputs=outputs)
     texts: list[Input] = [_input(text, inputs) for text in _GOLDEN_TEXTS]
     task = _task(backbone, labels, task_type, inputs, max_length, answer)
+    task = task.model_copy(update={"normalized": normalized})
     width = task.num_outputs if backbone.config.generates else outputs
     placeholder = "a" if task_type == "text2text" else None
     manifest = Manifest(

@@ -70,7 +70,9 @@ def test_predict_for_people(peltier: Peltier, server: Any) -> None:
     assert server.received[0].headers["authorization"] == "Bearer plt_env"
 
 
-@pytest.mark.parametrize(("task", "shown"), [("stsb", "3.7"), ("tags", "a, b")])
+@pytest.mark.parametrize(
+    ("task", "shown"), [("stsb", "3.7"), ("tags", "a, b"), ("vectors", "0.5, -0.25, 0.125, 1e-09, … (6")]
+)
 def test_predict_shows_each_kind_of_answer(peltier: Peltier, task: str, shown: str) -> None:
     """Values and several labels are shown as well as one label."""
     assert shown in peltier("predict", task, "text").out

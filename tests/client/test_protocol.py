@@ -56,12 +56,39 @@ def test_any_text_is_a_reference_or_a_sentence(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a@", ":a", "a@0", "a@007", "a@b@c", "t:u:a", "../a", "A", "a/b", "a\n", "-a", "x" * 64, "a@1000000000"],
+    [
+        "",
+        "a@",
+        ":a",
+        "a@0",
+        "a@007",
+        "a@b@c",
+        "t:u:a",
+        "../a",
+        "A",
+        "a/b",
+        "a\n",
+        "-a",
+        "x" * 64,
+        "a@1000000000",
+        "_backbone@1",
+        "_backbone@live",
+        "a:_backbone",
+        "_backbones",
+        "_a",
+    ],
 )
 def test_references_that_break_a_rule(text: str) -> None:
     """Each malformed reference is refused."""
     with pytest.raises(InvalidInput):
         TaskReference.parse(text)
+
+
+def test_the_backbone_is_a_task() -> None:
+    """Its name is no adapter's."""
+    assert str(TaskReference.parse("_backbone")) == "_backbone"
+    with pytest.raises(InvalidInput):
+        check_name("_backbone")
 
 
 def test_a_refused_name_is_named() -> None:

@@ -30,6 +30,7 @@ CALLS: list[tuple[str, str, object]] = [
     ("POST", "/v1/predict", {"requests": [{"task": "{reference}", "input": "good"}]}),
     ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good"}),
     ("POST", "/v1/completions", {"model": "{reference}", "prompt": "good", "stream": True}),
+    ("POST", "/v1/embeddings", {"model": "{reference}", "input": "good"}),
     ("GET", "/v1/models/{reference}", None),
 ]
 NAMED: list[tuple[str, str, object]] = [
@@ -142,7 +143,8 @@ async def test_lists_hold_ones_own(street: Street) -> None:
     for path in ("/v1/adapters", f"/v1/adapters?q={PRIVATE}", "/v1/adapters?cursor=a&limit=1000"):
         answer = await street.ask("b", "GET", path)
         assert answer.json() == {"adapters": [], "next_cursor": None}
-    assert (await street.ask("b", "GET", "/v1/models")).json()["data"] == []
+    models = (await street.ask("b", "GET", "/v1/models")).json()["data"]
+    assert [one["id"] for one in models] == ["_backbone"]
     assert (await street.ask("b", "GET", "/info")).json()["num_adapters"] == 0
     assert (await street.ask("a", "GET", "/info")).json()["num_adapters"] == 1
 

@@ -15,6 +15,7 @@ from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
 from torch import Tensor
 
+from peltier_adapters.answers import embeddings
 from peltier_adapters.answers import labels as answers
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import text_tree
@@ -176,7 +177,10 @@ def _another_label(task: TaskSpec, number: int, logits: Tensor, recorded: Tensor
 
 
 def _distance(task: TaskSpec, logits: Tensor, wanted: Tensor) -> float:
-    """The largest difference of two outputs' scores, relative to the wanted ones where these are large."""
+    """The largest difference of two outputs' scores, relative to the wanted ones where these are large; of two
+    embeddings the length of their difference, relative to the wanted one's."""
+    if task.type == "embedding":
+        return embeddings.relative_distance(embeddings.read(task, logits), embeddings.read(task, wanted))
     scores = _judged(task, wanted)
     return float(((_judged(task, logits) - scores).abs() / _scale(scores)).max())
 

@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from operator import not_
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -63,6 +64,8 @@ class TaskSpec(Spec):
 
     With `stride`, a text of more than `max_length` tokens is read in windows, for a task that reads tokens. Neighbours
     share `stride` tokens. Without, such a text is truncated.
+
+    With `normalized` an embedding has unit length.
     """
 
     type: TaskType
@@ -73,8 +76,9 @@ class TaskSpec(Spec):
     targets: tuple[Annotated[str, Field(min_length=1, max_length=256)], ...] = Field(default=(), max_length=4096)
     decoding: DecodingSpec | None = None
     padded: bool = False
-    # The file of a task without windows does not mention them, so older releases read the file too.
+    # The files of other tasks do not mention these, so older releases read them too.
     stride: Annotated[int | None, Field(ge=0, exclude_if=_is_none)] = None
+    normalized: Annotated[bool, Field(exclude_if=not_)] = False
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:
@@ -90,6 +94,8 @@ class TaskSpec(Spec):
             raise ValueError("text2text has no labels; its answer is any text")
         if self.type == "embedding" and self.labels:
             raise ValueError("embedding has no labels; its answer is a vector")
+        if self.normalized and self.type != "embedding":
+            raise ValueError(f"normalized is for embeddings; the task is {self.type}")
         if self.type == "span" and self.labels != SPAN_LABELS:
             raise ValueError(f"span has the labels {' and '.join(SPAN_LABELS)}, not {', '.join(self.labels)}")
         return self

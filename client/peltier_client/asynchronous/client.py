@@ -67,6 +67,13 @@ class AsyncClient:
         """Predictions for one text, a list of texts, or a list of tuples of two or three texts, in their order."""
         return await self._sender.send(predict.predict(task, inputs, options))
 
+    async def embed(
+        self, task: str, texts: str | Iterable[str], **options: Unpack[PredictOptions]
+    ) -> list[list[float]]:
+        """The embedding of each text, its first `dimensions` values. The task `_backbone` is the server's backbone
+        without an adapter."""
+        return await self._sender.send(predict.embed(task, texts, options))
+
     def stream(self, task: str, text: str | TextTuple, **options: Unpack[PredictOptions]) -> AsyncTextStream:
         """The text that a task generates from one input, piece by piece."""
         return AsyncTextStream(self._sender, predict.stream(task, text, options))

@@ -34,7 +34,10 @@ ApiKey = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Task = Annotated[
-    str, typer.Argument(metavar="TASK", help="name, name@3 or name@alias.", callback=checked(TaskReference.parse))
+    str,
+    typer.Argument(
+        metavar="TASK", help="name, name@3, name@alias or _backbone.", callback=checked(TaskReference.parse)
+    ),
 ]
 TextColumns = Annotated[
     list[str] | None,

@@ -29,6 +29,7 @@ from peltier_client.protocol import (
 _DATE = len("2026-11-21")
 _MAX_SHOWN_LABELS = 10
 _MAX_SHOWN_CHARS = 200
+_MAX_SHOWN_VALUES = 4
 
 
 def print_adapters(adapters: Iterable[AdapterSummary]) -> None:
@@ -187,9 +188,16 @@ def _answer(prediction: Prediction) -> str:
         return prediction.label
     if prediction.labels is not None:
         return ", ".join(prediction.labels) or "none"
+    if prediction.embedding is not None:
+        return _shown_vector(prediction.embedding)
     if prediction.value is not None:
         return f"{prediction.value:.4g}"
     return "" if prediction.score is not None else "?"
+
+
+def _shown_vector(values: Sequence[float]) -> str:
+    first = ", ".join(f"{value:.4g}" for value in values[:_MAX_SHOWN_VALUES])
+    return first if len(values) <= _MAX_SHOWN_VALUES else f"{first}, … ({len(values)} values)"
 
 
 def _score(prediction: Prediction) -> str:

@@ -83,6 +83,7 @@ Resume = Annotated[
     bool, typer.Option("--resume", rich_help_panel=_FILES, help="Continue after the rows in OUTPUT.part.")
 ]
 TopK = Annotated[int | None, typer.Option(min=1, help="Return the scores of this many best labels.")]
+Dimensions = Annotated[int | None, typer.Option(min=1, help="Return this many values of an embedding.")]
 Stream = Annotated[bool, typer.Option("--stream", help="Show generated texts as they are written.")]
 MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Maximum tokens of a generated text.")]
 NumBeams = Annotated[int | None, typer.Option(min=1, max=MAX_BEAMS, help="Number of beams.")]
@@ -142,6 +143,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     top_p: TopP = None,
     seed: Seed = None,
     top_k: TopK = None,
+    dimensions: Dimensions = None,
     file: File = None,
     output: Output = None,
     text_column: TextColumns = None,
@@ -161,6 +163,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
         "top_p": top_p,
         "seed": seed,
         "top_k": top_k,
+        "dimensions": dimensions,
     }
     if file is not None:
         if texts or pair or third or stream or output is None:

@@ -18,7 +18,15 @@ from peltier_client.protocol.adapters import (
 from peltier_client.protocol.aliases import Alias, AliasChange, AliasHistory, AliasList, AliasRequest, Split
 from peltier_client.protocol.audit import AuditPage, AuditRecord
 from peltier_client.protocol.keys import KeyInfo, KeyList, KeyRequest, NewKey, Scope
-from peltier_client.protocol.names import MAX_VERSION, NAME_PATTERN, Name, TaskReference, check_alias, check_name
+from peltier_client.protocol.names import (
+    BACKBONE_TASK,
+    MAX_VERSION,
+    NAME_PATTERN,
+    Name,
+    TaskReference,
+    check_alias,
+    check_name,
+)
 from peltier_client.protocol.operations import (
     BackboneInfo,
     HealthResponse,
@@ -34,6 +42,7 @@ from peltier_client.protocol.predict import (
     AnyPrediction,
     BatchInfo,
     ClassificationPrediction,
+    EmbeddingPrediction,
     EntitiesPrediction,
     Entity,
     FinishReason,
@@ -72,6 +81,7 @@ from peltier_client.protocol.tenants import TenantInfo, TenantList, TenantQuotas
 from peltier_client.protocol.wire import RequestModel, ResponseModel
 
 __all__ = [
+    "BACKBONE_TASK",
     "MAX_BEAMS",
     "MAX_PRIORITY",
     "MAX_TEMPERATURE",
@@ -96,6 +106,7 @@ __all__ = [
     "ClassificationPrediction",
     "DeprecationRequest",
     "Digest",
+    "EmbeddingPrediction",
     "EntitiesPrediction",
     "Entity",
     "ErrorBody",

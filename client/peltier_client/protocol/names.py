@@ -12,6 +12,9 @@ from peltier_client.errors import InvalidInput
 NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 
+# The task of the server's backbone without an adapter. No adapter can have this name.
+BACKBONE_TASK = "_backbone"
+
 # Nine digits stay below every database's largest integer.
 MAX_VERSION = 999_999_999
 
@@ -39,7 +42,8 @@ def check_alias(value: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TaskReference:
-    """A reference to a task: `name`, `name@3` or `name@production`, each optionally behind `tenant:`.
+    """A reference to a task: `name`, `name@3` or `name@production`, each optionally behind `tenant:`; or `_backbone`,
+    the server's backbone without an adapter.
 
     At most one of `version` and `alias` is set; with neither the server chooses. `str()` returns the text.
     """
@@ -55,6 +59,8 @@ class TaskReference:
         """Parse `text`, or raise `InvalidInput` with the rule that it breaks."""
         tenant, colon, rest = text.rpartition(":")
         name, at, selector = rest.partition("@")
+        if name == BACKBONE_TASK:
+            return _backbone_reference(text)
         check_name(name, "task")
         if colon:
             check_name(tenant, "tenant")
@@ -65,6 +71,12 @@ class TaskReference:
         tenant = f"{self.tenant}:" if self.tenant is not None else ""
         selector = self.version if self.version is not None else self.alias
         return f"{tenant}{self.name}" + (f"@{selector}" if selector is not None else "")
+
+
+def _backbone_reference(text: str) -> TaskReference:
+    if text != BACKBONE_TASK:
+        raise InvalidInput(f"task {_shown(text)} is not allowed: {BACKBONE_TASK} has no tenant, version or alias")
+    return TaskReference(text)
 
 
 def _read_selector(selector: str) -> tuple[int | None, str | None]:

@@ -62,6 +62,8 @@ Aggregation = Literal["none", "simple", "first", "average", "max"]
 class Parameters(RequestModel):
     """Options of a prediction. An absent key has the default; the last six are for tasks that generate text.
 
+    `dimensions` truncates embeddings to their first values; with `raw_scores` they are not normalized.
+
     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
     the task has more; a multilabel task always names every label that applies.
     Inputs longer than the task's maximum are truncated and counted in `usage`; without `truncate` they are refused.
@@ -76,6 +78,7 @@ class Parameters(RequestModel):
 
     top_k: Annotated[StrictInt, Field(ge=1)] | None = None
     raw_scores: StrictBool = False
+    dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
     truncate: StrictBool = True
     return_gates: StrictBool = False
     timeout_ms: Annotated[StrictInt, Field(ge=1, le=MAX_TIMEOUT_MS)] | None = None
@@ -144,6 +147,13 @@ class RankingPrediction(ResponseModel):
     gates: OptionalGates = None
 
 
+class EmbeddingPrediction(ResponseModel):
+    """A vector, whose cosine with those of other texts says how similar they are."""
+
+    embedding: list[float]
+    gates: OptionalGates = None
+
+
 class TextPrediction(ResponseModel):
     """A generated text. `finish_reason` is "stop" at its end and "length" at `max_new_tokens`.
 
@@ -182,6 +192,7 @@ AnyPrediction = (
     | MultilabelPrediction
     | RegressionPrediction
     | RankingPrediction
+    | EmbeddingPrediction
     | TextPrediction
     | EntitiesPrediction
 )

@@ -21,6 +21,7 @@ class PredictOptions(TypedDict, total=False):
 
     top_k: int | None
     raw_scores: bool
+    dimensions: int | None
     truncate: bool
     return_gates: bool
     timeout_ms: int | None
@@ -54,6 +55,19 @@ def predict(
         return Predictions(body)
 
     return Request("POST", f"/v1/tasks/{TaskReference.parse(task)}/predict", read, json=json)
+
+
+def embed(task: str, texts: str | Iterable[str], options: PredictOptions) -> Request[list[list[float]]]:
+    """Embed texts."""
+    asked = predict(task, texts, options)
+    return Request("POST", asked.path, lambda response: _vectors(task, asked.read(response)), json=asked.json)
+
+
+def _vectors(task: str, predictions: Predictions) -> list[list[float]]:
+    found = [one.embedding for one in predictions if one.embedding is not None]
+    if len(found) < len(predictions):
+        raise InvalidInput(f"task {task!r} does not embed texts")
+    return found
 
 
 def stream(task: str, text: str | TextTuple, options: PredictOptions) -> Request[TextReader]:

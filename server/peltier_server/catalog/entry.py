@@ -20,13 +20,15 @@ from peltier_server.residency.adapter_key import AdapterKey
 class Entry:
     """A version with the parts of its manifest that serving needs. The text of the manifest is dropped to save memory.
 
-    `fingerprint` is that of the backbone on which it was trained.
+    `fingerprint` is that of the backbone on which it was trained. An embedding has `num_dimensions` values; other tasks
+    have 0.
     """
 
     version: Version
     task: TaskSpec
     fingerprint: str
     metrics: Mapping[str, float]
+    num_dimensions: int = 0
 
     @classmethod
     def of(cls, version: Version, manifest: Manifest | None = None) -> "Entry":
@@ -35,7 +37,9 @@ class Entry:
         recorded = manifest.training.metrics
         # JSON has no NaN.
         metrics = {name: value for name, value in recorded.items() if math.isfinite(value)}
-        return cls(replace(version, manifest=""), manifest.task, manifest.backbone.fingerprint, metrics)
+        num_dimensions = manifest.head.outputs if manifest.task.type == "embedding" else 0
+        fingerprint = manifest.backbone.fingerprint
+        return cls(replace(version, manifest=""), manifest.task, fingerprint, metrics, num_dimensions)
 
     def marked(self, version: Version) -> "Entry":
         """The same version with the current marks of `version`; its manifest never changes."""

@@ -20,7 +20,7 @@ async def prediction_json(preparation: Preparation, tenant: str, prediction: Pre
     """The JSON body of a prediction."""
     if prediction.max_bytes <= BYTES_ON_THE_LOOP:
         return prediction.json()
-    return await _write(preparation, tenant, _pieces(prediction))
+    return await write_pieces(preparation, tenant, _pieces(prediction))
 
 
 async def mixed_json(
@@ -28,10 +28,11 @@ async def mixed_json(
 ) -> bytes:
     """The JSON body of a mixed answer. The body has at most `max_bytes`, without its errors."""
     pieces = _listed(results)
-    return b"".join(pieces) if max_bytes <= BYTES_ON_THE_LOOP else await _write(preparation, tenant, pieces)
+    return b"".join(pieces) if max_bytes <= BYTES_ON_THE_LOOP else await write_pieces(preparation, tenant, pieces)
 
 
-async def _write(preparation: Preparation, tenant: str, pieces: Iterator[bytes]) -> bytes:
+async def write_pieces(preparation: Preparation, tenant: str, pieces: Iterator[bytes]) -> bytes:
+    """A body of `pieces`, in turns with the work of other tenants."""
     body = bytearray()
     while await preparation.run(tenant, MAX_PIECE_COST, partial(_write_some, pieces, body)):
         pass

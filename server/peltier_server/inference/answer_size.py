@@ -40,14 +40,14 @@ def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
 class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
-    The prediction for an input has at most `num_values` values (scores or tokens) and `prediction_bytes` bytes. With
-    one value it has at most `least_bytes`. If all labels of a multilabel task apply, or if each token of a row is an
-    entity, it has `names_bytes` more.
+    The prediction for an input has at most `num_values` values (scores, tokens or dimensions) and `prediction_bytes`
+    bytes. With one value it has at most `least_bytes`. If all labels of a multilabel task apply, or if each token of a
+    row is an entity, it has `names_bytes` more.
     """
 
     num_inputs: int
     num_values: int
-    values: Literal["scores", "tokens", "entities"]
+    values: Literal["scores", "tokens", "entities", "dimensions"]
     prediction_bytes: int
     least_bytes: int
     names_bytes: int = 0
@@ -61,12 +61,12 @@ class AnswerSize(NamedTuple):
         """The end of an error message: changes to the request that make the answer fit into `left` bytes; empty if
         there are none. `is_alone` says that the HTTP answer has no other part."""
         # If the caller has set no value, the server has chosen one, so the caller can set a smaller one.
-        smaller = "top_k" if self.values == "scores" else "max_new_tokens"
         helps = []
         if self.num_inputs > 1 or not is_alone:
             helps.append("send fewer inputs in a request")
         if self.values != "entities" and _PROVENANCE_BYTES + self.num_inputs * self.least_bytes <= left:
-            helps.append(f"set a smaller {smaller}")
+            smaller = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions"}
+            helps.append(f"set a smaller {smaller[self.values]}")
         return f": {', or '.join(helps)}" if helps else ""
 
 
@@ -91,6 +91,12 @@ class AnswerMeasure:
 
     def _of_gates(self, parameters: Parameters) -> int:
         return _NUM_GATES * (_GATE_BYTES + self.num_layers * _NUMBER_BYTES) if parameters.return_gates else 0
+
+    def of_embeddings(self, num_inputs: int, num_dimensions: int, parameters: Parameters) -> AnswerSize:
+        """The size of embeddings. In base64 they are shorter."""
+        around = _PREDICTION_BYTES + self._of_gates(parameters)
+        every = around + num_dimensions * (_NUMBER_BYTES + 1)
+        return AnswerSize(num_inputs, num_dimensions, "dimensions", every, around + _NUMBER_BYTES + 1)
 
     def of_scores(self, num_inputs: int, labels: LabelBytes, task: TaskSpec, parameters: Parameters) -> AnswerSize:
         """The size of labels with their scores. `AnswerBudget.take_names` counts the labels that apply in a multilabel

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
@@ -17,7 +17,7 @@ from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
-from peltier_client.protocol import Input, MixedItem, Parameters, TaskReference
+from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
@@ -27,7 +27,9 @@ from peltier_server.context import RequestContext
 from peltier_server.fairness.preparation import MAX_PIECE_COST, Preparation
 from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, PIECE_BYTES
 from peltier_server.inference.answer_size import AnswerBudget, AnswerMeasure, AnswerSize, bytes_of_names
+from peltier_server.inference.backbone_task import BackboneTask
 from peltier_server.inference.decoding import check_stream, choose_decoding, draws
+from peltier_server.inference.dimensions import count_dimensions
 from peltier_server.inference.prediction import OnePrediction, Prediction, StreamStart
 from peltier_server.inference.quarantine import Quarantine
 from peltier_server.inference.resolved_task import ResolvedTask
@@ -96,7 +98,14 @@ class Predictor:
     def resolve(self, context: RequestContext, task: str) -> ResolvedTask:
         """The version that `task` names now. Raises `NotFound` if there is no such version that the caller may use."""
         reference = TaskReference.parse(task)
+        if reference.name == BACKBONE_TASK:
+            own = self._backbone_task
+            return ResolvedTask(reference, context, own.entry, own.artifact)
         return ResolvedTask(reference, context, self._catalog.resolve(reference, context))
+
+    @cached_property
+    def _backbone_task(self) -> BackboneTask:
+        return BackboneTask.of(self._backbone)
 
     def open_answer(self, context: RequestContext) -> AnswerBudget:
         """The byte budget that the parts of one HTTP answer share."""
@@ -194,13 +203,14 @@ class Predictor:
 
     async def _answer(self, entry: Entry, request: _Request, decoding: Decoding | None, size: AnswerSize) -> Prediction:
         started = time.monotonic()
-        tenant = request.target.context.tenant
-        self._slots.prefetch(entry.owned, tenant)
+        tenant, artifact = request.target.context.tenant, request.target.artifact
+        if artifact is None:
+            self._slots.prefetch(entry.owned, tenant)
         reading = Reading(self._backbone, entry.task, request.parameters)
         encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
         num_tokens = sum(len(row) for rows in encoded for row in rows)
         spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
-        async with spending, self._slots.lease(entry.owned, tenant) as lease:
+        async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:
             opening = StreamStart(entry.reference, lease.tier, num_tokens, _num_truncated(encoded))
             self._limits.metrics.observe_truncation(tenant, opening.num_truncated)
             if request.stream is not None:
@@ -228,6 +238,8 @@ class Predictor:
     def _size(self, entry: Entry, num_inputs: int, parameters: Parameters, decoding: Decoding | None) -> AnswerSize:
         if entry.task.type == "token-classification":
             return self._measure.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
+        if entry.task.type == "embedding":
+            return self._measure.of_embeddings(num_inputs, count_dimensions(entry, parameters), parameters)
         if decoding is None:
             return self._measure.of_scores(num_inputs, entry.label_bytes, entry.task, parameters)
         return self._measure.of_text(num_inputs, entry.label_bytes, decoding)
@@ -236,7 +248,8 @@ class Predictor:
         self, encoded: Sequence[EncodedInput], resident: Resident, decoding: Decoding | None, request: _Request
     ) -> Outcome[Any]:
         parameters = request.parameters
-        rows = [Row(one, resident) for own in encoded for one in own]
+        bare = request.target.artifact is not None
+        rows = [Row(one, resident, bare) for own in encoded for one in own]
         terms = Terms(request.target.context.tenant, request.deadline, parameters.priority)
         if decoding is None:
             inputs = None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.answers.labels import answer
 from peltier_adapters.answers.rankings import ranking_answer
@@ -28,6 +29,8 @@ def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> O
     found: dict[str, Any]
     if task.type == "ranking":
         found = ranking_answer(output.logits, raw_scores=parameters.raw_scores)
+    elif task.type == "embedding":
+        found = _read_embedding(task, output, parameters)
     else:
         found = answer(task, output.logits, raw_scores=parameters.raw_scores, top_k=parameters.top_k)
     if parameters.return_gates and output.gates is not None:
@@ -52,6 +55,11 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
     if parameters.return_gates and (gates := found.gates) is not None:
         answer["gates"] = gates
     return answer
+
+
+def _read_embedding(task: TaskSpec, output: RowOutput, parameters: Parameters) -> dict[str, Any]:
+    own = embeddings.read(task, output.logits, parameters.dimensions, raw=parameters.raw_scores)
+    return {"embedding": embeddings.to_list(own)}
 
 
 def _read_text(backbone: Backbone, task: TaskSpec, draft: Draft, parameters: Parameters) -> TextPrediction:

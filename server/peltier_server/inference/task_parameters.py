@@ -9,9 +9,15 @@ from peltier_client.protocol import Parameters
 
 _DEFAULTS = Parameters()
 _TOKENS: frozenset[TaskType] = frozenset({"token-classification"})
+_VECTORS: frozenset[TaskType] = frozenset({"embedding"})
 # The types of tasks that read a parameter, and those that do not.
-_ONLY_FOR: Mapping[str, frozenset[TaskType]] = {"aggregation": _TOKENS, "words": _TOKENS, "stride": TOKEN_TYPES}
-_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": _TOKENS, "raw_scores": _TOKENS}
+_ONLY_FOR: Mapping[str, frozenset[TaskType]] = {
+    "aggregation": _TOKENS,
+    "words": _TOKENS,
+    "stride": TOKEN_TYPES,
+    "dimensions": _VECTORS,
+}
+_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": _TOKENS | _VECTORS, "raw_scores": _TOKENS}
 
 
 def check_parameters(task: TaskSpec, parameters: Parameters) -> None:

@@ -32,6 +32,7 @@ from peltier_server.http.dependencies import accept, begin, cancel_on_disconnect
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.json_bytes import JSONBytes
 from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.truncation import TRUNCATED, truncation_header
 from peltier_server.inference.answer_body import mixed_json, prediction_json
 from peltier_server.inference.mixed import MixedAnswer
 from peltier_server.inference.prediction import Prediction, StreamStart
@@ -40,9 +41,8 @@ from peltier_server.inference.text_stream import TextStream
 _SHARED = (Unauthorized, Forbidden, InvalidInput, QuotaExceeded, NotReady, Draining)
 _OF_ONE_TASK = (*_SHARED, AdapterNotFound, VersionNotFound, InferenceFailed, QueueFull, Unavailable, DeadlinePassed)
 
-_TRUNCATED = "x-truncated-inputs"
 _HEADERS = {
-    _TRUNCATED: {"description": "How many inputs were truncated; absent if none.", "schema": {"type": "integer"}}
+    TRUNCATED: {"description": "How many inputs were truncated; absent if none.", "schema": {"type": "integer"}}
 }
 _STREAMED: dict[str, Any] = {
     "description": "The predictions; with `stream` the text in events, the predictions after its last piece.",
@@ -83,7 +83,7 @@ async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response
     results = await cancel_on_disconnect(request, mixed.results())
     truncated = sum(one.opening.num_truncated for one in results if isinstance(one, Prediction))
     answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes)
-    return JSONBytes(answer, _truncation(truncated))
+    return JSONBytes(answer, truncation_header(truncated))
 
 
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:
@@ -114,9 +114,5 @@ def _headers(opening: StreamStart, queue_ms: float, compute_ms: float) -> dict[s
         "x-adapter-tier": opening.tier,
         "x-queue-time-ms": f"{queue_ms:.3f}",
         "x-compute-time-ms": f"{compute_ms:.3f}",
-        **_truncation(opening.num_truncated),
+        **truncation_header(opening.num_truncated),
     }
-
-
-def _truncation(num_inputs: int) -> dict[str, str]:
-    return {_TRUNCATED: str(num_inputs)} if num_inputs else {}

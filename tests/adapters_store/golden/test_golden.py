@@ -110,6 +110,18 @@ def test_an_empty_golden_input_is_a_reason(text: str, bert: Backbone, artifact: 
         _check(bert, artifact, artifact.manifest.model_copy(update={"golden": golden}))
 
 
+def test_embeddings_are_compared_as_vectors(bert: Backbone, make_artifact: MakeArtifact):
+    """By the length of the difference; of normalized ones only the direction counts."""
+    for normalized in (False, True):
+        artifact = read_artifact(make_artifact(bert, "lora", task_type="embedding", normalized=normalized), bert)
+        old = [torch.tensor(golden.output) for golden in artifact.manifest.golden]
+        assert _check(bert, artifact, artifact.manifest) == []
+        turned = _recorded(artifact.manifest, *(tuple((one + 0.01 * one.norm() * one.sign()).tolist()) for one in old))
+        assert len(_check(bert, artifact, turned)) == len(old)
+        longer = _recorded(artifact.manifest, *(tuple((2 * one).tolist()) for one in old))
+        assert bool(_check(bert, artifact, longer)) is not normalized
+
+
 def test_pairs_prove_themselves(bert: Backbone, make_artifact: MakeArtifact):
     """Golden examples of pair tasks are pairs."""
     artifact = read_artifact(make_artifact(bert, "unipelt-ap", inputs="pair"), bert)

@@ -67,6 +67,7 @@ def test_only_some_types_have_an_output_for_each_token():
         ({"type": "span", "labels": ("start", "end")}, "span has pair inputs, not single ones"),
         ({"type": "ranking", "labels": ("a", "b"), "inputs": "pair"}, "ranking has one label, not 2"),
         ({"type": "embedding"}, "embedding has no labels; its answer is a vector"),
+        ({"type": "token-classification", "normalized": True}, "normalized is for embeddings; the task is token-cl"),
         ({"stride": 2}, "stride is for tasks that read every token, span and token-classification"),
         ({"type": "token-classification", "stride": 40}, "stride is 40; it must be at most 8, half of the task's 16"),
     ],

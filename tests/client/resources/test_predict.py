@@ -47,6 +47,14 @@ def test_a_streamed_body() -> None:
     assert request.json == (b'{"inputs":[["a","b"]],"parameters":{"max_new_tokens":5,"temperature":0.0},"stream":true}')
 
 
+def test_embeddings_are_predictions() -> None:
+    """With the dimensions among the other parameters."""
+    request = predict.embed("vectors", ["a", "b"], {"dimensions": 2, "timeout_ms": 10})
+    assert request.path == "/v1/tasks/vectors/predict"
+    assert request.json == b'{"inputs":["a","b"],"parameters":{"dimensions":2,"timeout_ms":10}}'
+    assert predict.embed("_backbone", "a", {}).json == b'{"inputs":"a"}'
+
+
 def test_a_mixed_body() -> None:
     """Each item carries its task, its input and the parameters asked for."""
     request = predict.predict_mixed([("a", "x"), ("b@2", ("x", "y"))], {"top_k": 1})

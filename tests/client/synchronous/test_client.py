@@ -42,6 +42,13 @@ def closed_url() -> str:
         return f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
+def test_embeddings_are_lists_of_numbers(client: Client) -> None:
+    """One for each text; a task that embeds nothing says so."""
+    assert client.embed("vectors", ["a", "b"], dimensions=6) == [[0.5, -0.25, 0.125, 1e-9, 0.75, 0.5]] * 2
+    with pytest.raises(InvalidInput, match=r"^task 'sst2' does not embed texts$"):
+        client.embed("sst2", "a")
+
+
 def test_predict_gives_labels(client: Client) -> None:
     """The line of the README works, and the answer says where it came from."""
     predictions = client.predict("sst2", ["a gem of a film", "another"])

@@ -17,6 +17,7 @@ CALLS: list[tuple[str, str, object]] = [
     ("POST", "/v1/tasks/{}/predict", {"inputs": "bad"}),
     ("POST", "/v1/predict", {"requests": [{"task": "acme:{}", "input": "bad"}]}),
     ("POST", "/v1/completions", {"model": "acme:{}", "prompt": "bad"}),
+    ("POST", "/v1/embeddings", {"model": "acme:{}", "input": "bad"}),
     ("GET", "/v1/models/acme:{}", None),
     ("GET", "/v1/adapters/{}", None),
     ("GET", "/v1/adapters/acme:{}", None),
@@ -100,7 +101,8 @@ async def test_a_name_means_the_callers_own_adapter(town: Town) -> None:
         assert [one["name"] for one in listed] == names
         assert {one["tenant"] for one in listed} == {owner}
         assert len((await tenant.client.get("/v1/adapters/film/versions")).json()["versions"]) == version
-        assert [one["id"] for one in (await tenant.client.get("/v1/models")).json()["data"]] == names
+        models = (await tenant.client.get("/v1/models")).json()["data"]
+        assert [one["id"] for one in models] == ["_backbone", *names]
 
 
 async def test_anothers_private_adapter_is_like_none(town: Town) -> None:

@@ -194,7 +194,7 @@ async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, m
     lease = loaded.service.slots.lease
     bad = loaded.service.catalog.get("default", "stsb").newest.digest
     monkeypatch.setattr(
-        loaded.service.slots, "lease", lambda owned, tenant: 1 / 0 if owned.digest == bad else lease(owned, tenant)
+        loaded.service.slots, "lease", lambda owned, *more: 1 / 0 if owned.digest == bad else lease(owned, *more)
     )
     answer = await loaded.predict_mixed({"task": "stsb", "input": "bad"}, {"task": "sst2", "input": "bad"})
     first, second = answer.json()["results"]

@@ -7,9 +7,11 @@ from peltier_client.errors import PeltierError
 from peltier_client.protocol import ResponseModel
 from pydantic import BaseModel
 
+from peltier_server.protocols.openai.embeddings import EmbeddingRequest
 from peltier_server.protocols.openai.messages import CompletionRequest
 
 # OpenAI's codes where its clients read them. For other errors they read only the status, so the code is Peltier's own.
+_PARAMS = CompletionRequest.model_fields.keys() | EmbeddingRequest.model_fields.keys()
 _CODES = {"adapter_not_found": "model_not_found", "version_not_found": "model_not_found"}
 
 
@@ -35,7 +37,7 @@ class OpenAIErrors:
 
     def speaks(self, path: str) -> bool:
         """Whether errors at `path` have this format."""
-        return path in ("/v1/completions", "/v1/models") or path.startswith("/v1/models/")
+        return path in ("/v1/completions", "/v1/embeddings", "/v1/models") or path.startswith("/v1/models/")
 
     def status(self, error: type[PeltierError] | PeltierError) -> int:
         """The HTTP status of `error`. OpenAI's API uses 400 where Peltier's own uses 422."""
@@ -43,16 +45,22 @@ class OpenAIErrors:
 
     def body(self, error: PeltierError) -> OpenAIErrorBody:
         """The body for `error`. `param` is the parameter at the start of the message, or `model` for unknown models."""
-        subject = "model" if error.code in _CODES else re.split(r"[ .:]", error.message, maxsplit=1)[0]
+        subject = "model" if error.code in _CODES else _subject(error.message)
         kind: Literal["invalid_request_error", "server_error"]
         kind = "server_error" if error.status >= 500 or error.status == 424 else "invalid_request_error"
         detail = OpenAIErrorDetail(
             message=error.message,
             type=kind,
-            param=subject if subject in CompletionRequest.model_fields else None,
+            param=subject if subject in _PARAMS else None,
             code=_CODES.get(error.code, error.code),
         )
         return OpenAIErrorBody(error=detail)
+
+
+def _subject(message: str) -> str:
+    """Its first word, unless that counts inputs."""
+    found = re.match(r"(\w+)(?! \d+:)[ .:]", message)
+    return found[1] if found else ""
 
 
 OPENAI_ERRORS = OpenAIErrors()

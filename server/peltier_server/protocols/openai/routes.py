@@ -21,6 +21,7 @@ from peltier_client.errors import (
     Unavailable,
     VersionNotFound,
 )
+from peltier_client.protocol import BACKBONE_TASK
 from pydantic import BaseModel
 
 from peltier_server.catalog.entry import Entry
@@ -30,8 +31,10 @@ from peltier_server.http.dependencies import Accepted, Context, accept, begin, c
 from peltier_server.http.events import DONE, MEDIA_TYPE, EventResponse, event, until_error
 from peltier_server.http.json_bytes import JSONBytes
 from peltier_server.http.scoped_route import scoped_router
+from peltier_server.http.truncation import truncation_header
 from peltier_server.inference.stop_sequence_stream import StopSequenceStream
 from peltier_server.protocols.openai.completer import complete, stream_completion
+from peltier_server.protocols.openai.embeddings import EmbeddingRequest, EmbeddingResponse, embeddings_json
 from peltier_server.protocols.openai.errors import OPENAI_ERRORS
 from peltier_server.protocols.openai.messages import (
     Choice,
@@ -81,14 +84,34 @@ async def create_completion(body: CompletionRequest, request: Request) -> Respon
     return EventResponse(events, {}, text.close)
 
 
+@router.post(
+    "/embeddings",
+    response_model=EmbeddingResponse,
+    responses=describe_errors(*_OF_COMPLETIONS, shape=OPENAI_ERRORS),
+)
+async def create_embeddings(body: EmbeddingRequest, request: Request) -> Response:
+    """Embed texts: `model` is an embedding task, or `_backbone` for the backbone without an adapter."""
+    service = accept(request)
+    target = resolve(request, service, body.model)
+    if target.entry.task.type != "embedding":
+        kind, native = target.entry.task.type, f"/v1/tasks/{body.model}/predict"
+        raise InvalidInput(f"model {body.model!r} is a {kind} task, which embeds no texts; its answers are at {native}")
+    done = await cancel_on_disconnect(request, service.predictor.predict(target, body.texts, body.parameters))
+    answer = await embeddings_json(request.app.state.preparation, target.context.tenant, body, done)
+    return JSONBytes(answer, truncation_header(done.opening.num_truncated))
+
+
 @router.get("/models", response_model=ModelList, responses=describe_errors(*_SHARED, InvalidInput, shape=OPENAI_ERRORS))
 async def list_models(
     context: Context, service: Accepted, limit: ModelLimit = MAX_MODELS, after: After = ""
 ) -> Response:
-    """The adapters of the caller, on T5 or not, in order of name; those that follow `after`."""
-    models: list[Model] = []
-    while len(models) <= limit and (page := _page(service, context.tenant, models[-1].id if models else after)):
+    """The adapters of the caller, on T5 or not, in order of name, after `_backbone`; those that follow `after`."""
+    models, last = list[Model](), "" if after == BACKBONE_TASK else after
+    if not after and not service.backbone.config.generates:
+        models.append(_model(BACKBONE_TASK, service.predictor.resolve(context, BACKBONE_TASK).entry))
+    while len(models) <= limit and (page := _page(service, context.tenant, last)):
         models += [_model(published.name, published.newest) for published in page]
+        last = models[-1].id
         # Lets other tasks of the event loop run between two pages.
         await asyncio.sleep(0)
     body = ModelList(data=models[:limit], has_more=len(models) > limit)

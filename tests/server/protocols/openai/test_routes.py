@@ -293,7 +293,7 @@ async def encoder(serve: Serve, bert: Backbone, make_artifact: MakeArtifact) -> 
 async def test_an_encoder_lists_models_and_completes_nothing(encoder: Running) -> None:
     """Its tasks are models too; a completion of one is a clear 400."""
     models = (await encoder.client.get("/v1/models")).json()
-    assert [(model["id"], model["object"]) for model in models["data"]] == [("film", "model")]
+    assert [(model["id"], model["object"]) for model in models["data"]] == [("_backbone", "model"), ("film", "model")]
     for stream in (False, True):
         body = {"model": "film", "prompt": "bad", "stream": stream}
         answer = await encoder.client.post("/v1/completions", json=body)
@@ -309,7 +309,7 @@ async def test_models_come_in_pages(encoder: Running, monkeypatch: pytest.Monkey
     for name in names:
         catalog.replace("default", name, replace(catalog.get("default", "film"), name=name))
     models = (await encoder.client.get("/v1/models")).json()["data"]
-    assert [model["id"] for model in models] == ["film", *names]
+    assert [model["id"] for model in models] == ["_backbone", "film", *names]
     page = (await encoder.client.get("/v1/models", params={"limit": 4, "after": "m01"})).json()
     assert ([model["id"] for model in page["data"]], page["has_more"]) == (names[2:6], True)
     last = (await encoder.client.get("/v1/models", params={"limit": 4, "after": "m05"})).json()

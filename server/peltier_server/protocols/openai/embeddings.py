@@ -1,0 +1,109 @@
+"""Embeddings in the shape of OpenAI's API."""
+
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from peltier_client.protocol import Parameters, Priority, RequestModel, ResponseModel
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
+from pydantic_core import to_json
+
+from peltier_server.fairness.preparation import Preparation
+from peltier_server.inference.answer_body import BYTES_ON_THE_LOOP, write_pieces
+from peltier_server.inference.prediction import Prediction
+
+Text = Annotated[str, Field(min_length=0)]
+
+
+class EmbeddingRequest(RequestModel):
+    """`model` is a task reference, or `_backbone`.
+
+    `user` is taken and not used. `truncate` and `priority` are a prediction's and not OpenAI's. Without `truncate` a
+    text that is too long is refused, because OpenAI's answers have no field to report it.
+    """
+
+    model: str
+    input: Text | Annotated[list[Text], Field(min_length=1)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[StrictInt, Field(ge=1)] | None = None
+    user: str | None = None
+    truncate: StrictBool = False
+    priority: Priority = 0
+
+    @field_validator("input", mode="wrap")
+    @classmethod
+    def _are_texts(cls, value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(
+                "it must be a text or a non-empty list of texts, in valid Unicode; token ids are not served"
+            ) from None
+
+    @property
+    def texts(self) -> list[str]:
+        """One or many."""
+        return [self.input] if isinstance(self.input, str) else self.input
+
+    @property
+    def parameters(self) -> Parameters:
+        """Those of a prediction."""
+        return Parameters(dimensions=self.dimensions, truncate=self.truncate, priority=self.priority)
+
+
+class EmbeddingUsage(ResponseModel):
+    """Tokens of the texts, twice."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(ResponseModel):
+    """The vector of the text at `index`; in base64 its float32 values, little-endian."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingResponse(ResponseModel):
+    """One embedding for each text, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
+async def embeddings_json(
+    preparation: Preparation, tenant: str, asked: EmbeddingRequest, prediction: Prediction
+) -> bytes:
+    """The JSON of an `EmbeddingResponse`."""
+    pieces = _pieces(asked, prediction)
+    if prediction.max_bytes <= BYTES_ON_THE_LOOP:
+        return b"".join(pieces)
+    return await write_pieces(preparation, tenant, pieces)
+
+
+def _pieces(asked: EmbeddingRequest, prediction: Prediction) -> Iterator[bytes]:
+    encode = _base64 if asked.encoding_format == "base64" else to_json
+    before = b'{"object":"list","data":['
+    for index, one in enumerate(prediction.predictions):
+        assert isinstance(one, dict), "only generated texts are models"
+        yield before + b'{"object":"embedding","index":%d,"embedding":%s}' % (index, encode(one["embedding"]))
+        before = b","
+    num_tokens = prediction.opening.num_tokens
+    usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    yield b'],"model":%s,"usage":%s}' % (to_json(asked.model), to_json(usage))
+
+
+def _base64(values: list[float]) -> bytes:
+    return b'"%s"' % b64encode(np.array(values, "<f4").tobytes())

@@ -1,0 +1,188 @@
+"""Embeddings over HTTP: OpenAI's route, called by OpenAI's client over a real socket, and the native routes."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import openai
+import pytest
+import torch
+from peltier_adapters.artifact.artifact import read_artifact
+from peltier_adapters.batch.forward import forward
+from peltier_adapters.batch.row import Row
+from peltier_adapters.residency.bank import Banks
+from peltier_backbone.load import Backbone
+from peltier_client.protocol import PredictResponse
+from torch.nn import functional as F
+
+from tests.server.conftest import Listen, Listening
+
+TEXTS = ["a good film", "the plot was not very good", "bad"]
+
+
+@pytest.fixture(scope="module")
+def artifacts(bert: Backbone, make_artifact: Callable[..., bytes]) -> dict[str, bytes]:
+    """Embeddings of unit length and others, and a classification."""
+    return {
+        "unit": make_artifact(bert, "lora", task_type="embedding", normalized=True),
+        "raw": make_artifact(bert, "compacter", task_type="embedding", overrides={"pooling": "max"}),
+        "film": make_artifact(bert, "unipelt-apl"),
+    }
+
+
+@pytest.fixture(scope="module")
+def listening(listen: Listen, artifacts: dict[str, bytes]) -> Iterator[Listening]:
+    with listen() as started:
+        for name, data in artifacts.items():
+            files = {"file": data}
+            httpx2.post(f"{started.url}/v1/adapters", files=files, data={"name": name}, timeout=30).raise_for_status()
+        yield started
+
+
+@pytest.fixture
+def client(listening: Listening) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{listening.url}/v1", api_key="none", max_retries=0) as opened:
+        yield opened
+
+
+@pytest.fixture
+def post(listening: Listening) -> Callable[..., httpx2.Response]:
+    return lambda path, body: httpx2.post(f"{listening.url}{path}", json=body, timeout=30)
+
+
+def computed(bert: Backbone, data: bytes) -> torch.Tensor:
+    """The outputs of the texts, one by one."""
+    resident = Banks(bert).add(read_artifact(data, bert))
+    return torch.stack([forward(bert, [Row(bert.tokenizer.encode(text), resident)])[0].logits for text in TEXTS])
+
+
+def vectors(answer: Any) -> torch.Tensor:
+    return torch.tensor([one.embedding for one in answer.data])
+
+
+def test_the_client_reads_the_embeddings(client: openai.OpenAI, bert: Backbone, artifacts: dict[str, bytes]) -> None:
+    """In base64, its default, and as numbers: those of each text alone, with the number of tokens."""
+    expected = F.normalize(computed(bert, artifacts["unit"]), dim=-1)
+    packed = client.embeddings.create(model="unit", input=TEXTS)
+    plain = client.embeddings.create(model="unit@1", input=TEXTS, encoding_format="float", user="me")
+    torch.testing.assert_close(vectors(packed), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(vectors(plain), expected, atol=1e-6, rtol=1e-5)
+    assert (packed.object, packed.model, plain.model) == ("list", "unit", "unit@1")
+    assert [(one.object, one.index) for one in packed.data] == [("embedding", n) for n in range(3)]
+    tokens = sum(len(bert.tokenizer.encode(text)) for text in TEXTS)
+    assert packed.usage.prompt_tokens == packed.usage.total_tokens == tokens
+
+
+def test_dimensions_truncate(client: openai.OpenAI, bert: Backbone, artifacts: dict[str, bytes]) -> None:
+    """To the first values, again of unit length if the task's embeddings are."""
+    for model, finish in (("unit", lambda x: F.normalize(x, dim=-1)), ("raw", lambda x: x)):
+        answer = client.embeddings.create(model=model, input=TEXTS, dimensions=16)
+        expected = finish(computed(bert, artifacts[model])[:, :16])
+        torch.testing.assert_close(vectors(answer), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_native_route_answers_the_same(post: Callable[..., httpx2.Response], client: openai.OpenAI) -> None:
+    """As a prediction; `raw_scores` are not normalized."""
+    answer = post("/v1/tasks/unit/predict", {"inputs": TEXTS, "parameters": {"dimensions": 8}})
+    body = PredictResponse.model_validate_json(answer.content)
+    assert body.model_dump_json().encode() == answer.content
+    found = torch.tensor([one.embedding for one in body.predictions])
+    torch.testing.assert_close(found, vectors(client.embeddings.create(model="unit", input=TEXTS, dimensions=8)))
+    raw = post("/v1/tasks/unit/predict", {"inputs": TEXTS, "parameters": {"dimensions": 8, "raw_scores": True}}).json()
+    longer = torch.tensor([one["embedding"] for one in raw["predictions"]])
+    assert (longer.norm(dim=-1) - 1).abs().min() > 0.1
+    torch.testing.assert_close(F.normalize(longer, dim=-1), found)
+
+
+def test_the_backbone_is_a_model(client: openai.OpenAI, post: Callable[..., httpx2.Response], bert: Backbone) -> None:
+    """The mean over tokens, where the checkpoint names no pooling; on every route, beside adapters, and in the list."""
+    states = [bert.bert(bert.pack([bert.tokenizer.encode(text)])).mean(0) for text in TEXTS]
+    expected = F.normalize(torch.stack(states), dim=-1)
+    torch.testing.assert_close(vectors(client.embeddings.create(model="_backbone", input=TEXTS)), expected)
+    items = [{"task": task, "input": TEXTS[0]} for task in ("film", "_backbone", "unit")]
+    results = post("/v1/predict", {"requests": items}).json()["results"]
+    assert torch.tensor(results[1]["predictions"][0]["embedding"]).allclose(expected[0], atol=1e-6)
+    assert results[1]["adapter"] == {
+        "tenant": "_peltier", "name": "_backbone", "version": 1, "digest": bert.fingerprint, "preset": "backbone",
+    }  # fmt: skip
+    assert [model.id for model in client.models.list()] == ["_backbone", "film", "raw", "unit"]
+    assert client.models.retrieve("_backbone").owned_by == "_peltier"
+
+
+def test_pages_of_models_begin_with_the_backbone(listening: Listening) -> None:
+    """Also where the page after it has a name that sorts before it."""
+
+    def page(**query: object) -> dict[str, Any]:
+        return httpx2.get(f"{listening.url}/v1/models", params=query, timeout=30).json()
+
+    assert [one["id"] for one in page(limit=1)["data"]] == ["_backbone"]
+    assert [one["id"] for one in page(limit=2, after="_backbone")["data"]] == ["film", "raw"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"input": [1, 2]}, "input: it must be a text or a non-empty list of texts, in valid Unicode; token ids are "),
+        ({"input": [[1, 2]]}, "input: it must be a text or a non-empty list of texts"),
+        ({"input": []}, "input: it must be a text or a non-empty list of texts"),
+        ({"input": ""}, "an input text is empty"),
+        ({"dimensions": 49}, "dimensions is 49: the embeddings of this task have 48 values"),
+        ({"dimensions": 0}, "dimensions is 0: "),
+        ({"model": "film"}, "model 'film' is a classification task, which embeds no texts"),
+        ({"model": "_backbone@2"}, "task '_backbone@2' is not allowed: _backbone has no tenant, version or alias"),
+        ({"input": "good " * 80}, "the input has 82 tokens; this task takes at most 64"),
+        ({"encoding_format": "int8"}, "encoding_format is "),
+    ],
+)
+def test_bad_requests_are_answered_with_one_sentence(
+    post: Callable[..., httpx2.Response], asked: dict[str, Any], message: str
+) -> None:
+    """In OpenAI's shape, with the status 400 and the name of the parameter."""
+    answer = post("/v1/embeddings", {"model": "unit", "input": "bad", **asked})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    assert error["message"].startswith(message)
+
+
+def test_long_texts_are_truncated_where_that_is_wanted(post: Callable[..., httpx2.Response]) -> None:
+    """With a header that says so."""
+    answer = post("/v1/embeddings", {"model": "unit", "input": ["good " * 80, "bad"], "truncate": True})
+    assert (answer.status_code, answer.headers["x-truncated-inputs"]) == (200, "1")
+
+
+def test_parameters_of_other_tasks_are_refused(post: Callable[..., httpx2.Response]) -> None:
+    """`dimensions` is for embeddings, `top_k` is not."""
+    wrong = {"film": {"dimensions": 2}, "unit": {"top_k": 2}}
+    found = [
+        post(f"/v1/tasks/{task}/predict", {"inputs": "bad", "parameters": parameters}).json()["error"]["message"]
+        for task, parameters in wrong.items()
+    ]
+    assert found == [
+        "dimensions is for tasks of type embedding; this task's type is classification",
+        "top_k is not for tasks of type embedding",
+    ]
+
+
+def test_answers_are_bounded(listen: Listen) -> None:
+    """Before anything is computed; a large answer is written in a thread, and equals the small ones."""
+    with listen(max_answer_bytes=300_000) as other:
+        body = {"model": "_backbone", "input": TEXTS * 80}
+        answer = httpx2.post(f"{other.url}/v1/embeddings", json=body, timeout=30)
+        assert answer.json()["error"]["message"].startswith(
+            "the answer to 240 inputs with 48 dimensions each may have 335104 bytes, and 300000 of at most 300000 are "
+            "left for it: send fewer inputs in a request, or set a smaller number of dimensions"
+        )
+        many = httpx2.post(f"{other.url}/v1/embeddings", json=body | {"dimensions": 24}, timeout=30).json()
+        few = httpx2.post(f"{other.url}/v1/embeddings", json=body | {"input": TEXTS, "dimensions": 24}, timeout=30)
+        found = np.array([one["embedding"] for one in many["data"]])
+        np.testing.assert_allclose(found[:3], [one["embedding"] for one in few.json()["data"]], atol=1e-6)
+
+
+def test_a_t5_embeds_nothing(listen: Listen, t5_directory: Path) -> None:
+    """It has no task of its own, and lists none."""
+    with listen(backbone=str(t5_directory)) as other:
+        answer = httpx2.post(f"{other.url}/v1/embeddings", json={"model": "_backbone", "input": "bad"}, timeout=30)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+        assert httpx2.get(f"{other.url}/v1/models", timeout=30).json()["data"] == []
