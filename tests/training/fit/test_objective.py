@@ -43,5 +43,5 @@ def test_texts_minimise_a_cross_entropy_a_token():
 def test_the_divergence_of_a_text_is_its_tokens():
     """The sum over target positions, its mean over rows: as much as if each position were a row, times their number."""
     first, second = torch.randn(6, 9), torch.randn(6, 9)
-    as_rows = HeadObjective("classification", 1.0).divergence(first, second, 6)
-    torch.testing.assert_close(TextObjective(1.0).divergence(first, second, 2), 3 * as_rows)
+    as_rows = HeadObjective("classification", 1.0).divergence(first, second, [1] * 6)
+    torch.testing.assert_close(TextObjective(1.0).divergence(first, second, [3, 3]), 3 * as_rows)

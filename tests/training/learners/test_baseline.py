@@ -208,7 +208,9 @@ def test_an_impossible_head_is_refused_before_weights_are_read(
     monkeypatch.setattr(
         "peltier_training.learners.baseline.load_backbone", lambda *_, **__: pytest.fail("weights were read")
     )
-    with pytest.raises(AdapterError, match=r"cannot be built: pooling is 'foo': .* 'pooler', 'first' or 'mean'"):
+    with pytest.raises(
+        AdapterError, match=r"cannot be built: pooling is 'foo': .* 'pooler', 'first', 'mean', 'max' or 'tokens'"
+    ):
         train(make_run(preset=preset, overrides={"pooling": "foo"}))
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from peltier_adapters.artifact.manifest import backbone_mismatches, read_manifest
 from peltier_adapters.errors import ArtifactError
 from peltier_adapters.presets.baselines import Baseline, find_method
+from peltier_adapters.presets.composition import Settings
+from peltier_adapters.spec.tasks import TOKEN_TYPES
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import BackboneConfig, load_config
 
@@ -48,6 +50,7 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
     """Check the method's settings and a T5's template."""
     method = find_method(run.preset)
     settings = method.settings(run.overrides, config)
+    _check_pooling(run, settings)
     if not isinstance(method, Baseline):
         check_settings(settings, config)
         method.compose(settings, config, outputs=outputs)
@@ -55,6 +58,15 @@ def _check_method(run: Run, config: BackboneConfig, outputs: int) -> None:
         raise TrainingError(f"preset {run.preset!r} changes the backbone's weights, and weights in int8 are frozen")
     if config.generates:
         find_template(run.text.template, run.data.inputs)
+
+
+def _check_pooling(run: Run, settings: Settings) -> None:
+    """Refuse a head that does not fit the type of the task."""
+    pooling = settings.get("pooling", "auto")
+    if run.task_type in TOKEN_TYPES and pooling != "tokens":
+        raise TrainingError(f"setting 'pooling' is {pooling!r}; {run.task_type} needs 'tokens', a head of every token")
+    if run.task_type not in TOKEN_TYPES and pooling == "tokens":
+        raise TrainingError(f"setting 'pooling' is 'tokens', a head of every token; {run.task_type} has one vector")
 
 
 def prepare_evaluation(artifact: Path, path: Path, backbone: str, given: Mapping[str, Any]) -> Rows:

@@ -25,6 +25,7 @@ _AT_LEAST = {
     "epochs": 1,
     "batch_size": 1,
     "max_length": 3,
+    "max_answer_length": 1,
     "seed": 0,
     "warmup": 0.0,
     "weight_decay": 0.0,
@@ -56,6 +57,9 @@ class Hyperparameters:
     weight_decay: Annotated[float, Option(help="AdamW weight decay.")] = 0.0
     dropout: Annotated[float, Option(help="Dropout before the output layer.")] = 0.1
     max_length: Annotated[int, Option(help="Maximum length of an input in tokens.")] = 128
+    max_answer_length: Annotated[
+        int | None, Option(help="Span: maximum length of an answer in tokens. Default: 30.")
+    ] = None
     metric: Annotated[str | None, Option(help="Metric that chooses the best epoch. Default: the task type's own.")] = (
         None
     )
@@ -173,6 +177,8 @@ class Run:
             raise TrainingError(f"output {self.output} cannot be written: it is a folder, or its folder is read-only")
         find_method(self.preset)
         self.data.check(self.task_type)
+        if self.hyperparameters.max_answer_length is not None and self.task_type != "span":
+            raise TrainingError(f"max_answer_length is for span; the task type is {self.task_type}")
         self.hyperparameters.check()
         if self.hyperparameters.ranking_loss is not None and self.task_type != "ranking":
             raise TrainingError(f"ranking_loss is for ranking; the task type is {self.task_type}")

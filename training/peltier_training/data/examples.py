@@ -1,4 +1,4 @@
-"""Labelled examples from JSONL, CSV and TSV files, plain or gzipped. Imports no torch."""
+"""Labelled examples from JSONL, CSV and TSV files and from SQuAD's JSON, plain or gzipped. Imports no torch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,11 +11,12 @@ from peltier_training.data.bad_rows import BadRow, refuse
 from peltier_training.data.delimited import read_delimited
 from peltier_training.data.json_lines import read_json_lines
 from peltier_training.data.raw_row import RawRow, no_column
+from peltier_training.data.squad_json import read_squad_json
 from peltier_training.data.text_file import read_text
 from peltier_training.errors import TrainingError, shown
 
 T = TypeVar("T")
-_KINDS = (".jsonl", ".csv", ".tsv")
+_KINDS = (".jsonl", ".csv", ".tsv", ".json")
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ def read_examples(path: Path, text_columns: Sequence[str], label_column: str) ->
 
 
 def read_rows(path: Path, text_columns: Sequence[str], label_column: str, check: Check | None = None) -> Rows:
-    """Read `path` (.jsonl, .csv or .tsv, also .gz); two text columns are a pair, three a triple. `check` may change an
-    example, or raise a `TrainingError` about its label.
+    """Read `path` (.jsonl, .csv, .tsv or SQuAD's .json, also .gz); two text columns are a pair, three a triple. `check`
+    may change an example, or raise a `TrainingError` about its label.
 
     Raises a `TrainingError` that names the file and the rule that it breaks.
     """
@@ -93,6 +94,8 @@ def _raw_rows(path: Path, wanted: list[str]) -> list[RawRow]:
     if kind not in _KINDS:
         raise TrainingError(f"{path} is not a data file; its name must end in .jsonl, .csv or .tsv, or these with .gz")
     text = read_text(path)
+    if kind == ".json":
+        return read_squad_json(path, text, wanted)
     return read_json_lines(path, text, wanted) if kind == ".jsonl" else read_delimited(path, text, wanted, kind)
 
 

@@ -1,5 +1,6 @@
 """The training objective."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from torch.nn import functional as F
 
 from peltier_training.config.run import Run
 from peltier_training.fit.ranking_objective import RankingObjective
+from peltier_training.fit.span_objective import SpanObjective
 from peltier_training.models.experts import consistency_loss
 
 
@@ -22,8 +24,8 @@ class Objective(Protocol):
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean loss of one pass."""
 
-    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
-        """The divergence of two passes over `num_rows` rows."""
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        """The divergence of two passes over rows of these lengths in tokens."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,17 @@ class HeadObjective:
                 return F.mse_loss(logits[:, 0], labels)
         raise AssertionError("text2text has no head")
 
-    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         return consistency_loss(logits, other, multilabel=self.type == "multilabel")
 
 
 def create_objective(run: Run, consistency: float) -> Objective:
     """The objective of a task with a head. `consistency` is the weight of AdaMix's loss."""
-    if run.task_type == "ranking":
-        return RankingObjective(run.ranking_loss)
+    match run.task_type:
+        case "ranking":
+            return RankingObjective(run.ranking_loss)
+        case "span":
+            return SpanObjective(consistency)
     return HeadObjective(run.task_type, consistency)
 
 
@@ -72,5 +77,5 @@ class TextObjective:
     def task_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(logits.float(), labels)
 
-    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
-        return consistency_loss(logits.float(), other.float(), rows=num_rows)
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
+        return consistency_loss(logits.float(), other.float(), rows=len(lengths))

@@ -1,5 +1,6 @@
 """The losses of ranking: over the documents of a query, not over single documents."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +28,7 @@ class RankingObjective:
             return _pairwise(scores, relevance, together)
         return _listwise(scores, relevance, together)
 
-    def divergence(self, logits: Tensor, other: Tensor, num_rows: int) -> Tensor:
+    def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
         raise AssertionError("a ranking has no consistency loss")
 
 

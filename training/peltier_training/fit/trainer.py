@@ -83,13 +83,17 @@ class AdapterTrainer(RowTrainer):
         logits = model(*read)
         loss = self._objective.task_loss(logits, inputs["labels"])
         if model.training and self.adapter.is_mixture and self._objective.consistency > 0:
-            apart = self._objective.divergence(logits, model(*read), len(inputs["rows"]))
+            apart = self._objective.divergence(logits, model(*read), [len(row) for row in inputs["rows"]])
             loss = loss + self._objective.consistency * apart
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def _read(self, inputs: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of the model."""
         return (self.adapter.backbone.pack(inputs["rows"]),)
+
+
+class TokenTrainer(JudgedTrainer, AdapterTrainer):
+    """Trains a head of tokens. `judge` measures the adapter in the form that is served."""
 
 
 class TextTrainer(JudgedTrainer, AdapterTrainer):
@@ -118,6 +122,20 @@ def fit(run: Run, model: HeadedAdapter, rows: EncodedRows, validation: EncodedRo
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=compute,
+    )
+    return conduct(run, trainer, checkpoint)
+
+
+def fit_tokens(run: Run, model: HeadedAdapter, rows: EncodedRows, judge: Judge) -> History:
+    """`fit` for a head of tokens: `judge` measures the answers, which are not the logits of single rows."""
+    checkpoint = _find_start(run, model)
+    trainer = TokenTrainer(
+        objective=create_objective(run, float(model.settings.get("consistency", 0.0))),
+        judge=judge,
+        model=model,
+        args=_arguments(run, checkpoint),
+        data_collator=collate,
+        train_dataset=rows,
     )
     return conduct(run, trainer, checkpoint)
 

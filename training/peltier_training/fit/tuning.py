@@ -13,8 +13,9 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.checkpoint import find_checkpoint
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone
+from peltier_backbone.packing import Encoded
 from peltier_backbone.tokenizer import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
@@ -23,10 +24,12 @@ from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example
 from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
+from peltier_training.data.span_rows import context_windows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores
+from peltier_training.evaluate.span_examination import judge_spans
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body
@@ -84,16 +87,26 @@ class HeadTuning:
 
     @torch.inference_mode()
     def examine(self, examples: Sequence[Example]) -> Evaluation:
+        if self._task.type == "span":
+            windows = [context_windows(self._reader, self._task, example) for example in examples]
+            rows = [row for own in windows for row in own]
+            logits = torch.split(self._logits(rows), [len(row) for row in rows])
+            return judge_spans(self._task, examples, windows, logits)
+        read = self.rows(examples)
+        rows = [read[number][0] for number in range(len(read))]
+        return judge_scores(self._reader, self._task, self._logits(rows), examples)
+
+    def _logits(self, rows: Sequence[Encoded]) -> Tensor:
+        """[rows, outputs], or those of all tokens [tokens, outputs]."""
         self.model.eval()
-        rows, outputs = self.rows(examples), []
+        outputs = []
         for first in range(0, len(rows), _MAX_ROWS):
-            chunk = [rows[number][0] for number in range(first, min(first + _MAX_ROWS, len(rows)))]
-            padded = pad_rows(chunk, self._reader.config)
+            padded = pad_rows(rows[first : first + _MAX_ROWS], self._reader.config)
             outputs.append(self.model(**{name: t.to(self.device) for name, t in padded.items()}).cpu())
         logits = torch.cat(outputs)
         if not bool(logits.isfinite().all()):
             raise diverged(self._run)
-        return judge_scores(self._reader, self._task, logits, examples)
+        return logits
 
 
 class TextTuning:

@@ -21,7 +21,7 @@ from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.export import export, measure
 from peltier_training.fit.history import History
-from peltier_training.fit.trainer import diverged, fit, fit_text
+from peltier_training.fit.trainer import diverged, fit, fit_text, fit_tokens
 from peltier_training.models.model import HeadedAdapter
 from peltier_training.models.target_mean import start_at_mean
 from peltier_training.models.text_model import TextAdapter
@@ -53,7 +53,10 @@ class AdapterLearner:
         if isinstance(model, TextAdapter):
             judge = partial(self._judge, validation)
             return fit_text(self._run, model, text_rows(backbone, task, model.parts, examples), judge)
-        return fit(self._run, model, head_rows(backbone, task, examples), head_rows(backbone, task, validation))
+        rows = head_rows(backbone, task, examples)
+        if task.reads_tokens:
+            return fit_tokens(self._run, model, rows, partial(self._judge, validation))
+        return fit(self._run, model, rows, head_rows(backbone, task, validation))
 
     def evaluate(self, examples: Sequence[Example], *, record_gates: bool = False) -> Evaluation:
         return measure(self._served, self._trained, examples, record_gates=record_gates)

@@ -78,7 +78,7 @@ def _draw(source: nn.Module, num: int) -> dict[str, Tensor]:
 
 
 class HeadedAdapter(TrainableAdapter):
-    """An adapter of an encoder: packed rows to logits [rows, outputs]."""
+    """An adapter of an encoder: packed rows to logits [rows, outputs], or [tokens, outputs] with a head of tokens."""
 
     @property
     def head_spec(self) -> HeadSpec:

@@ -81,7 +81,7 @@ class Subspace(nn.Module):
 
 
 class TunedEncoder(nn.Module):
-    """A tuned encoder with the head of an adapter; logits [rows, outputs]."""
+    """A tuned encoder with the head of an adapter; logits [rows, outputs], or those of all tokens [tokens, outputs]."""
 
     def __init__(self, body: FullTuning | Subspace, spec: HeadSpec, backbone: Backbone, dropout: float) -> None:
         super().__init__()
@@ -99,6 +99,8 @@ class TunedEncoder(nn.Module):
                 pooled = hidden[:, 0]
             case "mean":
                 pooled = (hidden * mask).sum(1) / mask.sum(1)
+            case "tokens":
+                pooled = hidden[mask[..., 0].bool()]
         tensors = {name.replace("dense_", "dense."): tensor for name, tensor in self.head.items()}
         return multiply_all(head.steps(self._spec, tensors), F.dropout(pooled, self._dropout, self.training).float())
 

@@ -9,17 +9,19 @@ from peltier_adapters.spec.maps import Spec
 from peltier_adapters.spec.tasks import TaskSpec
 
 from peltier_training.evaluate.evaluation import Evaluation
+from peltier_training.evaluate.span_metrics import score_span
 
 MAX_MISTAKES = 20
 MAX_TEXT_LEN = 300
 MAX_LABEL_LEN = 120
 _NO_LABEL = "no label"
+_NO_ANSWER = "no answer"
 
 
 class Mistake(Spec):
     """One row: its texts, its label and the answer. Texts and labels are truncated to 300 and 120 characters.
 
-    `score` is the probability of the predicted label, or in a multilabel task the largest error of a label's
+    `score` is the probability of the predicted label or answer, or in a multilabel task the largest error of a label's
     probability. It is None for generated texts and for numbers."""
 
     input: tuple[str, ...]
@@ -38,6 +40,8 @@ class Mistake(Spec):
                 return _of_sets(evaluation, task)
             case "regression":
                 return _of_numbers(evaluation)
+            case "span":
+                return _of_spans(evaluation)
         return None
 
 
@@ -79,6 +83,20 @@ def _of_numbers(evaluation: Evaluation) -> tuple[Mistake, ...]:
     return tuple(
         Mistake(input=_texts(evaluation.inputs[row]), label=f"{gold[row]:.4g}", answer=f"{found[row]:.4g}", score=None)
         for row in _worst(apart > 0, apart)
+    )
+
+
+def _of_spans(evaluation: Evaluation) -> tuple[Mistake, ...]:
+    pairs = list(zip(evaluation.found, evaluation.gold, strict=True))
+    wrong = np.array([score_span(found.answer, gold)[0] < 1 for found, gold in pairs])
+    return tuple(
+        Mistake(
+            input=_texts(evaluation.inputs[row]),
+            label=_cut(" | ".join(dict.fromkeys(evaluation.gold[row])) or _NO_ANSWER, MAX_LABEL_LEN),
+            answer=_cut(evaluation.found[row].answer or _NO_ANSWER, MAX_LABEL_LEN),
+            score=evaluation.found[row].score,
+        )
+        for row in _worst(wrong, np.array([found.score for found, _ in pairs]))
     )
 
 
