@@ -26,7 +26,6 @@ from peltier_client.protocol.names import (
     TaskReference,
     check_alias,
     check_name,
-    group_prefix,
 )
 from peltier_client.protocol.operations import (
     BackboneInfo,
@@ -166,5 +165,4 @@ __all__ = [
     "VersionSummary",
     "check_alias",
     "check_name",
-    "group_prefix",
 ]
