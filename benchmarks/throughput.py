@@ -3,9 +3,10 @@
     .venv/bin/python benchmarks/throughput.py [--data SST2/validation.jsonl.gz] [--dtype bfloat16]
 
 It measures sentences of SST-2's lengths, then rows that need no padding (32 x 64 and 32 x 16 tokens), then batches of
-one to eight presets. `transformers` is the plain model without adapters, padded to the longest row of each random batch
-of 32; `sorted` has batches sorted by length. `bare` is Peltier's backbone without adapters. `linear maps alone`
-computes only its frozen products, which is the upper bound of the rate. Rates count rows.
+one to eight presets, then batches of all kinds of tasks (labels, tags, spans, embeddings, rankings). `transformers` is
+the plain model without adapters, padded to the longest row of each random batch of 32; `sorted` has batches sorted by
+length. `bare` is Peltier's backbone without adapters. `linear maps alone` computes only its frozen products, which is
+the upper bound of the rate. Rates count rows.
 """
 
 import argparse
@@ -83,6 +84,15 @@ def by_presets(backbone: Backbone, adapters: Adapters, batches: Batches) -> Call
     return calls
 
 
+def by_kinds(backbone: Backbone, adapters: Adapters, batches: Batches) -> Calls:
+    """Batches of 32 distinct adapters of four presets: all classifications, and all kinds of tasks."""
+    return {
+        "bare": partial(bare_pass, backbone, batches),
+        "classifications": partial(mixed_pass, backbone, adapters.mix(batches, FOUR)),
+        "all kinds of tasks": partial(mixed_pass, backbone, adapters.mix_kinds(batches)),
+    }
+
+
 def measure(calls: Calls, rounds: int) -> Rounds:
     """Process CPU seconds of each contender, round by round, after one warm-up."""
     seconds: Rounds = {name: [] for name in calls}
@@ -130,6 +140,9 @@ def main() -> None:
         report(title, tables[title], batches)
     title = "presets in a batch"
     tables[title] = measure(by_presets(backbone, adapters, ragged), options.rounds)
+    report(title, tables[title], ragged)
+    title = "kinds of tasks in a batch"
+    tables[title] = measure(by_kinds(backbone, adapters, ragged), options.rounds)
     report(title, tables[title], ragged)
     if options.json:
         options.json.write_text(json.dumps(tables))

@@ -30,6 +30,8 @@ from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone, load_backbone
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
     BertConfig,
     BertModel,
     CamembertConfig,
@@ -42,8 +44,6 @@ from transformers import (
     PreTrainedModel,
     RobertaConfig,
     RobertaModel,
-    T5Config,
-    T5ForConditionalGeneration,
     XLMRobertaConfig,
     XLMRobertaModel,
 )
@@ -127,7 +127,7 @@ def _randomise(model: PreTrainedModel, seed: int) -> None:
                 )
 
 
-def _randomise_t5(model: T5ForConditionalGeneration, seed: int) -> None:
+def _randomise_t5(model: PreTrainedModel, seed: int) -> None:
     """Weights large enough that every map, norm and bias matters. A final norm of random signs keeps a tied embedding
     from writing its last token again and again."""
     generator = torch.Generator().manual_seed(seed)
@@ -140,12 +140,13 @@ def _randomise_t5(model: T5ForConditionalGeneration, seed: int) -> None:
                 weight.copy_(1.0 + 0.2 * noise if weight.dim() == 1 else 1.2 * weight.shape[1] ** -0.5 * noise)
 
 
-def _save_t5(directory: Path, seed: int, *, tied: bool, **config: object) -> Path:
+def _save_t5(directory: Path, seed: int, *, tied: bool, kind: str = "t5", **config: object) -> Path:
     tokenizer = _unigram()
     sizes = {"d_model": 48, "d_ff": 88, "num_heads": 4, "decoder_start_token_id": 0}
-    model = T5ForConditionalGeneration(
-        T5Config(vocab_size=tokenizer.get_vocab_size(), tie_word_embeddings=tied, **sizes, **config)
+    file = AutoConfig.for_model(
+        kind, vocab_size=tokenizer.get_vocab_size(), tie_word_embeddings=tied, **sizes, **config
     )
+    model = AutoModelForSeq2SeqLM.from_config(file)
     if not tied:
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     _randomise_t5(model, seed)
@@ -244,6 +245,13 @@ def t5_gated_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def mt5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 2 + 2 x 48 mT5 (gated GELU, untied) with a Unigram tokenizer."""
+    sizes = {"num_layers": 2, "num_decoder_layers": 2, "d_kv": 12}
+    return _save_t5(tmp_path_factory.mktemp("mt5"), 12, kind="mt5", tied=False, **sizes)
+
+
+@pytest.fixture(scope="session")
 def bert(bert_directory: Path) -> Backbone:
     """The small random BERT."""
     return load_backbone(str(bert_directory))
@@ -295,6 +303,12 @@ def t5(t5_directory: Path) -> Backbone:
 def t5_gated(t5_gated_directory: Path) -> Backbone:
     """The small random T5 v1.1."""
     return load_backbone(str(t5_gated_directory))
+
+
+@pytest.fixture(scope="session")
+def mt5(mt5_directory: Path) -> Backbone:
+    """The small random mT5."""
+    return load_backbone(str(mt5_directory))
 
 
 @pytest.fixture(scope="session")

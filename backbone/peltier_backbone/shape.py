@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
-TextFamily = Literal["t5"]
+TextFamily = Literal["t5", "mt5"]
 Family = PostNormFamily | TextFamily
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
 TEXT_FAMILIES: tuple[TextFamily, ...] = get_args(TextFamily)

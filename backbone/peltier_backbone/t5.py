@@ -1,4 +1,4 @@
-"""The frozen T5, v1.0 and v1.1 (Raffel et al. 2020; docs/methods.md#sites)."""
+"""The frozen T5, v1.0 and v1.1, and mT5 (Raffel et al. 2020; docs/methods.md#sites)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The configuration of T5, v1.0 and v1.1; imports no torch."""
+"""The configuration of T5, v1.0 and v1.1, and of mT5; imports no torch."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
@@ -101,7 +101,7 @@ def parse_t5(fields: Fields, family: TextFamily) -> T5Config:
         max_distance=fields.size("relative_attention_max_distance", 128),
         gated=gated,
         activation=activation,
-        tied=_tied(fields),
+        tied=_tied(fields, family),
         start_token_id=fields.token("decoder_start_token_id", padding),
         eos_token_id=fields.token("eos_token_id", 1),
         num_positions=fields.size("n_positions", 512),
@@ -124,10 +124,13 @@ def _feed_forward(fields: Fields) -> tuple[bool, Activation]:
     return gated, cast(Activation, name)
 
 
-def _tied(fields: Fields) -> bool:
+def _tied(fields: Fields, family: TextFamily) -> bool:
     """Whether the output layer is tied. transformers 5 saves every T5 as tied, and keeps the checkpoint's own value as
-    `scale_decoder_outputs`."""
-    return (fields.raw.get("scale_decoder_outputs"), fields.raw.get("tie_word_embeddings")).count(False) == 0
+    `scale_decoder_outputs`. mT5's is never tied, whatever its configuration says."""
+    return (
+        family == "t5"
+        and (fields.raw.get("scale_decoder_outputs"), fields.raw.get("tie_word_embeddings")).count(False) == 0
+    )
 
 
 def _check(config: T5Config, fields: Fields) -> None:

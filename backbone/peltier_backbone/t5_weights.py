@@ -25,7 +25,8 @@ _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weigh
 
 
 def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) -> dict[str, Tensor]:
-    """The tensors by their names in `T5ForConditionalGeneration`, each once, without the vocabulary's padding."""
+    """The tensors by their names in `T5ForConditionalGeneration`, each once, without the vocabulary's padding. An mT5
+    without an output layer of its own has the embedding's weights, as in transformers."""
     kept = {name: tensor for name, tensor in tensors.items() if name != _UNUSED}
     for alias in (*_ALIASES, _HEAD) if config.tied else _ALIASES:
         tensor = kept.pop(alias, None)
@@ -33,6 +34,8 @@ def canonical_t5(tensors: dict[str, Tensor], config: T5Config, directory: Path) 
             raise BackboneError(
                 f"{directory}: tensor {alias!r} differs from {_EMBEDDING!r}, which the configuration says it is"
             )
+    if config.family == "mt5" and _EMBEDDING in kept:
+        kept.setdefault(_HEAD, kept[_EMBEDDING])
     for name in (_EMBEDDING, _HEAD):
         if name in kept:
             kept[name] = kept[name][: config.vocab_size]
@@ -46,7 +49,7 @@ def build_t5(config: T5Config, weights: Weights, kernel: LinearKernel, table: Ta
     encoder, decoder = builder.encoder(), builder.decoder()
     # A packed kernel copies a tied embedding to its own layout, which is twice as fast; a plain table keeps its weight.
     lm_head = kernel(embedding if config.tied else weights.take(_HEAD, config.vocab_size, config.hidden_size))
-    weights.finish("t5 model")
+    weights.finish(f"{config.family} model")
     return T5(config, table(embedding, lm_head if config.tied else None), encoder, decoder, lm_head)
 
 

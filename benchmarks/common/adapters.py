@@ -1,6 +1,6 @@
 """Adapters with random weights of any preset, as artifacts with correct golden examples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from peltier_adapters.artifact.artifact import Artifact, read_artifact
@@ -8,7 +8,7 @@ from peltier_adapters.artifact.manifest import TrainingRecord
 from peltier_adapters.golden.proof import Candidate
 from peltier_adapters.parts import init_tensors
 from peltier_adapters.presets.presets import find_preset
-from peltier_adapters.spec.tasks import DecodingSpec, TaskSpec
+from peltier_adapters.spec.tasks import SPAN_LABELS, DecodingSpec, Inputs, TaskSpec, TaskType
 from peltier_backbone.load import Backbone
 from peltier_training.evaluate.export import export
 
@@ -33,6 +33,26 @@ def make_task(backbone: Backbone, labels: Sequence[str] = LABELS, max_length: in
     return TaskSpec(type="classification", labels=tuple(labels), inputs="single", max_length=max_length)
 
 
+TAGS = ("O", *(f"{place}-{name}" for name in ("person", "place", "group", "product") for place in "BI"))
+# The labels, the form of the inputs, and the settings of the head of each kind of task on an encoder.
+KINDS: Mapping[TaskType, tuple[Sequence[str], Inputs, Mapping[str, str]]] = {
+    "classification": (LABELS, "single", {}),
+    "multilabel": (LABELS, "single", {}),
+    "regression": (("value",), "pair", {}),
+    "token-classification": (TAGS, "single", {"pooling": "tokens"}),
+    "span": (SPAN_LABELS, "pair", {"pooling": "tokens"}),
+    "embedding": ((), "single", {"pooling": "mean", "head_projection": "false"}),
+    "ranking": (("score",), "pair", {}),
+}
+
+
+def make_kind(backbone: Backbone, preset: str, kind: TaskType, number: int) -> Artifact:
+    """Adapter `number` of `preset` for a kind of task, on an encoder."""
+    labels, inputs, head = KINDS[kind]
+    task = TaskSpec(type=kind, labels=tuple(labels), inputs=inputs, max_length=128)
+    return read_artifact(make_bytes(backbone, preset, number, task=task, **head), backbone)
+
+
 def make_bytes(
     backbone: Backbone, preset: str, number: int, *, task: TaskSpec | None = None, noise: float = 0.02,
     **overrides: str | int,
@@ -42,14 +62,16 @@ def make_bytes(
     task = task or make_task(backbone)
     recipe = find_preset(preset)
     settings = recipe.settings({name: str(value) for name, value in overrides.items()}, backbone.config)
-    parts = recipe.compose(settings, backbone.config, outputs=len(task.labels or LABELS))
+    outputs = backbone.config.hidden_size if task.type == "embedding" else len(task.labels or LABELS)
+    parts = recipe.compose(settings, backbone.config, outputs=outputs)
     generator = torch.Generator().manual_seed(number)
     tensors = {
         name: tensor + noise * torch.randn(tensor.shape, generator=generator)
         for name, tensor in init_tensors(parts, backbone, generator).items()
     }
     name = f"{preset.replace('+', 'p')}-{number}"
-    return export(backbone, Candidate(name, preset, parts, tensors, task), INPUTS, TrainingRecord())
+    inputs = [(text, text[::-1]) for text in INPUTS] if task.inputs == "pair" else INPUTS
+    return export(backbone, Candidate(name, preset, parts, tensors, task), inputs, TrainingRecord())
 
 
 def make_artifact(backbone: Backbone, preset: str, number: int) -> Artifact:

@@ -1,9 +1,11 @@
 """Forward passes over the same batches: plain transformers, the bare backbone, and mixed adapters."""
 
 import random
+from collections.abc import Sequence
+from itertools import cycle
 
 import torch
-from common.adapters import make_artifact
+from common.adapters import KINDS, make_artifact, make_kind
 from peltier_adapters.batch.forward import forward
 from peltier_adapters.batch.row import Row
 from peltier_adapters.residency.bank import Banks, Resident
@@ -55,13 +57,23 @@ class Adapters:
         """The same batches, each of distinct adapters of `presets`, as many of each, in random order."""
         share = -(-BATCH // len(presets))
         residents = [resident for preset in presets for resident in self._take(preset, share)]
-        draw = random.Random(0)
-        return [
-            [Row(row, resident) for row, resident in zip(batch, draw.sample(residents, len(batch)), strict=True)]
-            for batch in batches
-        ]
+        return _mix(batches, residents)
+
+    def mix_kinds(self, batches: Batches) -> list[list[Row]]:
+        """The same batches, each of distinct adapters for all kinds of tasks, of four presets, in random order."""
+        kinds = list(zip(cycle(KINDS), cycle(FOUR), range(BATCH), strict=False))
+        made = [make_kind(self._exact, preset, kind, number) for kind, preset, number in kinds]
+        return _mix(batches, list(map(self._banks.add, made)))
 
     def _take(self, preset: str, count: int) -> list[Resident]:
         made = self._made.setdefault(preset, [])
         made += [self._banks.add(make_artifact(self._exact, preset, number)) for number in range(len(made), count)]
         return made[:count]
+
+
+def _mix(batches: Batches, residents: Sequence[Resident]) -> list[list[Row]]:
+    draw = random.Random(0)
+    return [
+        [Row(row, resident) for row, resident in zip(batch, draw.sample(residents, len(batch)), strict=True)]
+        for batch in batches
+    ]

@@ -11,6 +11,7 @@ import transformers
 from peltier_backbone.config import BackboneConfig, load_config
 from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
+from peltier_backbone.targets import Targets
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
@@ -18,8 +19,9 @@ from tests.published_configs import CONFIG_FILES
 
 LENGTHS = (1, 2, 17, 33, 5)
 # Fewer layers and tokens, by the names that families give them.
-_SMALL = {"num_hidden_layers": 2, "n_layers": 2, "vocab_size": 300}
+_SMALL = {"num_hidden_layers": 2, "n_layers": 2, "num_layers": 2, "num_decoder_layers": 2, "vocab_size": 300}
 ENCODERS = [name for name, file in CONFIG_FILES.items() if not file.get("is_encoder_decoder")]
+TEXT_MODELS = [name for name in CONFIG_FILES if name not in ENCODERS]
 
 
 def _reduced(file: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -84,6 +86,38 @@ def test_encoders_at_full_size_equal_transformers(name: str, tmp_path: Path, ber
     _assert_parity(name, {}, tmp_path, bert_directory)
 
 
+@torch.inference_mode()
+def _assert_text_parity(name: str, sizes: Mapping[str, int], directory: Path, tokenizer: Path) -> None:
+    file = _reduced(CONFIG_FILES[name], sizes)
+    model = _create(file)
+    model.lm_head.weight = torch.nn.Parameter(0.05 * torch.randn_like(model.shared.weight))
+    model.config.tie_word_embeddings = False  # as published; transformers 5 forgets it
+    backbone = _load(model, file, directory, tokenizer, "float32")
+    rows = _rows((1, 33, 5), backbone.config)
+    texts = torch.tensor([[0, *row.ids[:4], *[7] * (4 - len(row.ids[:4]))] for row in rows])
+    packed, t5 = backbone.pack(rows), backbone.t5
+    memory = t5.project_kv(packed, t5.encode(packed))
+    found = t5.logits(t5.decode(Targets.create(texts.tolist(), None, backbone.device), memory))
+    expected = [
+        model(torch.tensor([row.ids]), decoder_input_ids=text[None]).logits[0]
+        for row, text in zip(rows, texts, strict=True)
+    ]
+    torch.testing.assert_close(found, torch.cat(expected), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", TEXT_MODELS)
+def test_text_models_of_published_shapes_equal_transformers(name: str, tmp_path: Path, t5_directory: Path):
+    """With two blocks a stack and a small vocabulary: teacher-forced logits to 1e-4."""
+    _assert_text_parity(name, _SMALL, tmp_path, t5_directory)
+
+
+@pytest.mark.slow  # the test above has the same sizes with fewer blocks and tokens
+@pytest.mark.parametrize("name", TEXT_MODELS)
+def test_text_models_at_full_size_equal_transformers(name: str, tmp_path: Path, t5_directory: Path):
+    """All blocks and the whole vocabulary."""
+    _assert_text_parity(name, {}, tmp_path, t5_directory)
+
+
 @pytest.mark.parametrize("name", CONFIG_FILES)
 def test_parameters_are_those_of_transformers(name: str, tmp_path: Path):
     """The count from config.json alone is the number of elements of the model that transformers makes of it."""
@@ -92,4 +126,6 @@ def test_parameters_are_those_of_transformers(name: str, tmp_path: Path):
     with torch.device("meta"):
         model = AutoModel.from_config(AutoConfig.for_model(**CONFIG_FILES[name]))
     own = [weight for key, weight in model.named_parameters() if config.pooled or not key.startswith("pooler.")]
+    if config.generates:
+        own.append(model.shared.weight)  # the output layer, which transformers 5 ties
     assert config.num_parameters == sum(weight.numel() for weight in own)

@@ -10,7 +10,7 @@ from peltier_backbone.load import Backbone, load_backbone
 from peltier_backbone.packing import Encoded
 from peltier_backbone.targets import Targets
 from torch import Tensor
-from transformers import T5Config, T5ForConditionalGeneration
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedModel
 
 LENGTHS = (1, 2, 3, 7, 16, 31, 150, 5, 5)
 V1 = {"d_model": 48, "d_kv": 12, "num_heads": 4, "d_ff": 64, "num_layers": 3, "num_decoder_layers": 2}
@@ -28,13 +28,15 @@ SHAPES: list[dict[str, Any]] = [
         "feed_forward_proj": "gelu",
         "relative_attention_max_distance": 20,
     },
+    {**V1, "model_type": "mt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
 ]
 
 
-def _random_model(shape: dict[str, Any]) -> T5ForConditionalGeneration:
+def _random_model(shape: dict[str, Any]) -> PreTrainedModel:
     """Weights and relative biases large enough that every one of them matters."""
     torch.manual_seed(0)
-    model = T5ForConditionalGeneration(T5Config(vocab_size=100, decoder_start_token_id=0, **shape))
+    config = AutoConfig.for_model(**{"model_type": "t5", "vocab_size": 100, "decoder_start_token_id": 0, **shape})
+    model = AutoModelForSeq2SeqLM.from_config(config)
     if shape.get("tie_word_embeddings") is False:
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.shared.weight))
     for name, weight in model.named_parameters():
@@ -49,7 +51,7 @@ def _random_model(shape: dict[str, Any]) -> T5ForConditionalGeneration:
 @pytest.fixture(scope="module", params=SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, t5_directory: Path
-) -> tuple[T5ForConditionalGeneration, Path]:
+) -> tuple[PreTrainedModel, Path]:
     """A random model of transformers, and its checkpoint."""
     model, directory = _random_model(request.param), tmp_path_factory.mktemp("t5")
     model.save_pretrained(directory)
@@ -80,7 +82,7 @@ def _distance(one: Tensor, other: Tensor) -> float:
 
 
 @torch.inference_mode()
-def _reference(model: T5ForConditionalGeneration, rows: list[Encoded], texts: Tensor) -> tuple[Tensor, Tensor]:
+def _reference(model: PreTrainedModel, rows: list[Encoded], texts: Tensor) -> tuple[Tensor, Tensor]:
     """Encoder states of the real tokens, back to back, and teacher-forced logits [rows * length, vocab]."""
     inputs = _padded(rows)
     output = model(**inputs, decoder_input_ids=texts)
@@ -95,7 +97,7 @@ def _ours(backbone: Backbone, rows: list[Encoded], texts: Tensor) -> tuple[Tenso
     return states, model.logits(model.decode(targets, model.project_kv(packed, states)))
 
 
-def test_float32_equals_transformers(pair: tuple[T5ForConditionalGeneration, Path]):
+def test_float32_equals_transformers(pair: tuple[PreTrainedModel, Path]):
     """Encoder states and teacher-forced logits differ by rounding alone, always by less than 1e-4."""
     model, directory = pair
     rows, texts = _rows(), _texts(len(LENGTHS))
@@ -105,12 +107,12 @@ def test_float32_equals_transformers(pair: tuple[T5ForConditionalGeneration, Pat
         assert _distance(found, theirs) < 1e-4
 
 
-def test_bfloat16_is_as_exact_as_transformers(pair: tuple[T5ForConditionalGeneration, Path]):
+def test_bfloat16_is_as_exact_as_transformers(pair: tuple[PreTrainedModel, Path]):
     """In bfloat16 we are as near to the float64 result of the rounded weights as transformers in bfloat16 is."""
     directory = pair[1]
     rows, texts = _rows(), _texts(len(LENGTHS))
     ours = _ours(load_backbone(str(directory), dtype="bfloat16"), rows, texts)
-    model = T5ForConditionalGeneration.from_pretrained(directory, dtype=torch.bfloat16).eval()
+    model = AutoModelForSeq2SeqLM.from_pretrained(directory, dtype=torch.bfloat16).eval()
     theirs = _reference(model, rows, texts)
     exact = _reference(model.double(), rows, texts)
     for found, their, right in zip(ours, theirs, exact, strict=True):
@@ -120,7 +122,7 @@ def test_bfloat16_is_as_exact_as_transformers(pair: tuple[T5ForConditionalGenera
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @torch.inference_mode()
-def test_steps_equal_teacher_forcing(pair: tuple[T5ForConditionalGeneration, Path], dtype: str):
+def test_steps_equal_teacher_forcing(pair: tuple[PreTrainedModel, Path], dtype: str):
     """A text fed token by token has the states that it has at once, to rounding: a thousandth of bfloat16's range."""
     backbone = load_backbone(str(pair[1]), dtype=dtype)
     rows, texts = _rows(), _texts(len(LENGTHS))
@@ -138,7 +140,7 @@ def test_steps_equal_teacher_forcing(pair: tuple[T5ForConditionalGeneration, Pat
 
 
 @torch.inference_mode()
-def test_greedy_texts_equal_generate(pair: tuple[T5ForConditionalGeneration, Path]):
+def test_greedy_texts_equal_generate(pair: tuple[PreTrainedModel, Path]):
     """32 greedy steps write what transformers' `generate` writes, with its logits to 1e-4."""
     model, directory = pair
     backbone, rows = load_backbone(str(directory)), _rows()

@@ -78,6 +78,12 @@ def test_kinds_of_t5(change: dict[str, Any], expected: tuple[bool, str, bool]):
     assert (config.gated, config.activation, config.tied) == expected
 
 
+@pytest.mark.parametrize("tied", [False, True, None])
+def test_an_mt5_is_never_tied(tied: bool | None):
+    """transformers 5 saves every mT5 as tied."""
+    assert not _parse({**SMALL, **GATED, "model_type": "mt5", "tie_word_embeddings": tied}).tied
+
+
 def test_defaults_are_those_of_transformers():
     """What old configurations leave out, and a decoder of its own depth and start token."""
     bare = {

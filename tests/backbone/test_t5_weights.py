@@ -18,8 +18,8 @@ from peltier_backbone.t5_weights import build_t5, canonical_t5, t5_weights
 from peltier_backbone.weights import Weights
 from safetensors.torch import save_file
 from torch import Tensor
+from transformers import MT5ForConditionalGeneration, T5ForConditionalGeneration
 from transformers import T5Config as HfConfig
-from transformers import T5ForConditionalGeneration
 
 Tensors = dict[str, Tensor]
 Edited = Callable[..., Path]
@@ -115,6 +115,16 @@ def test_an_untied_model_needs_its_head(t5_gated_directory: Path, edited: Edited
     """v1.1 has an output layer of its own; nothing stands in for it."""
     with pytest.raises(BackboneError, match=r"tensor 'lm_head\.weight' is missing"):
         load_backbone(str(edited(_without("lm_head.weight"), t5_gated_directory)))
+
+
+def test_an_mt5_without_its_own_head_has_the_embedding(mt5_directory: Path, edited: Edited):
+    """transformers 5 ties it then, without a scale, although the published configurations say that it is not tied."""
+    directory = edited(_without("lm_head.weight"), mt5_directory)
+    model = MT5ForConditionalGeneration.from_pretrained(directory).eval()
+    backbone = load_backbone(str(directory))
+    hidden = torch.randn(3, 48, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        torch.testing.assert_close(backbone.t5.logits(hidden), model.lm_head(hidden), atol=1e-4, rtol=0)
 
 
 def test_a_v1_1_config_as_published_loads(t5_gated: Backbone, t5_gated_directory: Path, edited: Edited):

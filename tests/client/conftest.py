@@ -161,7 +161,10 @@ def contract_answer(request: Received) -> Answer:
         inputs = json.loads(request.body)["inputs"]
         return Answer(200, answer_for(match[1], 1 if isinstance(inputs, str) else len(inputs)))
     if path == "/v1/predict":
-        return Answer(200, {"results": [one_result(item["task"]) for item in json.loads(request.body)["requests"]]})
+        body = json.loads(request.body)
+        if "tasks" in body:
+            return Answer(200, {"tasks": body["tasks"], "results": [one_result(task) for task in body["tasks"]]})
+        return Answer(200, {"results": [one_result(item["task"]) for item in body["requests"]]})
     if path == "/v1/adapters" and request.method == "GET":
         return list_page(request.path)
     if request.method == "PUT" and path == "/v1/adapters/sst2/aliases/live":

@@ -108,6 +108,22 @@ def test_truncated_inputs_are_a_warning(peltier: Peltier, words: tuple[str, ...]
     assert "warning" not in peltier("predict", "e2e", "one", "two", *words).err
 
 
+def test_predict_with_several_tasks(peltier: Peltier, server: Any) -> None:
+    """One line per task, or one document; a task that fails is named on stderr and fails the command."""
+    outcome = peltier("predict", "sst2,stsb@2,tri.*", "text", "--top-k", "1")
+    assert outcome.status == 0
+    assert [line.split()[0] for line in outcome.out.splitlines()[1:4]] == ["sst2", "stsb@2", "tri.*"]
+    sent = json.loads(server.received[0].body)
+    assert (sent["tasks"], sent["input"], sent["parameters"]["top_k"]) == (["sst2", "stsb@2", "tri.*"], "text", 1)
+    failed = peltier("predict", "sst2,missing", "text", "--json")
+    assert (failed.status, failed.err) == (1, "error: missing: no adapter 'missing'\n")
+    document = json.loads(failed.out)
+    assert document["tasks"] == ["sst2", "missing"]
+    assert document["results"][1]["error"]["code"] == "adapter_not_found"
+    for words in (("one", "two"), ("one", "--stream")):
+        assert "several tasks answer one TEXT" in peltier("predict", "a,b", *words).err
+
+
 def test_predict_for_machines(peltier: Peltier) -> None:
     """--json prints the answer's body as one document."""
     document = json.loads(peltier("predict", "sst2", "text", "--json").out)

@@ -48,6 +48,11 @@ class Running:
         """`POST /v1/predict`."""
         return await self.client.post("/v1/predict", json={"requests": requests})
 
+    async def predict_tasks(self, *tasks: str, text: object = "a good film", **parameters: object) -> httpx2.Response:
+        """`POST /v1/predict` of one input."""
+        body = {"tasks": tasks, "input": text} | ({"parameters": parameters} if parameters else {})
+        return await self.client.post("/v1/predict", json=body)
+
     async def scores(self, task: str, text: str) -> list[float]:
         """The scores of one text, in the manifest's order."""
         answer = await self.predict(task, text)

@@ -52,6 +52,14 @@ class DecodingSpec(Spec):
     completion_temperature: Annotated[float, Field(ge=0, le=MAX_TEMPERATURE, allow_inf_nan=False)] = 1.0
 
 
+class SpanSpec(Spec):
+    """The answers of a task of the type span: how many tokens they have at most, and whether a context may have no
+    answer."""
+
+    max_answer_length: Annotated[int, Field(ge=1)] = 30
+    no_answer: bool = False
+
+
 class TaskSpec(Spec):
     """How texts become inputs, and logits an answer. `labels` are in the order of the logits; regression and ranking
     have one, token classification the tags of a token, a span its start and end, and embedding has none.
@@ -65,7 +73,7 @@ class TaskSpec(Spec):
     With `stride`, a text of more than `max_length` tokens is read in windows, for a task that reads tokens. Neighbours
     share `stride` tokens. Without, such a text is truncated.
 
-    With `normalized` an embedding has unit length.
+    With `normalized` an embedding has unit length. `span` is for spans; None stands for its defaults.
     """
 
     type: TaskType
@@ -79,6 +87,7 @@ class TaskSpec(Spec):
     # The files of other tasks do not mention these, so older releases read them too.
     stride: Annotated[int | None, Field(ge=0, exclude_if=_is_none)] = None
     normalized: Annotated[bool, Field(exclude_if=not_)] = False
+    span: Annotated[SpanSpec | None, Field(exclude_if=_is_none)] = None
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:
@@ -105,6 +114,8 @@ class TaskSpec(Spec):
         wanted = _INPUTS_OF.get(self.type, self.inputs)
         if self.inputs != wanted:
             raise ValueError(f"{self.type} has {wanted} inputs, not {self.inputs} ones")
+        if self.span is not None and self.type != "span":
+            raise ValueError(f"the settings of spans are for the type span; this is {self.type}")
         if self.stride is not None and (problem := self.stride_problem(self.stride)):
             raise ValueError(problem)
         return self

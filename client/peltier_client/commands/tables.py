@@ -1,6 +1,6 @@
 """What commands print for people."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import typer
@@ -10,6 +10,7 @@ from rich.text import Text
 from peltier_client.bulk.comparison import Comparison, Difference
 from peltier_client.bulk.quality import Metrics
 from peltier_client.commands.layout import Heading, show
+from peltier_client.errors import PeltierError
 from peltier_client.exchange.results import Prediction, Predictions
 from peltier_client.protocol import (
     Adapter,
@@ -143,6 +144,17 @@ def print_predictions(texts: Sequence[str], predictions: Predictions) -> None:
     rows = [(text, _answer(found), _score(found)) for text, found in zip(texts, predictions, strict=True)]
     show([Heading("text", 24), Heading("answer", 16), Heading("score", 12)], rows)
     Console(soft_wrap=True).print(_provenance(predictions), highlight=False)
+
+
+def print_task_answers(found: Mapping[str, Predictions | PeltierError]) -> None:
+    """One line per task that answered."""
+    answered = [(task, one) for task, one in found.items() if not isinstance(one, PeltierError)]
+    rows = [
+        (task, f"{one.adapter.version}", one[0].text if one[0].text is not None else _answer(one[0]), _score(one[0]))
+        for task, one in answered
+    ]
+    if rows:
+        show([Heading("task", 16), Heading("version"), Heading("answer", 16), Heading("score", 12)], rows)
 
 
 def print_comparison(found: Comparison) -> None:

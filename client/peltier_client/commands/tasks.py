@@ -22,6 +22,7 @@ from peltier_client.commands.arguments import (
     print_result,
 )
 from peltier_client.commands.predict_file import Interrupted, Job, predict_file
+from peltier_client.commands.predict_tasks import names_several, predict_tasks, split_tasks
 from peltier_client.commands.tables import print_adapters, print_predictions, print_truncation, shown_live
 from peltier_client.exchange.connection import DEFAULT_URL
 from peltier_client.protocol import (
@@ -47,6 +48,14 @@ Name = Annotated[
 AtOnce = Annotated[
     str | None,
     typer.Option(metavar="ALIAS", help="Point this alias to the version.", callback=checked(check_alias)),
+]
+Tasks = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK",
+        help="name, name@3 or name@alias; for one TEXT also several (a,b), or PREFIX* for all names with a prefix.",
+        callback=checked(split_tasks),
+    ),
 ]
 Texts = Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="One or more texts, or none with --file.")]
 Pairs = Annotated[
@@ -131,7 +140,7 @@ def list_adapters(url: Url = DEFAULT_URL, api_key: ApiKey = None, json: Json = F
 
 
 def predict(  # noqa: PLR0913 - each is a word of the command line
-    task: Task,
+    task: Tasks,
     texts: Texts = None,
     pair: Pairs = None,
     third: Thirds = None,
@@ -154,7 +163,7 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
     api_key: ApiKey = None,
     json: Json = False,
 ) -> None:
-    """Predict for texts, or for every row of a file."""
+    """Predict for texts, for one text with several tasks, or for every row of a file."""
     options: PredictOptions = {
         "priority": priority,
         "max_new_tokens": max_new_tokens,
@@ -165,6 +174,8 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
         "top_k": top_k,
         "dimensions": dimensions,
     }
+    if names_several(task) and (file is not None or stream):
+        raise typer.BadParameter("several tasks answer one TEXT, without --file and --stream")
     if file is not None:
         if texts or pair or third or stream or output is None:
             raise typer.BadParameter("--file needs --output and excludes TEXT, --pair, --third and --stream")
@@ -177,6 +188,9 @@ def predict(  # noqa: PLR0913 - each is a word of the command line
         raise typer.BadParameter("give a TEXT or --file")
     inputs = _together(texts, pair, third)
     with connect(url, api_key) as client:
+        if names_several(task):
+            predict_tasks(client, task, inputs, options, json=json)
+            return
         if stream:
             _print_streams(client, task, inputs, options, json=json)
             return

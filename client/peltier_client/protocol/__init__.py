@@ -26,6 +26,7 @@ from peltier_client.protocol.names import (
     TaskReference,
     check_alias,
     check_name,
+    group_prefix,
 )
 from peltier_client.protocol.operations import (
     BackboneInfo,
@@ -165,4 +166,5 @@ __all__ = [
     "VersionSummary",
     "check_alias",
     "check_name",
+    "group_prefix",
 ]

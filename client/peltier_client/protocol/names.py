@@ -79,6 +79,11 @@ def _backbone_reference(text: str) -> TaskReference:
     return TaskReference(text)
 
 
+def group_prefix(task: str) -> str | None:
+    """The prefix of a group `prefix*`; None for a task reference."""
+    return task.removesuffix("*") if task.endswith("*") else None
+
+
 def _read_selector(selector: str) -> tuple[int | None, str | None]:
     if _VERSION.fullmatch(selector):
         return int(selector), None

@@ -1,8 +1,16 @@
 """Predictions on the wire."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StrictBool, StrictInt, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from peltier_client.errors import ErrorBody
@@ -111,9 +119,24 @@ class MixedItem(RequestModel):
 
 
 class MixedPredictRequest(RequestModel):
-    """One input each for any tasks."""
+    """Either `requests`, one input each for any tasks, or one `input` for several `tasks`, with `parameters` for all.
 
-    requests: Annotated[list[MixedItem], Field(min_length=1)]
+    Each of `tasks` is a task reference or a group `prefix*`: the caller's own adapters whose names begin with the
+    prefix, in the order of their names.
+    """
+
+    requests: Annotated[list[MixedItem], Field(min_length=1)] | None = None
+    tasks: Annotated[list[Text], Field(min_length=1)] | None = None
+    input: Input | None = None
+    parameters: Parameters | None = None
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        others = (self.tasks, self.input)
+        mixed = self.requests is not None and others == (None, None) and self.parameters is None
+        if not mixed and (self.requests is not None or None in others):
+            raise ValueError("a body has either requests, or tasks and an input")
+        return self
 
 
 class ClassificationPrediction(ResponseModel):
@@ -259,6 +282,8 @@ class TextPiece(ResponseModel):
 
 
 class MixedPredictResponse(ResponseModel):
-    """One answer or error per request, in the order of the requests."""
+    """One answer or error per request, in the order of the requests. For a request with `tasks`, one per task, and
+    `tasks` names them, with the adapters of each group in its place."""
 
     results: list[PredictResponse | ErrorBody]
+    tasks: Annotated[list[str] | None, Field(exclude_if=_is_none)] = None

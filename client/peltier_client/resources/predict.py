@@ -38,6 +38,7 @@ class _MixedBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     results: list[PredictionBody | ErrorBody]
+    tasks: list[str] = []
 
 
 def predict(
@@ -92,11 +93,30 @@ def predict_mixed(
     requests = [{"task": task, "input": input_, "parameters": options} for task, input_ in items]
 
     def read(response: httpx2.Response) -> list[Predictions | PeltierError]:
-        results = read_body(response, _MixedBody).results
-        _check_count(len(results), len(requests))
-        return [error_from_detail(r.error) if isinstance(r, ErrorBody) else Predictions(r) for r in results]
+        body = read_body(response, _MixedBody)
+        _check_count(len(body.results), len(requests))
+        return _results(body)
 
     return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, {"requests": requests}))
+
+
+def predict_tasks(
+    tasks: str | Iterable[str], input_: str | TextTuple, options: PredictOptions
+) -> Request[dict[str, Predictions | PeltierError]]:
+    """Predict one input for several tasks and groups of tasks."""
+    named = [tasks] if isinstance(tasks, str) else list(tasks)
+    sent = {"tasks": named, "input": input_} | ({"parameters": options} if options else {})
+
+    def read(response: httpx2.Response) -> dict[str, Predictions | PeltierError]:
+        body = read_body(response, _MixedBody)
+        _check_count(len(body.results), len(body.tasks))
+        return dict(zip(body.tasks, _results(body), strict=True))
+
+    return Request("POST", "/v1/predict", read, json=to_json(MixedPredictRequest, sent))
+
+
+def _results(body: _MixedBody) -> list[Predictions | PeltierError]:
+    return [error_from_detail(r.error) if isinstance(r, ErrorBody) else Predictions(r) for r in body.results]
 
 
 def _check_count(num_answers: int, num_inputs: int) -> None:

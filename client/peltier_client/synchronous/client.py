@@ -87,6 +87,15 @@ class Client:
         """The documents by descending relevance for a query, by their index in `documents`; only the best `top_n`."""
         return self._sender.send(rerank.rerank(task, query, documents, top_n))
 
+    def predict_tasks(
+        self, tasks: str | Iterable[str], text: str | TextTuple, **options: Unpack[PredictOptions]
+    ) -> dict[str, Predictions | PeltierError]:
+        """For each task its prediction for one input, a list of one, or its error, in the order of the tasks.
+
+        `prefix*` stands for all own adapters whose names begin with the prefix.
+        """
+        return self._sender.send(predict.predict_tasks(tasks, text, options))
+
     def upload(
         self, artifact: str | PathLike[str] | bytes, name: str | None = None, alias: str | None = None
     ) -> UploadedVersion:

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import TaskReference
@@ -62,6 +62,12 @@ class Catalog:
         following = (names[place] for place in range(bisect_right(names, after), len(names)))
         found = (name for name in following if containing in name)
         return [self._adapters[tenant, name] for name in islice(found, limit)]
+
+    def names(self, tenant: str, prefix: str) -> Iterator[str]:
+        """The names of a tenant's adapters that begin with `prefix`, in order."""
+        names = self._names.get(tenant, [])
+        following = (names[place] for place in range(bisect_left(names, prefix), len(names)))
+        return takewhile(lambda name: name.startswith(prefix), following)
 
     def entries(self) -> Iterator[Entry]:
         """Every live version."""

@@ -36,7 +36,7 @@ _BYTES_ON_THE_LOOP = 16 * 1024
 # To parse a byte takes as long as to tokenise a hundredth of a character.
 _BYTES_PER_COST = 100
 # The keys of a body that hold a list of inputs, and the names of these lists in error messages.
-_LISTS = {"inputs": "inputs", "requests": "requests", "prompt": "prompts", "input": "inputs"}
+_LISTS = {"inputs": "inputs", "requests": "requests", "tasks": "tasks", "prompt": "prompts", "input": "inputs"}
 
 
 def bounded(handle: Handler, model: Model, hook: Hook = None) -> Handler:

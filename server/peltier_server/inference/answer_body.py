@@ -24,10 +24,12 @@ async def prediction_json(preparation: Preparation, tenant: str, prediction: Pre
 
 
 async def mixed_json(
-    preparation: Preparation, tenant: str, results: Sequence[Prediction | ErrorBody], max_bytes: int
-) -> bytes:
-    """The JSON body of a mixed answer. The body has at most `max_bytes`, without its errors."""
-    pieces = _listed(results)
+    preparation: Preparation, tenant: str, results: Sequence[Prediction | ErrorBody], max_bytes: int,
+    tasks: Sequence[str] | None = None,
+) -> bytes:  # fmt: skip
+    """The JSON body of a mixed answer, with the names of its `tasks` if given. The body has at most `max_bytes`,
+    without its errors and these names."""
+    pieces = _listed(results, tasks)
     return b"".join(pieces) if max_bytes <= BYTES_ON_THE_LOOP else await write_pieces(preparation, tenant, pieces)
 
 
@@ -61,8 +63,8 @@ def _pieces(prediction: Prediction) -> Iterator[bytes]:
     yield b"]}"
 
 
-def _listed(results: Sequence[Prediction | ErrorBody]) -> Iterator[bytes]:
-    before = b'{"results":['
+def _listed(results: Sequence[Prediction | ErrorBody], tasks: Sequence[str] | None) -> Iterator[bytes]:
+    before = b'{"results":[' if tasks is None else b'{"tasks":' + to_json(tasks) + b',"results":['
     for result in results:
         yield before + (result.json() if isinstance(result, Prediction) else to_json(result))
         before = b","

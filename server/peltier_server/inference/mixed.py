@@ -6,8 +6,8 @@ from collections.abc import Coroutine, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from peltier_client.errors import ErrorBody, PeltierError, QuotaExceeded, ServerError
-from peltier_client.protocol import MixedItem
+from peltier_client.errors import AdapterNotFound, ErrorBody, PeltierError, QuotaExceeded, ServerError
+from peltier_client.protocol import MixedItem, group_prefix
 
 from peltier_server.context import RequestContext
 from peltier_server.errors import ClientGone
@@ -16,6 +16,7 @@ from peltier_server.inference.items import Items
 from peltier_server.inference.prediction import Prediction
 from peltier_server.inference.predictor import Predictor
 from peltier_server.inference.resolved_task import ResolvedTask
+from peltier_server.inference.tokenizing import InputReader
 from peltier_server.metrics.version_metrics import VersionMetrics
 
 logger = logging.getLogger(__name__)
@@ -43,17 +44,24 @@ class MixedAnswer:
         self._items = items
         self._results: list[Result | None] = [None] * len(items)
         self._arrived_at = time.monotonic()
+        self._reader = InputReader(preparation, context.tenant) if _have_one_input(items) else None
 
     async def results(self) -> list[Result]:
         """One result per item, in order. If cancelled, it cancels all started items. Raises `QueueFull` if the limit of
         inputs in progress does not allow so many more."""
-        items = Items(self._preparation, self._context.tenant, [item.input for item in self._items])
+        inputs = [item.input for item in self._items]
+        if self._reader is not None:
+            inputs[1:] = [""] * (len(inputs) - 1)  # only the first item reads the input
+        items = Items(self._preparation, self._context.tenant, inputs)
         await items.answer(self._begin, self._charge)
         return [result for result in self._results if result is not None]
 
     def _begin(self, number: int) -> Coroutine[Any, Any, None] | None:
+        task = self._items[number].task
         try:
-            target = self._predictor.resolve(self._context, self._items[number].task)
+            if group_prefix(task) is not None:
+                raise AdapterNotFound(f"group {task!r} has no adapters: no name begins with {group_prefix(task)!r}")
+            target = self._predictor.resolve(self._context, task)
         except PeltierError as error:
             self._results[number] = error.body()
             return None
@@ -70,7 +78,9 @@ class MixedAnswer:
         started, status = time.monotonic(), ClientGone.status
         item = self._items[number]
         try:
-            self._results[number] = await self._predictor.predict_item(target, item, self._arrived_at, self.budget)
+            self._results[number] = await self._predictor.predict_item(
+                target, item, self._arrived_at, self.budget, self._reader
+            )
             status = HTTPStatus.OK
         except PeltierError as error:
             status = error.status
@@ -81,3 +91,8 @@ class MixedAnswer:
             self._results[number] = ServerError("the server failed; its log has the reason").body()
         finally:
             self._metrics.observe(target.entry.labels, status, time.monotonic() - started)
+
+
+def _have_one_input(items: Sequence[MixedItem]) -> bool:
+    """Whether all items have the same input and parameters, and not only equal ones, as the tasks of one input do."""
+    return len(items) > 1 and len({(id(item.input), id(item.parameters)) for item in items}) == 1

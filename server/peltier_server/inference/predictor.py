@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from peltier_adapters.artifact.artifact import Artifact
@@ -17,7 +18,7 @@ from peltier_adapters.residency.bank import Resident
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_client.errors import DeadlinePassed, InferenceFailed, InvalidInput, PeltierError, Unavailable
-from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference
+from peltier_client.protocol import BACKBONE_TASK, Input, MixedItem, Parameters, TaskReference, group_prefix
 from peltier_store.blobs.blobs import BlobDamaged, BlobError, BlobNotFound, BlobStoreGone
 
 from peltier_server import retry_hints
@@ -36,7 +37,7 @@ from peltier_server.inference.resolved_task import ResolvedTask
 from peltier_server.inference.response import Output, count_new_tokens, create_timings, read_answers
 from peltier_server.inference.task_parameters import check_parameters
 from peltier_server.inference.text_stream import TextStream
-from peltier_server.inference.tokenizing import EncodedInput, Reading, encode_inputs
+from peltier_server.inference.tokenizing import EncodedInput, InputReader, Reading, encode_inputs
 from peltier_server.inference.windowed_output import group_windows
 from peltier_server.metrics.metrics import Metrics
 from peltier_server.queue.batcher import Batcher
@@ -66,7 +67,7 @@ class Limits:
 
 class _Request(NamedTuple):
     """The inputs and parameters for one version. `deadline` is in seconds of `time.monotonic`, and `stream` gets the
-    text while it is generated."""
+    text while it is generated. The `reader` also serves other tasks of the same HTTP request."""
 
     target: ResolvedTask
     inputs: tuple[Input, ...]
@@ -74,6 +75,7 @@ class _Request(NamedTuple):
     budget: AnswerBudget
     deadline: float = math.inf
     stream: TextStream | None = None
+    reader: InputReader | None = None
 
 
 class Predictor:
@@ -94,6 +96,17 @@ class Predictor:
         self._limits = limits
         token_bytes = backbone.tokenizer.max_token_bytes if backbone.config.generates else 0
         self._measure = AnswerMeasure(token_bytes, backbone.config.num_layers)
+
+    def expand_groups(self, context: RequestContext, tasks: Sequence[str]) -> list[str]:
+        """`tasks` with the members of each group in its place; a group without members stays. Raises `InvalidInput` if
+        they are too many for one request."""
+        expanded: list[str] = []
+        for task in tasks:
+            prefix = group_prefix(task)
+            members = () if prefix is None else self._catalog.names(context.tenant, prefix)
+            expanded += list(islice(members, self._limits.max_inputs + 1)) or [task]
+            self.check_count(len(expanded), "tasks")
+        return expanded
 
     def resolve(self, context: RequestContext, task: str) -> ResolvedTask:
         """The version that `task` names now. Raises `NotFound` if there is no such version that the caller may use."""
@@ -120,11 +133,13 @@ class Predictor:
         return await self._hold(_Request(target, tuple(inputs), parameters, budget or self.open_answer(target.context)))
 
     async def predict_item(
-        self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget
-    ) -> Prediction:
+        self, target: ResolvedTask, item: MixedItem, arrived_at: float, budget: AnswerBudget,
+        reader: InputReader | None = None,
+    ) -> Prediction:  # fmt: skip
         """The prediction for an item of a mixed request that arrived at `arrived_at`. The caller has already counted
-        all inputs of the request as in progress."""
-        return await self._in_time(_Request(target, (item.input,), item.parameters, budget), arrived_at)
+        all inputs of the request as in progress. With a `reader`, all items have the same input and parameters."""
+        request = _Request(target, (item.input,), item.parameters, budget, reader=reader)
+        return await self._in_time(request, arrived_at)
 
     def stream(
         self, target: ResolvedTask, text: Input, parameters: Parameters, budget: AnswerBudget | None = None
@@ -207,7 +222,7 @@ class Predictor:
         if artifact is None:
             self._slots.prefetch(entry.owned, tenant)
         reading = Reading(self._backbone, entry.task, request.parameters)
-        encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs)
+        encoded = await encode_inputs(self._limits.preparation, reading, tenant, request.inputs, request.reader)
         num_tokens = sum(len(row) for rows in encoded for row in rows)
         spending = self._limits.preparation.enforcer.spend(tenant, num_tokens + _max_written(decoding, len(encoded)))
         async with spending, self._slots.lease(entry.owned, tenant, artifact) as lease:

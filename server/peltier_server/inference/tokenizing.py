@@ -1,6 +1,7 @@
 """Tokenises the inputs of a request: short inputs and known words at once, others in pieces, in turns with other
 tenants' work."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -46,26 +47,51 @@ def num_chars(value: Input) -> int:
     return len(value) if isinstance(value, str) else sum(map(len, value))
 
 
+class InputReader:
+    """Reads the one input of a request of `tenant` for several tasks, once for all that read it alike."""
+
+    def __init__(self, preparation: Preparation, tenant: str) -> None:
+        self._preparation, self._tenant = preparation, tenant
+        self._known: dict[TaskSpec, asyncio.Task[list[EncodedInput | InputError]]] = {}
+
+    async def read(self, reading: Reading, inputs: Sequence[Input]) -> list[EncodedInput | InputError]:
+        """The rows of the input, or what is wrong with it. `inputs` and the parameters are always the same."""
+        # Labels and decoding change nothing of how a text is read.
+        task = reading.task.model_copy(update={"labels": (), "targets": (), "decoding": None})
+        if task not in self._known:
+            self._known[task] = asyncio.create_task(_encode_all(self._preparation, reading, self._tenant, inputs))
+        # A task that ends early, for example at its deadline, does not end the others.
+        return await asyncio.shield(self._known[task])
+
+
 async def encode_inputs(
-    preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
+    preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input], reader: InputReader | None = None
 ) -> list[EncodedInput]:
     """The rows of each input, in order. Raises `InvalidInput` with the reason for each invalid input; then each input
-    costs the tenant one token."""
-    chars = sum(map(num_chars, inputs))
-    if len(inputs) <= _INPUTS_ON_THE_LOOP and chars <= _CHARS_ON_THE_LOOP:
-        found = _encode(reading, preparation.max_text_chars, inputs)
+    costs the tenant one token. A request with one input for several tasks has a `reader`."""
+    if reader is None:
+        found = await _encode_all(preparation, reading, tenant, inputs)
     else:
-        known: Sequence[EncodedInput | None] = [None] * len(inputs)
-        if chars + len(inputs) * _COST_OF_AN_INPUT <= MAX_PIECE_COST:
-            known = _find(reading, preparation.max_text_chars, inputs)
-        unknown = [value for value, one in zip(inputs, known, strict=True) if one is None]
-        rest = iter(await _read(preparation, reading, tenant, unknown) if unknown else ())
-        found = [next(rest) if one is None else one for one in known]
+        found = await reader.read(reading, inputs)
     encoded = [one for one in found if not isinstance(one, InputError)]
     if len(encoded) < len(found):
         await preparation.enforcer.charge(tenant, len(inputs))
         raise _refusal(found)
     return encoded
+
+
+async def _encode_all(
+    preparation: Preparation, reading: Reading, tenant: str, inputs: Sequence[Input]
+) -> list[EncodedInput | InputError]:
+    chars = sum(map(num_chars, inputs))
+    if len(inputs) <= _INPUTS_ON_THE_LOOP and chars <= _CHARS_ON_THE_LOOP:
+        return _encode(reading, preparation.max_text_chars, inputs)
+    known: Sequence[EncodedInput | None] = [None] * len(inputs)
+    if chars + len(inputs) * _COST_OF_AN_INPUT <= MAX_PIECE_COST:
+        known = _find(reading, preparation.max_text_chars, inputs)
+    unknown = [value for value, one in zip(inputs, known, strict=True) if one is None]
+    rest = iter(await _read(preparation, reading, tenant, unknown) if unknown else ())
+    return [next(rest) if one is None else one for one in known]
 
 
 async def _read(

@@ -1,6 +1,6 @@
 """Predictions."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import Request, Response
@@ -20,8 +20,10 @@ from peltier_client.errors import (
     VersionNotFound,
 )
 from peltier_client.protocol import (
+    MixedItem,
     MixedPredictRequest,
     MixedPredictResponse,
+    Parameters,
     PredictRequest,
     PredictResponse,
     TextPiece,
@@ -75,15 +77,27 @@ async def predict(task: str, body: PredictRequest, request: Request) -> Response
 
 @router.post("/predict", response_model=MixedPredictResponse, responses=_MIXED_RESPONSES)
 async def predict_mixed(body: MixedPredictRequest, request: Request) -> Response:
-    """Answer any mix of tasks at once; each request gets its own result or its own error, in order."""
+    """Answer any mix of tasks at once, or one input with many tasks or groups of tasks; each request or task gets its
+    own result or its own error, in order."""
     service = accept(request)
-    service.predictor.check_count(len(body.requests), "requests")
     preparation, context = request.app.state.preparation, get_context(request)
-    mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, context, body.requests)
+    tasks = None if body.tasks is None else service.predictor.expand_groups(context, body.tasks)
+    items = _items(body, tasks)
+    service.predictor.check_count(len(items), "requests")
+    mixed = MixedAnswer(service.predictor, service.metrics.versions, preparation, context, items)
     results = await cancel_on_disconnect(request, mixed.results())
     truncated = sum(one.opening.num_truncated for one in results if isinstance(one, Prediction))
-    answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes)
+    answer = await mixed_json(preparation, context.tenant, results, mixed.budget.taken_bytes, tasks)
     return JSONBytes(answer, truncation_header(truncated))
+
+
+def _items(body: MixedPredictRequest, tasks: Sequence[str] | None) -> list[MixedItem]:
+    if body.requests is not None:
+        return body.requests
+    assert tasks is not None, "a body has requests or tasks"
+    assert body.input is not None, "a body with tasks has an input"
+    parameters = body.parameters or Parameters()
+    return [MixedItem.model_construct(task=task, input=body.input, parameters=parameters) for task in tasks]
 
 
 async def _events(stream: TextStream) -> AsyncIterator[bytes]:

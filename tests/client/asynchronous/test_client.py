@@ -1,5 +1,6 @@
 import asyncio
 import inspect
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,16 @@ async def test_mixed_results(client: AsyncClient) -> None:
     first, second = await client.predict_many([("sst2", "…"), ("missing", "…")])
     assert isinstance(first, Predictions)
     assert isinstance(second, AdapterNotFound)
+
+
+async def test_tasks_of_one_text(client: AsyncClient, server: Any) -> None:
+    """Each task has its answer or its error, in order, by the name that the server gives."""
+    found = await client.predict_tasks(["sst2", "missing"], "…", top_k=1)
+    assert list(found) == ["sst2", "missing"]
+    assert isinstance(found["sst2"], Predictions)
+    assert isinstance(found["missing"], AdapterNotFound)
+    body = {"tasks": ["sst2", "missing"], "input": "…", "parameters": {"top_k": 1}}
+    assert json.loads(server.received[0].body) == body
 
 
 async def test_a_full_queue_is_waited_out(client: AsyncClient, server: Any, refuse: Callable[..., Any]) -> None:

@@ -55,6 +55,20 @@ def test_embeddings_are_predictions() -> None:
     assert predict.embed("_backbone", "a", {}).json == b'{"inputs":"a"}'
 
 
+@pytest.mark.parametrize(
+    ("tasks", "text", "message"),
+    [
+        ([], "a", "^tasks: list should have at least 1 item"),
+        (["a"], ["b"], "^input: must be a text or a"),
+        (["a"], None, "^a body has either requests, or tasks and an input$"),
+    ],
+)
+def test_tasks_refused_before_sending(tasks: Any, text: Any, message: str) -> None:
+    """No task, no input, and a list in the place of one input."""
+    with pytest.raises(InvalidInput, match=message):
+        predict.predict_tasks(tasks, text, {})
+
+
 def test_a_mixed_body() -> None:
     """Each item carries its task, its input and the parameters asked for."""
     request = predict.predict_mixed([("a", "x"), ("b@2", ("x", "y"))], {"top_k": 1})

@@ -113,6 +113,11 @@ def _(servers: Servers) -> Met:
     return servers.bert.client.post("/v1/predict", json={"requests": [{"task": "demo", "input": TEXT}] * 9})
 
 
+@probe("tasks of one input, with the members of groups")
+def _(servers: Servers) -> Met:
+    return servers.bert.client.post("/v1/predict", json={"tasks": ["demo*"] * 9, "input": TEXT})
+
+
 @probe("bytes of an answer, known before anything is computed; a mixed request's parts share them")
 def _(servers: Servers) -> Met:
     with servers.start("bert", max_answer_bytes=_answer_bytes(servers, top_k=1)) as other:

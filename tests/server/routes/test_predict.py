@@ -10,8 +10,10 @@ from peltier_adapters.artifact.artifact import read_artifact
 from peltier_adapters.batch.row import Row
 from peltier_backbone.load import Backbone
 from peltier_backbone.packing import Encoded
+from peltier_server.inference import tokenizing
 from peltier_server.queue.prices import price_tokens
 from peltier_server.queue.ticket import Results, Ticket
+from peltier_store.registry import Quotas
 
 from tests.server.conftest import Running, until
 
@@ -187,6 +189,78 @@ async def test_a_mixed_request_has_one_result_each(loaded: Running) -> None:
         "sst2", "adapter_not_found", "nli", "invalid_input", "invalid_input", "stsb",
     ]  # fmt: skip
     assert list(results[0]["predictions"][0]["scores"].values()) == await loaded.scores("sst2", "a good film")
+
+
+async def test_one_input_has_an_answer_of_each_task(loaded: Running) -> None:
+    """In order, and the same as asked one by one; a task that fails leaves the others alone."""
+    answer = await loaded.predict_tasks("sst2", "nope", "topics@1", "nli", "../x", "sst2", raw_scores=True)
+    body = answer.json()
+    assert answer.status_code == 200
+    assert body["tasks"] == ["sst2", "nope", "topics@1", "nli", "../x", "sst2"]
+    shown = [result.get("task") or result["error"]["code"] for result in body["results"]]
+    assert shown == ["sst2", "adapter_not_found", "topics", "invalid_input", "invalid_input", "sst2"]
+    for number, task in ((0, "sst2"), (2, "topics"), (5, "sst2")):
+        alone = (await loaded.predict(task, "a good film", raw_scores=True)).json()
+        assert body["results"][number]["predictions"] == alone["predictions"]
+        assert body["results"][number]["usage"] == alone["usage"]
+
+
+async def test_a_group_is_every_adapter_with_a_prefix(loaded: Running, artifacts: list[bytes]) -> None:
+    """In order of name and in its place among the tasks; one without members is an error of its own."""
+    for name in ("tri.b", "tri.a", "trio"):
+        await loaded.upload(artifacts[0], name=name)
+    body = (await loaded.predict_tasks("stsb", "tri.*", "no*", "tri*")).json()
+    assert body["tasks"] == ["stsb", "tri.a", "tri.b", "no*", "tri.a", "tri.b", "trio"]
+    assert body["results"][3]["error"] == {
+        "code": "adapter_not_found",
+        "message": "group 'no*' has no adapters: no name begins with 'no'",
+        "details": [],
+    }
+    answered = [result["task"] for result in body["results"] if "task" in result]
+    assert answered == ["stsb", "tri.a", "tri.b", "tri.a", "tri.b", "trio"]
+
+
+async def test_too_many_tasks_are_refused(serve: Callable[..., object], artifacts: list[bytes]) -> None:
+    """Those of groups count too."""
+    async with serve(max_inputs=3) as running:
+        for name in ("a.1", "a.2"):
+            await running.upload(artifacts[0], name=name)
+        assert (await running.predict_tasks("a.*", "a.1")).status_code == 200
+        answers = [await running.predict_tasks(*tasks) for tasks in (["a.*", "a.*"], ["a.1"] * 4)]
+    assert [answer.status_code for answer in answers] == [422, 422]
+    assert {answer.json()["error"]["message"] for answer in answers} == {
+        "the request has 4 tasks; at most 3 are allowed"
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"tasks": ["a"]}, {"input": "a"}, {"tasks": ["a"], "input": "a", "requests": [{"task": "a", "input": "b"}]}],
+    ids=str,
+)
+async def test_a_body_has_one_of_two_forms(body: dict[str, object], loaded: Running) -> None:
+    """Neither both nor half of one."""
+    answer = await loaded.client.post("/v1/predict", json=body)
+    assert answer.status_code == 422
+    assert "a body has either requests, or tasks and an input" in answer.json()["error"]["message"]
+
+
+async def test_one_input_is_read_once(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long text of many tasks is tokenised once for all that read it alike: of a kind of task and a length. If it is
+    refused, each task is charged for it."""
+    read = tokenizing.encode_input
+    texts: list[object] = []
+    monkeypatch.setattr(
+        tokenizing, "encode_input", lambda *given, **more: texts.append(given[2]) or read(*given, **more)
+    )
+    results = (await loaded.predict_tasks(*["sst2", "gated", "stsb"] * 7, text="film " * 3000)).json()["results"]
+    assert [result["usage"]["tokens"] for result in results] == [64] * 21
+    assert len(texts) == 2
+    monkeypatch.setattr(loaded.app.state.enforcer, "_quotas_of", lambda tenant: Quotas(tokens_per_second=0.2))
+    codes = [
+        result["error"]["code"] for result in (await loaded.predict_tasks(*["sst2"] * 4, text=" ")).json()["results"]
+    ]
+    assert codes == ["invalid_input"] * 2 + ["quota_exceeded"] * 2
 
 
 async def test_a_surprise_in_one_part_leaves_the_others_alone(loaded: Running, monkeypatch: pytest.MonkeyPatch) -> None:

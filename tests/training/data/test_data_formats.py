@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from peltier_training.data.data import Data
+from peltier_training.data.gold_spans import GoldSpan
 from peltier_training.data.labelled_data import LabelledData, read_labelled
 from peltier_training.errors import TrainingError
 
@@ -69,10 +70,25 @@ INPUTS = {
 }
 
 
+SPANS = {
+    "questions.jsonl": (GoldSpan(17, "the Alps"), GoldSpan(21, "Alps")),
+    "squad.json": (GoldSpan(17, "the Alps"),),
+}
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_spans_are_read(name: str, tmp_path: Path):
+    """A question with its right answers, and one without an answer."""
+    found = read(name, tmp_path)
+    assert found.labels.names == ("start", "end")
+    assert [example.label for example in found.train.examples] == [SPANS[name], ()]
+    assert found.train.examples[0].input == ("Where does the Inn rise?", "The Inn rises in the Alps.")
+
+
 def test_every_example_of_the_page_is_tested():
     """One that reads, one that is refused, or the texts; none is left out."""
     refused = {name for name, example in EXAMPLES.items() if example["refused"]}
-    assert set(EXAMPLES) == {*WANTED, "data-to-text.jsonl"} | refused
+    assert set(EXAMPLES) == {*WANTED, *SPANS, "data-to-text.jsonl"} | refused
     assert len(re.findall(r"^```\w+$", PAGE, re.MULTILINE)) == len(EXAMPLES)
 
 

@@ -8,7 +8,7 @@ BEST: dict[TaskType, str] = {
     "regression": "pearson",
     "text2text": "bleu",
     "ranking": "ndcg@10",
-    "token-classification": "f1",
+    "span": "f1",
 }
 NAMES: dict[TaskType, tuple[str, ...]] = {
     "classification": ("accuracy", "f1", "f1_macro", "matthews"),
@@ -16,6 +16,6 @@ NAMES: dict[TaskType, tuple[str, ...]] = {
     "regression": ("pearson", "spearman", "mse"),
     "text2text": ("bleu", "rouge_l", "exact_match", "loss"),
     "ranking": ("mrr", "ndcg@10"),
-    "token-classification": ("f1", "precision", "recall"),
+    "span": ("exact_match", "f1"),
 }
 LOWER_IS_BETTER = frozenset({"mse", "loss"})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from peltier_adapters.artifact.label_tree import target_problems
-from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, Inputs, TaskSpec
+from peltier_adapters.spec.tasks import MAX_NEW_TOKENS, DecodingSpec, Inputs, SpanSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from pydantic import ValidationError
 
@@ -15,13 +15,16 @@ from peltier_training.data.labels import Labels
 from peltier_training.data.targets import DEFAULT_STEP, class_targets, number_targets
 from peltier_training.errors import TrainingError
 
+# As in transformers' question answering: windows of 384 tokens share 128.
+_STRIDES_IN_A_WINDOW = 3
+
 
 def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence[Example]) -> TaskSpec:
     """The task of a resolved run. Raises a `TrainingError` if it is invalid."""
     inputs = run.data.inputs
     own = _text_fields(run, backbone, labels, examples, inputs) if backbone.config.generates else {}
-    if labels.type == "token-classification":
-        own = {"stride": _stride(run)}
+    if labels.type == "span":
+        own = _span_fields(run, examples)
     try:
         task = TaskSpec(
             type=labels.type,
@@ -38,11 +41,6 @@ def create_task(run: Run, backbone: Backbone, labels: Labels, examples: Sequence
     return task
 
 
-def _stride(run: Run) -> int:
-    numbers = run.hyperparameters
-    return numbers.max_length // 4 if numbers.stride is None else numbers.stride
-
-
 def _explain(error: ValidationError, run: Run) -> str:
     first = error.errors()[0]
     rule = first["msg"].removeprefix("Value error, ")
@@ -50,6 +48,14 @@ def _explain(error: ValidationError, run: Run) -> str:
     if field == "labels":  # these come from the data
         return f"{run.data.train}: task labels: {rule}"
     return rule if field is None else f"task {field}: {rule}"
+
+
+def _span_fields(run: Run, examples: Sequence[Example]) -> dict[str, Any]:
+    """Contexts are read in windows. There may be no answer if there is none in a training example."""
+    numbers = run.hyperparameters
+    length = numbers.max_answer_length or SpanSpec().max_answer_length
+    spec = SpanSpec(max_answer_length=length, no_answer=not all(example.label for example in examples))
+    return {"span": spec, "stride": numbers.max_length // _STRIDES_IN_A_WINDOW}
 
 
 def _text_fields(

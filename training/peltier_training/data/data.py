@@ -21,7 +21,7 @@ class Data:
     `labels` are names that the user gave, or with `labels_found` the names in the training rows. Integers in the files
     stand for positions only in names that the user gave."""
 
-    train: Annotated[Path, Option(help="Training examples, .jsonl, .csv or .tsv (.gz too).")]
+    train: Annotated[Path, Option(help="Training examples, .jsonl, .csv or .tsv, or SQuAD's own .json (.gz too).")]
     validation: Annotated[Path, Option(help="Validation examples.")]
     text_columns: Annotated[
         tuple[str, ...], Option("--text-column", help="A text column; twice for a pair, three times on a T5.")
@@ -50,3 +50,6 @@ class Data:
         if self.label_separator is not None and task_type != "multilabel":
             raise TrainingError(f"label_separator is for multilabel; the task type is {task_type}")
         check_separator(self.label_separator)
+        if task_type == "span" and len(self.text_columns) != 2:
+            columns = ", ".join(self.text_columns)
+            raise TrainingError(f"span reads two text columns, the question and its context; the given are {columns}")

@@ -11,9 +11,9 @@ from peltier_adapters.spec.tasks import TaskType
 from peltier_training.data.bad_rows import describe, refuse
 from peltier_training.data.data import Data
 from peltier_training.data.examples import Example, Rows, read_rows
+from peltier_training.data.gold_spans import read_gold_spans
 from peltier_training.data.label_cells import read_label_cell
 from peltier_training.data.labels import Labels, find_labels
-from peltier_training.data.tags import read_tagged
 from peltier_training.errors import TrainingError
 
 HINT = " (--skip-bad-rows skips such rows)"
@@ -30,20 +30,24 @@ class LabelReader:
     positions: bool = False
 
     def read(self, example: Example) -> Example:
-        """The example with names instead of positions, and with a tuple of labels for a multi-label task. Raises a
-        `TrainingError` for an invalid label."""
-        if self.task_type == "token-classification":
-            return read_tagged(example, self.names)
-        if self.task_type == "multilabel":
-            try:
-                several = read_label_cell(example.label, self.separator, self.names or ())
-            except TrainingError as error:
-                raise TrainingError(f"{example.where}: {error}") from None
-            example = replace(example, label=several)
+        """The example with names instead of positions, with a tuple of labels for a multi-label task and of right
+        answers for a span. Raises a `TrainingError` for an invalid label."""
+        try:
+            example = replace(example, label=self._parsed(example))
+        except TrainingError as error:
+            raise TrainingError(f"{example.where}: {error}") from None
         if self.positions:
             example = self._labels.by_name(example)
         self._labels.check(example)
         return example
+
+    def _parsed(self, example: Example) -> Any:
+        match self.task_type:
+            case "multilabel":
+                return read_label_cell(example.label, self.separator, self.names or ())
+            case "span":
+                return read_gold_spans(example.label, example.input[-1])
+        return example.label
 
     @cached_property
     def _labels(self) -> Labels:
@@ -85,8 +89,7 @@ def read_labelled(data: Data, task_type: TaskType) -> LabelledData:
 def read_file(data: Data, path: Path, task_type: TaskType, names: Sequence[str] | None) -> Rows:
     """The rows of one file. Raises a `TrainingError` if bad rows are skipped and no row is left."""
     reader = LabelReader(task_type, names, data.label_separator, data.has_given_labels)
-    words = task_type == "token-classification"
-    rows = read_rows(path, data.text_columns, data.label_column, reader.read, words=words)
+    rows = read_rows(path, data.text_columns, data.label_column, reader.read)
     if data.skip_bad_rows and not rows.examples:
         raise TrainingError(f"{path} has no valid row: {'; '.join(describe(rows.bad))}")
     return rows

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from peltier_adapters.spec.tasks import TaskType
+from peltier_adapters.spec.tasks import SPAN_LABELS, TaskType
 
 from peltier_training.data.examples import Example
 from peltier_training.data.label_cells import label_name, read_label_cell
-from peltier_training.data.tags import tag_names
 from peltier_training.errors import TrainingError, shown
 
 if TYPE_CHECKING:
@@ -18,7 +17,12 @@ if TYPE_CHECKING:
 
 _MAX_FLOAT32 = (2 - 2**-23) * 2.0**127
 # The labels of types whose labels are not in the data.
-_UNNAMED: dict[TaskType, tuple[str, ...]] = {"regression": ("value",), "text2text": (), "ranking": ("score",)}
+_UNNAMED: dict[TaskType, tuple[str, ...]] = {
+    "regression": ("value",),
+    "text2text": (),
+    "ranking": ("score",),
+    "span": SPAN_LABELS,
+}
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class Labels:
         if self.type in ("regression", "ranking"):
             self.numbers([example])
             return
-        if self.type == "token-classification":
-            return  # it was read with its text
+        if self.type == "span":
+            return  # it was read with its context
         labels = _several(example) if self.type == "multilabel" else [_name(example.label, example)]
         for label in labels if self.names else ():
             self._index(label, example)
@@ -95,8 +99,6 @@ def find_labels(kind: TaskType, examples: Sequence[Example], names: Sequence[str
         if names:
             raise TrainingError(f"{kind} has no label names")
         return Labels(kind, _UNNAMED[kind])
-    if kind == "token-classification":
-        return Labels(kind, tag_names(examples, names))
     if names is None:
         found = {
             name

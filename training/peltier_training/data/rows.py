@@ -12,15 +12,15 @@ from peltier_backbone.packing import Encoded
 from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example
 from peltier_training.data.labels import Labels, number_queries
-from peltier_training.data.tag_rows import tag_rows
+from peltier_training.data.span_rows import span_rows
 from peltier_training.data.targets import gold_texts, target_ids
 from peltier_training.errors import TrainingError
 
 
 def head_rows(backbone: Reader, task: TaskSpec, examples: Sequence[Example]) -> EncodedRows:
     """Inputs and targets of a task with a head. Raises a `TrainingError` with the line of an invalid example."""
-    if task.type == "token-classification":
-        return tag_rows(backbone, task, examples)
+    if task.type == "span":
+        return span_rows(backbone, task, examples)
     encoded = [_encode(backbone, task, example) for example in examples]
     queries = number_queries(examples) if task.type == "ranking" else None
     return EncodedRows(encoded, Labels(task.type, task.labels).targets(examples), queries)

@@ -9,11 +9,13 @@ from peltier_adapters.spec.tasks import TaskSpec
 from peltier_training.evaluate import metrics
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.metrics import Array
+from peltier_training.evaluate.span_metrics import compute_spans
 
 
 class Majority(Spec):
-    """The same `answer` to every validation row: the most frequent label or set of labels, or the mean of a regression.
-    `metric` compares it with other answers; `share` is the share of rows with this label, None for a mean."""
+    """The same `answer` to every validation row: the most frequent label or set of labels, the mean of a regression, or
+    no answer to a question. `metric` compares it with other answers; `share` is the share of rows with this label, None
+    for a mean."""
 
     answer: str
     share: float | None
@@ -30,7 +32,17 @@ class Majority(Spec):
                 return cls._of_sets(np.array(evaluation.gold), task.labels)
             case "regression":
                 return cls._of_numbers(np.array(evaluation.gold, dtype=float))
+            case "span":
+                return cls._of_nothing(evaluation.gold)
         return None
+
+    @classmethod
+    def _of_nothing(cls, gold: Sequence[Sequence[str]]) -> "Majority | None":
+        """No answer to every question, if it is ever right."""
+        if all(gold):
+            return None
+        found, share = compute_spans([""] * len(gold), gold), sum(not own for own in gold) / len(gold)
+        return cls(answer="no answer", share=share, metric="exact_match", metrics=found)
 
     @classmethod
     def _of_classes(cls, gold: Array, labels: Sequence[str]) -> "Majority":

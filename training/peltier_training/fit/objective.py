@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from peltier_training.config.run import Run
 from peltier_training.fit.ranking_objective import RankingObjective
-from peltier_training.fit.tag_objective import tag_loss
+from peltier_training.fit.span_objective import SpanObjective
 from peltier_training.models.experts import consistency_loss
 
 
@@ -30,7 +30,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class HeadObjective:
-    """The objective of a head's logits [rows, outputs], or [tokens, outputs] of a head of tokens."""
+    """The objective of a head's logits [rows, outputs]."""
 
     type: TaskType
     weight: float
@@ -48,8 +48,6 @@ class HeadObjective:
                 return F.binary_cross_entropy_with_logits(logits, labels)
             case "regression":
                 return F.mse_loss(logits[:, 0], labels)
-            case "token-classification":
-                return tag_loss(logits, labels)
         raise AssertionError("text2text has no head")
 
     def divergence(self, logits: Tensor, other: Tensor, lengths: Sequence[int]) -> Tensor:
@@ -58,8 +56,11 @@ class HeadObjective:
 
 def create_objective(run: Run, consistency: float) -> Objective:
     """The objective of a task with a head. `consistency` is the weight of AdaMix's loss."""
-    if run.task_type == "ranking":
-        return RankingObjective(run.ranking_loss)
+    match run.task_type:
+        case "ranking":
+            return RankingObjective(run.ranking_loss)
+        case "span":
+            return SpanObjective(consistency)
     return HeadObjective(run.task_type, consistency)
 
 

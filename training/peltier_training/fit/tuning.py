@@ -24,12 +24,12 @@ from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
 from peltier_training.data.examples import Example
 from peltier_training.data.padding import IGNORED, pad_rows, pad_texts
 from peltier_training.data.rows import head_rows, text_rows
-from peltier_training.data.tag_rows import tag_text
+from peltier_training.data.span_rows import context_windows
 from peltier_training.errors import NotFiniteError
 from peltier_training.evaluate import text_examination
-from peltier_training.evaluate.entity_examination import judge_tags
 from peltier_training.evaluate.evaluation import Evaluation
 from peltier_training.evaluate.examination import judge_scores
+from peltier_training.evaluate.span_examination import judge_spans
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
 from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body
@@ -87,13 +87,14 @@ class HeadTuning:
 
     @torch.inference_mode()
     def examine(self, examples: Sequence[Example]) -> Evaluation:
-        if self._task.type == "token-classification":
-            texts = [tag_text(self._reader, self._task, example) for example in examples]
-            rows = [row for text in texts for row in text.rows]
+        if self._task.type == "span":
+            windows = [context_windows(self._reader, self._task, example) for example in examples]
+            rows = [row for own in windows for row in own]
             logits = torch.split(self._logits(rows), [len(row) for row in rows])
-            return judge_tags(self._task, examples, texts, logits)
+            return judge_spans(self._task, examples, windows, logits)
         read = self.rows(examples)
-        return judge_scores(self._reader, self._task, self._logits([read[at][0] for at in range(len(read))]), examples)
+        rows = [read[number][0] for number in range(len(read))]
+        return judge_scores(self._reader, self._task, self._logits(rows), examples)
 
     def _logits(self, rows: Sequence[Encoded]) -> Tensor:
         """[rows, outputs], or those of all tokens [tokens, outputs]."""
