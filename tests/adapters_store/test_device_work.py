@@ -28,6 +28,7 @@ from peltier_adapters.ops import backend, self_check
 from peltier_adapters.ops.triton import TritonBackend
 from peltier_adapters.presets.presets import PRESETS, find_preset, presets_for
 from peltier_adapters.residency.bank import Bank, Resident, Slot
+from peltier_adapters.residency.served import device_bytes
 from peltier_adapters.spec.served import served_parts
 from peltier_adapters.spec.tasks import TaskSpec
 
@@ -162,6 +163,16 @@ def test_texts_have_one_copy_a_pass(presets: Sequence[str], t5_base: Backbone):
             generator.step()
         assert (step.sent, step.fetched) == (1, 1)
         assert step.launches <= 290
+
+
+@pytest.mark.parametrize("family", ["bert_base", "t5_base"])
+def test_adapters_take_the_bytes_that_are_reserved_for_them(family: str, request: pytest.FixtureRequest):
+    """Bodies are kept in bfloat16, and heads in float32."""
+    backbone = request.getfixturevalue(family)
+    for preset in presets_for(backbone.config):
+        (own,) = _residents(backbone, preset.name, 1, count())
+        taken = own.body_slot.flat.nbytes + own.head_slot.flat.nbytes
+        assert device_bytes((*own.body.parts, *own.head.parts), backbone) == taken
 
 
 def _write(backbone: Backbone, rows: Sequence[Row]) -> None:

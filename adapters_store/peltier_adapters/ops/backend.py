@@ -82,6 +82,11 @@ class Backend(Protocol):
 
     name: str
 
+    @property
+    def element_bytes(self) -> int:
+        """The bytes of each element of an adapter's weights, as the backend keeps them."""
+        return 4
+
     def preparation(self, program: Program, length: int) -> Callable[[Tensor], Tensor] | None:
         """Brings the weights [length] of an adapter to the form that the backend reads; None if it reads them as they
         are."""

@@ -68,7 +68,7 @@ class _Group:
             inner = multiply(step, inner, self.group.flat)
         width = last.fold * last.weight.shape[1]
         own = y if width == y.shape[1] else y[:, op.column : op.column + width]
-        self._add(last, own, inner if op.gain == 1 else inner * op.gain, scale)
+        self._add(last, own, inner, scale, op.gain)
 
     def _input(self, op: FusedMatmul, x: Tensor, residual: Tensor | None) -> Tensor:
         if op.reads == "x":
@@ -79,12 +79,16 @@ class _Group:
             return weigh(self.program.norms.get(op.reads.index), op.reads.base, x + residual, self.group.flat)
         return x + residual
 
-    def _add(self, step: MatmulStep, y: Tensor, x: Tensor, scale: Tensor | None) -> None:
-        """y += (x W + b) * scale, in place."""
+    def _add(self, step: MatmulStep, y: Tensor, x: Tensor, scale: Tensor | None, gain: float) -> None:
+        """y += gain * scale * (x W + b), in place."""
         assert step.activation == "none", "an op ends with what it adds"
-        if scale is not None and step.bias is not None:
-            y.addcmul_(multiply(step, x, self.group.flat), scale)
+        if step.bias is not None and scale is not None:
+            y.addcmul_(multiply(step, x, self.group.flat), scale, value=gain)
             return
+        if step.bias is not None and gain != 1:
+            y.add_(multiply(step, x, self.group.flat), alpha=gain)
+            return
+        x = x if gain == 1 else x * gain
         weight = at(step.weight, self.group.flat).to(x.dtype)
         blocks = (x if scale is None else x * scale).reshape(-1, weight.shape[0])
         (y.view(-1, weight.shape[1]) if step.fold > 1 else y).addmm_(blocks, weight)

@@ -104,6 +104,10 @@ class TritonBackend(Backend):
         self._tables: WeakKeyDictionary[Program, ProgramTable] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
+    @property
+    def element_bytes(self) -> int:
+        return self._dtype.itemsize
+
     def group(self, groups: Sequence[AdapterGroup], lengths: Sequence[int]) -> TritonOps:
         starts = list(accumulate(lengths, initial=0))
         bases = [0 if one.flat is None else one.flat.data_ptr() for one in groups for _ in range(one.rows)]

@@ -8,7 +8,6 @@ adapter, and a bank grows and shrinks by one adapter without copying the others.
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count
 from weakref import WeakValueDictionary
 
@@ -19,9 +18,8 @@ from torch import Tensor
 from peltier_adapters.artifact.artifact import Artifact
 from peltier_adapters.artifact.label_tree import LabelTree, build_label_tree
 from peltier_adapters.artifact.weights import Weights, layout_of
-from peltier_adapters.ops import backend
 from peltier_adapters.parts import lower
-from peltier_adapters.residency.served import build_served
+from peltier_adapters.residency.served import build_served, find_backend, split_head
 from peltier_adapters.residency.transfer import PendingCopy, create_transfer
 from peltier_adapters.spec.cost import AdapterCost
 from peltier_adapters.spec.parts import HeadSpec, Parts, position_offset, prompt_length
@@ -49,9 +47,7 @@ class Bank:
         self.layout = layout_of(parts, backbone.config)
         template = torch.empty(self.layout.length, device="meta")
         self.program = lower(parts, self.layout.views(template), backbone)
-        # Heads compute in float32.
-        chosen = backend.choose_backend(backbone.device, torch.float32 if "head" in kinds else backbone.dtype)
-        self._prepare = chosen.preparation(self.program, self.layout.length)
+        self._prepare = find_backend(parts, backbone).preparation(self.program, self.layout.length)
         self._numbers = count()
 
     def prepare(self, flat: Tensor) -> Tensor:
@@ -101,13 +97,6 @@ def head_spec(bank: Bank) -> HeadSpec:
     return spec
 
 
-@lru_cache(maxsize=1024)
-def _split_head(parts: Parts) -> tuple[Parts, Parts]:
-    """The body and the head; a T5 has no head."""
-    head = tuple(part for part in parts if part.kind == "head")
-    return tuple(part for part in parts if part.kind != "head"), head
-
-
 class Banks:
     """All banks of one backbone. A bank is created for the first adapter with its parts and removed with the last one.
     The banks used last stay, because creating one takes a third of the load of an only adapter of its kind. Heads have
@@ -129,7 +118,7 @@ class Banks:
             tensors = build_served(artifact.manifest.parts, tensors, self._backbone.config)
         elif not isinstance(tensors, Weights):
             tensors = Weights.copy(layout_of(parts, self._backbone.config), tensors)
-        body, head = map(self._bank, _split_head(parts))
+        body, head = map(self._bank, split_head(parts))
 
         def cut(flat: Tensor) -> tuple[Tensor, Tensor]:
             return body.prepare(flat[: body.layout.length]), head.prepare(flat[body.layout.length :])

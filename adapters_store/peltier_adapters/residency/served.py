@@ -3,18 +3,40 @@
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import torch
 from peltier_backbone.config import BackboneConfig
+from peltier_backbone.load import Backbone
 from torch import Tensor
 
 from peltier_adapters.artifact.weights import Weights, layout_of
+from peltier_adapters.ops import backend
+from peltier_adapters.ops.backend import Backend
 from peltier_adapters.parts import bottleneck
 from peltier_adapters.spec.parts import BottleneckSpec, Parts
 from peltier_adapters.spec.served import served_parts
 
 
-def device_bytes(parts: Parts, config: BackboneConfig) -> int:
-    """The bytes of an adapter with these parts on a device."""
-    return layout_of(served_parts(parts), config).nbytes
+def device_bytes(parts: Parts, backbone: Backbone) -> int:
+    """The bytes of an adapter with these parts on the device of `backbone`: whole pages on the CPU, and on a GPU its
+    elements in the precision of their backend."""
+    served = served_parts(parts)
+    if backbone.device.type == "cpu":
+        return layout_of(served, backbone.config).nbytes
+    pieces = [(layout_of(own, backbone.config).length, find_backend(own, backbone)) for own in split_head(served)]
+    return sum(length * chosen.element_bytes for length, chosen in pieces)
+
+
+@lru_cache(maxsize=1024)
+def split_head(parts: Parts) -> tuple[Parts, Parts]:
+    """The body and the head; a T5 has no head."""
+    head = tuple(part for part in parts if part.kind == "head")
+    return tuple(part for part in parts if part.kind != "head"), head
+
+
+def find_backend(parts: Parts, backbone: Backbone) -> Backend:
+    """The backend of a body or of a head. Heads compute in float32."""
+    is_head = any(part.kind == "head" for part in parts)
+    return backend.choose_backend(backbone.device, torch.float32 if is_head else backbone.dtype)
 
 
 def build_served(parts: Parts, tensors: Mapping[str, Tensor], config: BackboneConfig) -> Weights:

@@ -44,7 +44,7 @@ class StoreLoader:
 
     def device_bytes(self, artifact: Artifact) -> int:
         """The bytes of its served parts on the device."""
-        return device_bytes(artifact.manifest.parts, self.backbone.config)
+        return device_bytes(artifact.manifest.parts, self.backbone)
 
     async def install(self, artifact: Artifact) -> Resident:
         """Copies to memory that no batch reads, so the runner may compute meanwhile."""

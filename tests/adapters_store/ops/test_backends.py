@@ -179,3 +179,19 @@ def _counted(kernel: Callable[..., Any], calls: list[str]) -> Callable[..., Any]
         return kernel(*given, **options)
 
     return counted
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_gain_scales_the_last_bias_too(gated: bool, backend: Backend):
+    """With a gain of 3 an op adds three times as much."""
+    cut = Template()
+    steps = MatmulStep(cut(HIDDEN, 5)), MatmulStep(cut(5, HIDDEN), cut(HIDDEN))
+    gate = Gate("x", 0, cut(HIDDEN), cut()) if gated else None
+    flat, x = torch.randn(4096, generator=torch.Generator().manual_seed(0)) / 3, _draw(1)
+
+    def added(gain: float) -> Tensor:
+        program = Program([FusedMatmul("ffn", 0, steps, gain=gain, gate=gate)], 1)
+        groups = [AdapterGroup(len(LENGTHS), program, flat)]
+        return backend.group(groups, LENGTHS).act("ffn", 0, torch.zeros_like(x), x)
+
+    torch.testing.assert_close(added(3.0), 3 * added(1.0))

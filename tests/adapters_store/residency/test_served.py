@@ -93,7 +93,7 @@ def test_what_is_reserved_is_what_the_device_holds(preset: str, bert: Backbone, 
     """By the parts alone, before anything is built: the resident, and the memory behind it."""
     artifact = read_artifact(make_artifact(bert, preset), bert)
     resident = Banks(bert).add(artifact)
-    reserved = device_bytes(artifact.manifest.parts, bert.config)
+    reserved = device_bytes(artifact.manifest.parts, bert)
     assert resident.nbytes == reserved
     assert resident.body_slot.flat.untyped_storage().nbytes() == reserved
 

@@ -40,13 +40,13 @@ def _gate(cut: Cut, column: int | None = None) -> Gate:
 
 
 KINDS: dict[str, Callable[[Cut], list[Op]]] = {
-    "bottleneck": lambda cut: [_bottleneck(cut, 5)],
+    "bottleneck": lambda cut: [_bottleneck(cut, 5, gain=0.5)],
     "bottleneck of the sum": lambda cut: [_bottleneck(cut, 64, reads="sum", gate=_gate(cut))],
     "bottleneck of the norm": lambda cut: [_bottleneck(cut, 9, reads=Normed(0, BASE), gate=_gate(cut))],
     "bottleneck of an own norm": lambda cut: [
         _bottleneck(cut, 9, reads=Normed(0, BASE)), NormWeights(0, cut(WIDTH), None)
     ],
-    "wide bottleneck": lambda cut: [_bottleneck(cut, 70, gate=_gate(cut))],
+    "wide bottleneck": lambda cut: [_bottleneck(cut, 70, gate=_gate(cut), gain=2.0)],
     "lowrank": lambda cut: [_lowrank(cut)],
     "compacter": lambda cut: [_compacter(cut, gain=2.0, gate=_gate(cut))],
     "wide compacter": lambda cut: [_compacter(cut, size=66)],
