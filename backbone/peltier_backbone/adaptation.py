@@ -12,9 +12,10 @@ from typing import Literal, Protocol
 
 from torch import Tensor
 
+from peltier_backbone.activation import activate
 from peltier_backbone.attention import Prefix
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import NO_OPS, PlacedOps, PlacedPrefixes
+from peltier_backbone.native.program import NO_OPS, Activation, PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 
 Projection = Literal[
@@ -56,6 +57,13 @@ class Adaptation(Protocol):
         """Norm `index` of `x`, or of `x` + `residual`, with each row's own weights. It may change `x` in place if a
         residual is given."""
 
+    @property
+    def gates(self) -> bool:
+        """Whether `gate` has a kernel of its own, so that a gated map should not activate its result."""
+
+    def gate(self, x: Tensor, activation: Activation) -> Tensor:
+        """The first half of the columns of `x` activated, times the second half. May change x in place."""
+
     def place_ops(self) -> PlacedOps | None:
         """All changes in the layers, for a native call that runs them all; None if Python must call the methods above.
         They do not include `embed`, the norm of BERT's embeddings, and `project` at "key_value" and "lm_head"."""
@@ -65,6 +73,7 @@ class NoAdaptation:
     """An adaptation that changes nothing."""
 
     projections: frozenset[str] = frozenset()
+    gates: bool = False
 
     def spans(self, num_rows: int) -> Sequence[tuple[int, int]]:
         return [(0, num_rows)]
@@ -83,6 +92,9 @@ class NoAdaptation:
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return base(x, residual)
+
+    def gate(self, x: Tensor, activation: Activation) -> Tensor:
+        return activate(x, activation, gated=True)
 
     def place_ops(self) -> PlacedOps | None:
         return None

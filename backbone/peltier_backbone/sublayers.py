@@ -88,12 +88,12 @@ class FeedForward:
         return "swish" if self.activation == "silu" else self.activation
 
     def _expand_and_contract(self, x: Tensor, adaptation: Adaptation) -> Tensor:
-        kind = self.kind
-        if adaptation.projections.isdisjoint(("intermediate", "output")):
+        kind, has_kernel = self.kind, self.gated and adaptation.gates
+        if adaptation.projections.isdisjoint(("intermediate", "output")) and not has_kernel:
             return self.intermediate.feed_forward(x, self.output, kind, gated=self.gated)
-        if "intermediate" in adaptation.projections:
+        if "intermediate" in adaptation.projections or has_kernel:
             y = adaptation.project(self.block, "intermediate", x, self.intermediate(x))
-            inner = activate(y, kind, gated=self.gated)
+            inner = adaptation.gate(y, kind) if self.gated else activate(y, kind)
         else:
             inner = self.intermediate(x, kind, gated=self.gated)
         return adaptation.project(self.block, "output", inner, self.output(inner))

@@ -139,6 +139,12 @@ def test_different_labels_need_no_more_work(t5_base: Backbone):
     assert work == _work(t5_base, ("compacter",))
 
 
+@pytest.mark.parametrize("presets", [FOUR, ("bitfit",)])
+def test_a_gated_activation_is_one_launch(presets: Sequence[str], t5_base: Backbone, t5_odd: Backbone):
+    """As that of a feed-forward without a gate, also behind biases."""
+    assert _work(t5_odd, presets) == _work(t5_base, presets)
+
+
 @pytest.mark.parametrize("preset", [name for name, preset in PRESETS.items() if preset.t5 is not None])
 def test_every_preset_has_one_copy_on_t5_base(preset: str, t5_base: Backbone):
     """Also those with prefixes and prompts."""
@@ -210,8 +216,8 @@ def _start(backbone: Backbone) -> None:
 
 @pytest.fixture
 def t5_odd(t5_base: Backbone) -> Backbone:
-    """A vocabulary that is no multiple of 16."""
-    return without_data(t5_base, replace(t5_base.t5.config, vocab_size=32100))
+    """A gated feed-forward, and a vocabulary that is no multiple of 16."""
+    return without_data(t5_base, replace(t5_base.t5.config, vocab_size=32100, gated=True, activation="gelu_new"))
 
 
 @pytest.mark.parametrize("family", ["bert_base", "t5_base", "t5_odd"])

@@ -8,7 +8,7 @@ from peltier_backbone.adaptation import NoAdaptation, Projection, Sublayer
 from peltier_backbone.attention import Prefix
 from peltier_backbone.load import Backbone
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
+from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
@@ -20,7 +20,7 @@ class SiteAdaptation(NoAdaptation):
     """Applies ops at projections, sub-layers and norms, for models whose attention handles prefixes itself."""
 
     def __init__(self, ops: GroupedOps) -> None:
-        self._ops, self.projections = ops, ops.sites
+        self._ops, self.projections, self.gates = ops, ops.sites, ops.gates
 
     def project(self, number: int, site: Projection, x: Tensor, y: Tensor) -> Tensor:
         return self._ops.act(site, number, y, x) if site in self.projections else y
@@ -30,6 +30,9 @@ class SiteAdaptation(NoAdaptation):
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return self._ops.norm(index, x, base, residual)
+
+    def gate(self, x: Tensor, activation: Activation) -> Tensor:
+        return self._ops.gate(x, activation)
 
     def place_ops(self) -> PlacedOps | None:
         return self._ops.place_ops()

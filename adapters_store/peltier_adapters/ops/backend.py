@@ -8,9 +8,10 @@ from importlib.util import find_spec
 from typing import ClassVar, Protocol
 
 import torch
+from peltier_backbone.activation import activate
 from peltier_backbone.native import library
 from peltier_backbone.native.placed_rows import RowKernels
-from peltier_backbone.native.program import PlacedOps, PlacedPrefixes
+from peltier_backbone.native.program import Activation, PlacedOps, PlacedPrefixes
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
@@ -49,11 +50,13 @@ class GroupedOps(Protocol):
     """The ops of all groups of a batch. Tensors are [tokens, width], all rows of the batch back to back.
 
     `places_prefixes`: attention reads prefixes from the adapters' weights, without a copy. `attends`: attention is part
-    of the backend, also without prefixes. `sites`: where ops act.
+    of the backend, also without prefixes. `gates`: so are the gated activations of feed-forward layers. `sites`: where
+    ops act.
     """
 
     places_prefixes: ClassVar[bool] = False
     attends: ClassVar[bool] = False
+    gates: ClassVar[bool] = False
     sites: frozenset[str]
 
     def act(self, site: str, number: int, y: Tensor, x: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -61,6 +64,10 @@ class GroupedOps(Protocol):
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         """Norm `index` of x or x + residual, which may overwrite x; `base` for groups without own weights."""
+
+    def gate(self, x: Tensor, activation: Activation) -> Tensor:
+        """The first half of the columns of x activated, times the second half; may change x in place."""
+        return activate(x, activation, gated=True)
 
     def prefix_gates(self, number: int, x: Tensor) -> Tensor | None:
         """The gates [rows, 1] of the prefixes of attention `number`, whose queries are computed from x. A row without a

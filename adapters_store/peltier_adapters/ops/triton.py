@@ -11,10 +11,12 @@ from itertools import accumulate
 from weakref import WeakKeyDictionary
 
 import torch
+from peltier_backbone.native.program import Activation
 from peltier_backbone.norm import Norm
 from torch import Tensor
 
 from peltier_adapters.ops.backend import AdapterGroup, Backend, GroupedOps
+from peltier_adapters.ops.kernels.activation import gate
 from peltier_adapters.ops.kernels.attention import Attention
 from peltier_adapters.ops.kernels.chain import chain
 from peltier_adapters.ops.kernels.norm import norm
@@ -29,6 +31,7 @@ class TritonOps(GroupedOps):
 
     places_prefixes = True
     attends = True
+    gates = True
 
     def __init__(self, rows: Rows, tables: Mapping[Program, ProgramTable], groups: Sequence[AdapterGroup] = ()) -> None:
         self.rows, self._tables = rows, tables
@@ -69,6 +72,9 @@ class TritonOps(GroupedOps):
 
     def norm(self, index: int, x: Tensor, base: Norm, residual: Tensor | None = None) -> Tensor:
         return norm(x, residual, self.rows, index, base)
+
+    def gate(self, x: Tensor, activation: Activation) -> Tensor:
+        return gate(x, activation)
 
     def placed_prefixes(self, number: int, x: Tensor) -> Attention:
         """Their gates were computed with the projection of x."""

@@ -1,7 +1,36 @@
-"""The activations of `parts/bottleneck.py`, inside a kernel."""
+"""The activations of bottlenecks, inside a kernel, and those of gated feed-forward layers, in one launch."""
 
 import triton
 import triton.language as tl
+from peltier_backbone.native.program import ACTIVATIONS, Activation
+from torch import Tensor
+
+from peltier_adapters.ops.kernels.rows import strides
+from peltier_adapters.ops.kernels.tile import read
+
+_BLOCK, _TILE = 16, 128
+
+
+def gate(x: Tensor, activation: Activation) -> Tensor:
+    """The first half of the columns of x activated, times the second half, [tokens, 2 * width] -> [tokens, width]."""
+    y = x.new_empty(len(x), x.shape[1] // 2)
+    _kernel[(triton.cdiv(len(x), _BLOCK), triton.cdiv(y.shape[1], _TILE))](
+        y, x, *strides(y, x), *y.shape, number=ACTIVATIONS[activation], block=_BLOCK, tile=_TILE
+    )
+    return y
+
+
+@triton.jit(do_not_specialize=["tokens"])
+def _kernel(
+    y, x, y_stride, x_stride, tokens, width, number: tl.constexpr, block: tl.constexpr, tile: tl.constexpr
+):  # fmt: skip
+    dtype = x.dtype.element_ty
+    rows, columns = tl.program_id(0) * block + tl.arange(0, block), tl.program_id(1) * tile + tl.arange(0, tile)
+    left = read(x, rows, columns, x_stride, tokens, width, dtype).to(tl.float32)
+    right = read(x + width, rows, columns, x_stride, tokens, width, dtype).to(tl.float32)
+    value = activate(left, number).to(dtype).to(tl.float32) * right  # as torch, which rounds twice
+    inside = (rows[:, None] < tokens) & (columns[None, :] < width)
+    tl.store(y + rows[:, None] * y_stride + columns[None, :], value.to(dtype), mask=inside)
 
 
 @triton.jit

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import triton
+from peltier_adapters.ops.kernels.activation import gate
 from peltier_adapters.ops.kernels.attention import ROW_WORDS, Attention
 from peltier_adapters.ops.kernels.chain import Launch, chain
 from peltier_adapters.ops.kernels.norm import norm
@@ -60,6 +61,7 @@ def call_kernels(dtype: torch.dtype, num_rows: int, place: int) -> None:
         )  # fmt: skip
     norm(x, x, rows, place, base)
     norm(x, None, rows, place, RMSNorm(x[0], 1e-6))
+    gate(qkv[:, : 2 * WIDTH].contiguous(), "gelu_new")
     pool(x.float(), x, rows, bases)
 
 
@@ -89,7 +91,7 @@ def main() -> None:
         for num_rows, place in ((16, 16), (1, 1), (33, 0)):
             call_kernels(dtype, num_rows, place)
         assert {kernel.hash for kernel in compiled} == variants, "a batch of other numbers compiles no kernel"
-    assert len({kernel.src.fn.fn.__module__ for kernel in compiled}) == 5
+    assert len({kernel.src.fn.fn.__module__ for kernel in compiled}) == 6
     for kernel in compiled:
         module, target, shared = kernel.src.fn.fn.__module__, kernel.metadata.target, kernel.metadata.shared
         local = local_bytes(kernel.asm["cubin"])

@@ -18,14 +18,14 @@ def left_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return reasons
 
 
-@pytest.mark.parametrize("family", ["bert", "t5"])
+@pytest.mark.parametrize("family", ["bert", "t5_gated"])
 def test_the_kernels_of_a_backbone_pass(family: str, left_out: list[str], request: pytest.FixtureRequest):
-    """Attention, norms and pooling too."""
+    """Attention, norms, pooling and gated activations too."""
     warm_up.warm_up(request.getfixturevalue(family))
     assert left_out == []
 
 
-@pytest.mark.parametrize("family", ["bert", "t5"])
+@pytest.mark.parametrize("family", ["bert", "t5_gated"])
 def test_wrong_attention_is_noticed(
     family: str, left_out: list[str], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
