@@ -27,14 +27,15 @@ def _kernel(y, x, starts, modes, y_stride, x_stride, width, block: tl.constexpr,
     first, last = tl.load(starts + row), tl.load(starts + row + 1)
     mode = tl.load(modes + row)
     read_to = tl.where(mode != 0, last, tl.minimum(first + 1, last))
-    total = tl.full((block, tile), 0.0, tl.float32)
-    top = tl.full((block, tile), float("-inf"), tl.float32)
+    # One tile for either kind: two spill registers.
+    neutral = tl.where(mode == 2, float("-inf"), 0.0)
+    found = tl.full((block, tile), 0.0, tl.float32) + neutral
     for start in range(first, read_to, block):
         rows = start + tl.arange(0, block)
         inside = (rows[:, None] < read_to) & (columns[None, :] < width)
         values = tl.load(x + rows[:, None] * x_stride + columns[None, :], mask=inside, other=0.0).to(tl.float32)
-        total += values
-        top = tl.maximum(top, tl.where(inside, values, float("-inf")))
-    mean = tl.sum(total, 0) / tl.maximum(read_to - first, 1).to(tl.float32)
-    found = tl.where((mode == 2) & (read_to > first), tl.max(top, 0), mean)
-    tl.store(y + row * y_stride + columns, found, mask=columns < width)
+        values = tl.where(inside, values, neutral)
+        found = tl.where(mode == 2, tl.maximum(found, values), found + values)
+    mean = tl.sum(found, 0) / tl.maximum(read_to - first, 1).to(tl.float32)
+    pooled = tl.where(mode == 2, tl.max(found, 0), mean)
+    tl.store(y + row * y_stride + columns, tl.where(read_to > first, pooled, 0.0), mask=columns < width)
