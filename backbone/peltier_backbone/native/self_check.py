@@ -1,6 +1,7 @@
 """Compares the native kernels with torch before the first request."""
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from peltier_backbone.native.program import (
     step,
     vector,
 )
+from peltier_backbone.native.stack_check import check_stack
 
 if TYPE_CHECKING:
     from peltier_backbone.native.library import Library
@@ -36,16 +38,21 @@ class _Kind:
 
 @torch.inference_mode()
 def check(library: "Library") -> None:
-    """Check products, also of 8 bits, folded and gated steps, biases, norms and attention at odd sizes. Of the three
-    rows of adapters the first two have one. Raises a `RuntimeError` that names what is wrong."""
+    """Check products, also of 8 bits, folded and gated steps, biases, norms, attention, all layers in one call, kept
+    keys and the likeliest token at odd sizes. Of the three rows of adapters the first two have one. Raises a
+    `RuntimeError` that names what is wrong."""
     for dtype in (torch.float32, torch.bfloat16):
         _check_product(library, dtype)
+        _check_keys(library, dtype)
     _check_int8(library)
+    _check_feed_forward(library)
+    _check_likeliest(library)
     _check_steps(library)
     _check_bias_and_norm(library)
     _check_attention(library, torch.float32)
     _check_attention(library, torch.float32, rounded=True)
     _check_attention(library, torch.bfloat16)
+    check_stack(library, partial(_compare, library))
 
 
 def _draw(*shape: int) -> Tensor:
@@ -82,6 +89,40 @@ def _check_int8(library: "Library") -> None:
     shifted, scales, bias = x - 40, _draw(70).abs() / 1000, _draw(70)
     found = library.multiply_int8(shifted, library.pack_int8(values, scales, bias), "relu")
     _compare(library, "products of 8 bits", found, F.relu(F.linear(shifted, values.float()) * scales + bias))
+
+
+def _check_feed_forward(library: "Library") -> None:
+    """As the single products, which are checked against torch, and the activation."""
+    x, scales = _draw(13, _WIDTH), torch.full((70,), 1e-3)
+    values = torch.randint(-127, 128, (70, _WIDTH + 35), dtype=torch.int8, generator=torch.Generator().manual_seed(1))
+    expand = library.pack_int8(values[:, :_WIDTH], scales)
+    for gated, inner in ((False, 70), (True, 35)):
+        contract = library.pack_int8(values[:_WIDTH, -inner:], scales[:_WIDTH])
+        wide, factor = library.multiply_int8(x, expand), torch.ones(())
+        if gated:
+            wide, factor = wide.chunk(2, -1)
+        expected = library.multiply_int8(F.gelu(wide) * factor, contract)
+        found = library.feed_forward_int8(x, expand, contract, "gelu", gated=gated)
+        _compare(library, "feed-forward layers of 8 bits", found, expected, off=float(expected.abs().max()) / 50)
+
+
+def _check_keys(library: "Library", dtype: torch.dtype) -> None:
+    """Of two tokens in the slots of three."""
+    store, tokens = torch.zeros(2, 3, 2, 4, 5, dtype=dtype), _draw(2, 20)
+    library.keep_keys(store, tokens, torch.tensor([3, 2 * 2 * 4 + 1]))
+    expected = torch.zeros_like(store)
+    expected[:, 0, :, 3], expected[:, 2, :, 1] = tokens.view(2, 2, 2, 5).to(dtype)
+    if not torch.equal(store, expected):
+        raise RuntimeError(f"{library.name} keeps wrong keys in {dtype} on this machine")
+
+
+def _check_likeliest(library: "Library") -> None:
+    logits = 3 * _draw(5, 77)
+    tokens, log_probs = library.likeliest(logits)
+    expected = logits.log_softmax(-1).max(-1)
+    if not torch.equal(tokens, expected.indices):
+        raise RuntimeError(f"{library.name} gives wrong tokens on this machine")
+    _compare(library, "log-probabilities", log_probs, expected.values)
 
 
 def _check_steps(library: "Library") -> None:

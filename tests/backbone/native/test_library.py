@@ -343,6 +343,10 @@ def _unchanged(self: Library, y: Tensor, *rest: Any) -> None:
         ("adapt", _unchanged),
         ("norm", lambda self, x, *rest: x),
         ("attend", lambda self, query, *rest, **options: query),
+        ("run_stack", lambda self, stack, x, *rest: x),
+        ("keep_keys", lambda self, *rest: None),
+        ("likeliest", lambda self, logits: logits.log_softmax(-1).min(-1)[::-1]),
+        ("feed_forward_int8", lambda self, x, *rest, **options: x),
     ],
 )
 def test_a_library_that_computes_wrongly_is_refused(
