@@ -52,7 +52,7 @@ def bert_base(bert: Backbone) -> Backbone:
     """BERT-base's shape."""
     config = bert.bert.config
     assert isinstance(config, BertConfig)
-    sizes = {"hidden_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
+    sizes = {"hidden_size": 768, "embedding_size": 768, "num_layers": 12, "num_heads": 12, "intermediate_size": 3072}
     return without_data(bert, replace(config, **sizes))
 
 
