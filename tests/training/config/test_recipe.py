@@ -20,10 +20,22 @@ SHAPES: dict[str, BackboneConfig] = {
     "t5-base": parse_config(_T5 | {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}, "config.json"),
     "t5-small": parse_config(_T5 | {"d_model": 512, "d_ff": 2048, "num_layers": 6, "num_heads": 8}, "config.json"),
     "bert-base-uncased": BertConfig(
-        family="bert", hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072, **_TOKENS
+        family="bert",
+        hidden_size=768,
+        embedding_size=768,
+        num_layers=12,
+        num_heads=12,
+        intermediate_size=3072,
+        **_TOKENS,
     ),
     "roberta-large": BertConfig(
-        family="roberta", hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096, **_TOKENS
+        family="roberta",
+        hidden_size=1024,
+        embedding_size=1024,
+        num_layers=24,
+        num_heads=16,
+        intermediate_size=4096,
+        **_TOKENS,
     ),
 }
 BERT_TASKS = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte")
