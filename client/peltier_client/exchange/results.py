@@ -20,8 +20,8 @@ class Prediction(ResponseModel):
     """The prediction for one input. The task decides which fields are set; the others are None.
 
     Classification sets `label`, `score` and `scores`. Multilabel sets `labels` and `scores`. Regression sets `value`,
-    ranking `score`, embedding `embedding`. Generation sets `text`, `score` and `finish_reason`, and `label` or `value`
-    if the text is one of the task's labels.
+    ranking `score`, embedding `embedding`. A span sets `answer`, `start`, `end` and `score`. Generation sets `text`,
+    `score` and `finish_reason`, and `label` or `value` if the text is one of the task's labels.
     """
 
     label: str | None = None
@@ -30,6 +30,9 @@ class Prediction(ResponseModel):
     labels: list[str] | None = None
     value: float | None = None
     embedding: list[float] | None = None
+    answer: str | None = None
+    start: int | None = None
+    end: int | None = None
     text: str | None = None
     finish_reason: FinishReason | None = None
     gates: Gates | None = None

@@ -75,7 +75,8 @@ class Parameters(RequestModel):
     Without `top_k` the answer has the scores of all labels, or of the best `default_top_k` (a setting of the server) if
     the task has more; a multilabel task always names every label that applies.
     Inputs longer than the task's maximum are truncated and counted in `usage`; without `truncate` they are refused.
-    With `stride` such a text is read in windows that share `stride` tokens, where the answer is in the text: entities.
+    With `stride` such a text is read in windows that share `stride` tokens, where the answer is in the text: that of a
+    token classification, and the context of a question. The default is the task's own stride.
     `aggregation` gives each token (`none`) or group of equal neighbours (`simple`) of a token classification, or all
     tokens of a word the label of the `first`, of the `average`, or of the likeliest (`max`); by default `first`.
     Words are the tokenizer's; with `words` "spaces", they are what stands between spaces.
@@ -210,6 +211,17 @@ class EntitiesPrediction(ResponseModel):
     gates: OptionalGates = None
 
 
+class SpanPrediction(ResponseModel):
+    """The part of a context that answers a question: its text and its characters from `start` up to `end`. No answer is
+    an empty text with `start` and `end` 0. `score` is a probability, or with `raw_scores` a sum of logits."""
+
+    answer: str
+    start: int
+    end: int
+    score: float
+    gates: OptionalGates = None
+
+
 AnyPrediction = (
     ClassificationPrediction
     | MultilabelPrediction
@@ -218,6 +230,7 @@ AnyPrediction = (
     | EmbeddingPrediction
     | TextPrediction
     | EntitiesPrediction
+    | SpanPrediction
 )
 
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from peltier_adapters.generation.search import Decoding
 from peltier_adapters.spec.tasks import TaskSpec
 from peltier_client.errors import InvalidInput
-from peltier_client.protocol import Parameters
+from peltier_client.protocol import Input, Parameters
 from pydantic_core import to_json
 
 from peltier_server.catalog.label_bytes import LabelBytes
@@ -24,15 +24,20 @@ _PROVENANCE_BYTES = 1024
 _NUM_GATES, _GATE_BYTES = 7, 32
 # An entity without its label: keys, three numbers, and the text of a token.
 _ENTITY_BYTES = 128
+# The maximum of bytes for a character of a text, such as \u0007.
+_CHAR_BYTES = 6
+# What a caller can set to get fewer values.
+_SMALLER = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions"}
 
 
 def bytes_of_names(predictions: Sequence[OnePrediction]) -> int:
-    """The JSON bytes of the labels that apply, in multilabel predictions, and of entities; 0 for other predictions."""
+    """The JSON bytes of the labels that apply, in multilabel predictions, of entities and of spans; 0 for other
+    predictions."""
     return sum(
         len(to_json(one[name]))
         for one in predictions
         if isinstance(one, dict)
-        for name in ("labels", "entities")
+        for name in ("labels", "entities", "answer")
         if name in one
     )
 
@@ -41,13 +46,13 @@ class AnswerSize(NamedTuple):
     """The maximum size of an answer.
 
     The prediction for an input has at most `num_values` values (scores, tokens or dimensions) and `prediction_bytes`
-    bytes. With one value it has at most `least_bytes`. If all labels of a multilabel task apply, or if each token of a
-    row is an entity, it has `names_bytes` more.
+    bytes. With one value it has at most `least_bytes`. If all labels of a multilabel task apply, if each token of a row
+    is an entity, or if a whole context is the answer, it has `names_bytes` more.
     """
 
     num_inputs: int
     num_values: int
-    values: Literal["scores", "tokens", "entities", "dimensions"]
+    values: Literal["scores", "tokens", "entities", "spans", "dimensions"]
     prediction_bytes: int
     least_bytes: int
     names_bytes: int = 0
@@ -64,9 +69,8 @@ class AnswerSize(NamedTuple):
         helps = []
         if self.num_inputs > 1 or not is_alone:
             helps.append("send fewer inputs in a request")
-        if self.values != "entities" and _PROVENANCE_BYTES + self.num_inputs * self.least_bytes <= left:
-            smaller = {"scores": "top_k", "tokens": "max_new_tokens", "dimensions": "number of dimensions"}
-            helps.append(f"set a smaller {smaller[self.values]}")
+        if self.values in _SMALLER and _PROVENANCE_BYTES + self.num_inputs * self.least_bytes <= left:
+            helps.append(f"set a smaller {_SMALLER[self.values]}")
         return f": {', or '.join(helps)}" if helps else ""
 
 
@@ -88,6 +92,12 @@ class AnswerMeasure:
         around = _PREDICTION_BYTES + self._of_gates(parameters)
         one = _ENTITY_BYTES + labels.of_longest(1)
         return AnswerSize(num_inputs, 0, "entities", around, around, task.max_length * one)
+
+    def of_spans(self, inputs: Sequence[Input], parameters: Parameters) -> AnswerSize:
+        """The size of parts of contexts. `AnswerBudget.take_names` counts them when they are known."""
+        around = _PREDICTION_BYTES + self._of_gates(parameters)
+        longest = max(len(value if isinstance(value, str) else value[-1]) for value in inputs)
+        return AnswerSize(len(inputs), 0, "spans", around, around, longest * _CHAR_BYTES)
 
     def _of_gates(self, parameters: Parameters) -> int:
         return _NUM_GATES * (_GATE_BYTES + self.num_layers * _NUMBER_BYTES) if parameters.return_gates else 0
@@ -137,8 +147,8 @@ class AnswerBudget:
         if num_bytes > left:
             is_alone = size.num_inputs == 1 and self.taken_bytes == size.num_bytes
             more = f"{num_bytes} more bytes of labels apply to {size.num_inputs} inputs"
-            if size.values == "entities":
-                more = f"{num_bytes} more bytes of entities are in {size.num_inputs} inputs"
+            if size.values in ("entities", "spans"):
+                more = f"{num_bytes} more bytes of {size.values} are in {size.num_inputs} inputs"
             raise InvalidInput(
                 f"{more}, and {left} of at most {self._max_bytes} are left for the answer"
                 + ("" if is_alone else ": send fewer inputs in a request")

@@ -205,7 +205,7 @@ class Predictor:
         check_parameters(task, request.parameters)
         if request.stream is not None:
             check_stream(decoding)
-        size = self._size(entry, len(request.inputs), parameters, decoding)
+        size = self._size(entry, request.inputs, parameters, decoding)
         request.budget.take(size)
         try:
             if parameters is not request.parameters:
@@ -250,7 +250,12 @@ class Predictor:
             return parameters
         return parameters.model_copy(update={"top_k": self._limits.default_top_k})
 
-    def _size(self, entry: Entry, num_inputs: int, parameters: Parameters, decoding: Decoding | None) -> AnswerSize:
+    def _size(
+        self, entry: Entry, inputs: Sequence[Input], parameters: Parameters, decoding: Decoding | None
+    ) -> AnswerSize:
+        num_inputs = len(inputs)
+        if entry.task.type == "span":
+            return self._measure.of_spans(inputs, parameters)
         if entry.task.type == "token-classification":
             return self._measure.of_entities(num_inputs, entry.label_bytes, entry.task, parameters)
         if entry.task.type == "embedding":

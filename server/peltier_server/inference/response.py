@@ -7,11 +7,12 @@ from peltier_adapters.answers import embeddings
 from peltier_adapters.answers.entities import find_entities, join_windows
 from peltier_adapters.answers.labels import answer
 from peltier_adapters.answers.rankings import ranking_answer
+from peltier_adapters.answers.spans import best_span
 from peltier_adapters.answers.texts import text_answer
 from peltier_adapters.batch.row import RowOutput
 from peltier_adapters.generation.generation import Draft
 from peltier_adapters.residency.bank import Resident
-from peltier_adapters.spec.tasks import TaskSpec
+from peltier_adapters.spec.tasks import SpanSpec, TaskSpec
 from peltier_backbone.load import Backbone
 from peltier_client.protocol import Parameters, TextPrediction
 
@@ -38,7 +39,22 @@ def _read_scores(task: TaskSpec, output: RowOutput, parameters: Parameters) -> O
     return found
 
 
-def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters) -> OnePrediction:
+def _read_windows(task: TaskSpec, found: WindowedOutput, parameters: Parameters) -> OnePrediction:
+    """The prediction for an input of a task that reads tokens."""
+    answer = (_read_span if task.type == "span" else _read_entities)(task, found, parameters)
+    if parameters.return_gates and (gates := found.gates) is not None:
+        answer["gates"] = gates
+    return answer
+
+
+def _read_span(task: TaskSpec, found: WindowedOutput, parameters: Parameters) -> dict[str, Any]:
+    """The part of the context that answers the question."""
+    windows = [(row, output.logits) for row, output in zip(found.rows, found.outputs, strict=True)]
+    best = best_span(found.value[-1], windows, task.span or SpanSpec(), raw_scores=parameters.raw_scores)
+    return best._asdict()
+
+
+def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters) -> dict[str, Any]:
     """The entities of a text."""
     text, rows = found.value, found.rows
     assert isinstance(text, str), "a token classification has single texts"
@@ -52,8 +68,6 @@ def _read_entities(task: TaskSpec, found: WindowedOutput, parameters: Parameters
     }
     if rows[-1].truncated:
         answer["truncated_at"] = max((end for _, end in tokens.offsets), default=0)
-    if parameters.return_gates and (gates := found.gates) is not None:
-        answer["gates"] = gates
     return answer
 
 
@@ -86,7 +100,7 @@ def _read_answer(backbone: Backbone, task: TaskSpec, output: Output, parameters:
         return _read_scores(task, output, parameters)
     if isinstance(output, Draft):
         return _read_text(backbone, task, output, parameters)
-    return _read_entities(task, output, parameters)
+    return _read_windows(task, output, parameters)
 
 
 def count_new_tokens(outputs: Sequence[Output]) -> int | None:

@@ -17,7 +17,7 @@ _ONLY_FOR: Mapping[str, frozenset[TaskType]] = {
     "stride": TOKEN_TYPES,
     "dimensions": _VECTORS,
 }
-_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": _TOKENS | _VECTORS, "raw_scores": _TOKENS}
+_NOT_FOR: Mapping[str, frozenset[TaskType]] = {"top_k": TOKEN_TYPES | _VECTORS, "raw_scores": _TOKENS}
 
 
 def check_parameters(task: TaskSpec, parameters: Parameters) -> None:

@@ -140,6 +140,14 @@ def _(servers: Servers) -> Met:
         return _tagger(servers, other).predict([TEXT] * 2)
 
 
+@probe("bytes of the spans in the answer")
+def _(servers: Servers) -> Met:
+    with servers.start("bert", max_answer_bytes=1500, max_queue_tokens=4096) as other:
+        data = servers.make_artifact(servers.backbones["bert"], "bitfit", task_type="span", inputs="pair")
+        other.upload(data, name="spans").raise_for_status()
+        return replace(other, task="spans").predict([["good", 900 * "x"]] * 2)
+
+
 @probe("tokens that windows of a text share")
 def _(servers: Servers) -> Met:
     with servers.start("bert") as other:
@@ -157,7 +165,7 @@ def _answer_bytes(servers: Servers, **parameters: object) -> int:
     """The most that the answer to eight inputs may have."""
     predictor = servers.bert.service.predictor
     entry = servers.bert.service.catalog.get("default", "demo").newest
-    return predictor._size(entry, 8, Parameters.model_validate(parameters), None).num_bytes
+    return predictor._size(entry, [TEXT] * 8, Parameters.model_validate(parameters), None).num_bytes
 
 
 @probe("scores of an input where the caller gives no `top_k`")
