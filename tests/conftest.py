@@ -40,6 +40,8 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraModel,
+    ModernBertConfig,
+    ModernBertModel,
     PretrainedConfig,
     PreTrainedModel,
     RobertaConfig,
@@ -122,9 +124,7 @@ def _randomise(model: PreTrainedModel, seed: int) -> None:
             if weight.dim() == 2:
                 weight.copy_(noise * (0.5 if "embeddings" in name else 1.2 * weight.shape[1] ** -0.5))
             else:
-                weight.copy_(
-                    0.2 * noise + (1.0 if name.lower().endswith(("layernorm.weight", "layer_norm.weight")) else 0.0)
-                )
+                weight.copy_(0.2 * noise + (1.0 if name.lower().endswith("norm.weight") else 0.0))
 
 
 def _randomise_t5(model: PreTrainedModel, seed: int) -> None:
@@ -230,6 +230,18 @@ def electra_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def modernbert_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a random 4 x 48 ModernBERT whose local layers see four tokens to each side, with a WordPiece
+    tokenizer."""
+    tokenizer = _word_piece()
+    config = ModernBertConfig(
+        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=96, local_attention=8, pad_token_id=0,
+        bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3, **_SIZES | {"num_hidden_layers": 4},
+    )  # fmt: skip
+    return _save(tmp_path_factory.mktemp("modernbert"), ModernBertModel(config), tokenizer, seed=3)
+
+
+@pytest.fixture(scope="session")
 def t5_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a random 3 + 2 x 48 T5 v1.0 (ReLU, tied) with a Unigram tokenizer."""
     return _save_t5(tmp_path_factory.mktemp("t5"), 6, tied=True, num_layers=3, num_decoder_layers=2, d_kv=12)
@@ -294,6 +306,12 @@ def electra_int8(electra_directory: Path) -> Backbone:
 
 
 @pytest.fixture(scope="session")
+def modernbert(modernbert_directory: Path) -> Backbone:
+    """The small random ModernBERT; it has no pooler and no biases."""
+    return load_backbone(str(modernbert_directory))
+
+
+@pytest.fixture(scope="session")
 def t5(t5_directory: Path) -> Backbone:
     """The small random T5 v1.0."""
     return load_backbone(str(t5_directory))
@@ -333,6 +351,18 @@ def t5_bfloat16(t5_directory: Path) -> Backbone:
 def bert_int8(bert_directory: Path) -> Backbone:
     """The small random BERT in int8."""
     return load_backbone(str(bert_directory), dtype="int8")
+
+
+@pytest.fixture(scope="session")
+def modernbert_bfloat16(modernbert_directory: Path) -> Backbone:
+    """The small random ModernBERT in bfloat16."""
+    return load_backbone(str(modernbert_directory), dtype="bfloat16")
+
+
+@pytest.fixture(scope="session")
+def modernbert_int8(modernbert_directory: Path) -> Backbone:
+    """The small random ModernBERT in int8."""
+    return load_backbone(str(modernbert_directory), dtype="int8")
 
 
 @pytest.fixture(scope="session")

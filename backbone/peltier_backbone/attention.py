@@ -1,5 +1,5 @@
-"""BERT's self-attention over packed rows. On the CPU rows attend one by one, without pads; on a GPU and in training
-this module pads them.
+"""The self-attention of encoders over packed rows. On the CPU rows attend one by one, without pads; on a GPU and in
+training this module pads them.
 
 A `Span` is a run of neighbouring rows that attend in one call. The native kernels read prefixes without a copy, so a
 batch is one span. Elsewhere rows with a prefix form their own spans, and other rows need no memory for the prefix.
@@ -16,6 +16,7 @@ from peltier_backbone.groups import Groups
 from peltier_backbone.native import library
 from peltier_backbone.native.placed_rows import PlacedRows, RowKernels
 from peltier_backbone.native.program import PlacedPrefixes
+from peltier_backbone.near_attention import attend_near
 from peltier_backbone.packing import Packed
 from peltier_backbone.padding import Padding
 
@@ -42,29 +43,37 @@ class Prefix(NamedTuple):
 
 class Span:
     """Rows `first..last` of a batch. All layers share the values that depend only on the lengths. `rounded`: the native
-    kernels may compute products of bfloat16."""
+    kernels may compute products of bfloat16. With a `window` a token attends to the tokens at most so far away and to
+    the whole prefix; then rows have no pads."""
 
     rounded: ClassVar[bool] = False
 
-    def __init__(self, packed: Packed, first: int, last: int, num_heads: int) -> None:
+    def __init__(self, packed: Packed, first: int, last: int, num_heads: int, window: int | None = None) -> None:
         self.tokens = slice(packed.starts[first], packed.starts[last])
         self._lengths, self._seen, self._num_heads = packed.lengths[first:last], packed.seen[first:last], num_heads
         self._device = packed.ids.device
+        self._window = None if window is None or max(self._lengths) <= window + 1 else window
+        assert self._window is None or self._seen == self._lengths, "a pad beyond the window would see no key"
 
     def attend(self, qkv: Tensor, prefix: Prefix | PlacedPrefixes | RowKernels | None) -> Tensor:
         """[tokens of the span, 3 * hidden] -> context [tokens of the span, hidden]."""
         if isinstance(prefix, RowKernels):
             query, key, value = qkv.chunk(3, -1)
             size = query.shape[1] // self._num_heads
-            return prefix.attend(query, key, value, size, self._placed_rows, self._num_heads, scale=size**-0.5)
+            rows = self._placed_rows
+            if self._window is not None:
+                rows = PlacedRows.near(self._lengths, self._window, self._device)
+            return prefix.attend(query, key, value, size, rows, self._num_heads, scale=size**-0.5)
         native = library.serving_library(qkv.device, qkv.dtype)
         if native is None or isinstance(prefix, Prefix):
             assert not isinstance(prefix, PlacedPrefixes), "only the native kernels read prefixes where they lie"
             return self._attend(qkv, prefix)
         query, key, value = qkv.chunk(3, -1)
         size = query.shape[1] // self._num_heads
-        rows, heads = self._placed_rows, self._num_heads
-        return native.attend(query, key, value, size, rows, heads, prefix, scale=size**-0.5, rounded=self.rounded)
+        return native.attend(
+            query, key, value, size, self._placed_rows, self._num_heads, prefix, scale=size**-0.5, rounded=self.rounded,
+            window=self._window,
+        )  # fmt: skip
 
     def _attend(self, qkv: Tensor, prefix: Prefix | None) -> Tensor:
         """`attend` in torch, without the native kernels."""
@@ -94,8 +103,12 @@ class Span:
             query, key, value = own.unbind()
             if seen < query.shape[1]:
                 key, value = key[:, :seen], value[:, :seen]
-            if prefix is not None:
-                key, value = torch.cat((prefix.keys[row], key), 1), torch.cat((prefix.values[row], value), 1)
+            front = None if prefix is None else (prefix.keys[row], prefix.values[row])
+            if self._window is not None and query.shape[1] > self._window + 1:
+                context.append(attend_near(query, key, value, front, self._window))
+                continue
+            if front is not None:
+                key, value = torch.cat((front[0], key), 1), torch.cat((front[1], value), 1)
             context.append(_attend_row(query, key, value))
         return torch.cat(context, 1).transpose(0, 1).flatten(1)
 
@@ -116,21 +129,23 @@ class Span:
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         if prefix is not None:
             key, value = torch.cat((prefix.keys, key), 2), torch.cat((prefix.values, value), 2)
-        mask = _mask(padding, qkv, key.shape[2] - padding.width)
+        mask = self._mask(padding, qkv, key.shape[2] - padding.width)
         attend = _differentiable if qkv.requires_grad else F.scaled_dot_product_attention
         return padding.unpad(attend(query, key, value, mask).transpose(1, 2).flatten(2))
+
+    def _mask(self, padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
+        """What is added to padded logits, broadcast to [rows, heads, queries, keys]."""
+        if self._window is not None and padding.width > self._window + 1:
+            return F.pad(padding.near_mask(like.dtype, self._window), (prefix_len, 0))[:, None]
+        if padding.all_seen:
+            return None
+        return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 
 
 class RoundedSpan(Span):
     """A span of queries, keys and values that come from coarse products."""
 
     rounded = True
-
-
-def _mask(padding: Padding, like: Tensor, prefix_len: int) -> Tensor | None:
-    if padding.all_seen:
-        return None
-    return F.pad(padding.mask(like.dtype), (prefix_len, 0))[:, None, None, :]
 
 
 def _attend_row(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

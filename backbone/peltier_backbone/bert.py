@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,23 +20,8 @@ from peltier_backbone.native.stack import NativeStack, StackRows
 from peltier_backbone.native_stack import run_stack
 from peltier_backbone.norm import LayerNorm
 from peltier_backbone.packing import Packed
+from peltier_backbone.span_attention import SpanAttention
 from peltier_backbone.table import Table
-
-
-class SpanAttention:
-    """The attention of a batch, span by span as its adaptation divides it."""
-
-    def __init__(self, packed: Packed, adaptation: Adaptation, num_heads: int, kind: type[Span]) -> None:
-        self._adaptation = adaptation
-        self._spans = [kind(packed, *rows, num_heads) for rows in adaptation.spans(len(packed.lengths))]
-
-    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
-        """Context [tokens, hidden] of `qkv` [tokens, 3 * hidden], which is computed from `x` [tokens, hidden]."""
-        contexts = []
-        for number, span in enumerate(self._spans):
-            prefix = self._adaptation.prefix(layer, number, x[span.tokens])
-            contexts.append(span.attend(qkv[span.tokens], prefix))
-        return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
 
 
 class Embedded(Protocol):

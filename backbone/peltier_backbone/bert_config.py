@@ -6,7 +6,6 @@ from typing import Any
 
 from peltier_backbone.bert_family import BERT_FAMILIES
 from peltier_backbone.fields import Fields
-from peltier_backbone.sentence_pooling import SentencePooling
 from peltier_backbone.shape import BackboneConfig, PostNormFamily
 
 _SIZES = {
@@ -22,14 +21,12 @@ _SIZES = {
 @dataclass(frozen=True)
 class BertConfig(BackboneConfig):
     """The shape of an encoder with absolute positions. A layer, its block and its attention have the same number.
-    `embedding_size` is the width of embeddings and their norm; if it is not the hidden size, a map follows them.
-    `sentence_pooling` is the pooling that a sentence-transformers checkpoint was trained with."""
+    `embedding_size` is the width of embeddings and their norm; if it is not the hidden size, a map follows them."""
 
     family: PostNormFamily
     max_positions: int
     num_token_types: int
     embedding_size: int
-    sentence_pooling: SentencePooling | None = None
 
     @property
     def head_size(self) -> int:

@@ -56,6 +56,7 @@ def bert_weights(model: Bert) -> Iterator[tuple[str, Tensor]]:
     if embeddings.types is not None:
         yield ("types", embeddings.types)
     for index, norm in enumerate(model.norms()):
+        assert norm.bias is not None, "all norms of BERT have one"
         yield from ((f"norm.{index}.weight", norm.weight), (f"norm.{index}.bias", norm.bias))
     linears: dict[str, Linear] = {} if embeddings.projection is None else {"projection": embeddings.projection}
     for index, layer in enumerate(model.layers):

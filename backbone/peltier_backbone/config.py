@@ -10,18 +10,30 @@ from typing import Any
 from peltier_backbone.bert_config import BertConfig, parse_bert
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fields import Fields
+from peltier_backbone.modernbert_config import ModernBertConfig, parse_modernbert
 from peltier_backbone.sentence_pooling import read_sentence_pooling
 from peltier_backbone.shape import POST_NORM_FAMILIES, TEXT_FAMILIES, BackboneConfig, Family
 from peltier_backbone.t5_config import T5Config, parse_t5
 
-__all__ = ["BackboneConfig", "BertConfig", "Family", "T5Config", "load_config", "parse_config"]
+__all__ = [
+    "BackboneConfig",
+    "BertConfig",
+    "Config",
+    "Family",
+    "ModernBertConfig",
+    "T5Config",
+    "load_config",
+    "parse_config",
+]
 
-_Parse = Callable[[Fields], BertConfig | T5Config]
+Config = BertConfig | ModernBertConfig | T5Config
+_Parse = Callable[[Fields], Config]
 _PARSERS: dict[str, _Parse] = {family: partial(parse_bert, family=family) for family in POST_NORM_FAMILIES}
+_PARSERS["modernbert"] = parse_modernbert
 _PARSERS |= {family: partial(parse_t5, family=family) for family in TEXT_FAMILIES}
 
 
-def load_config(directory: Path) -> BertConfig | T5Config:
+def load_config(directory: Path) -> Config:
     """Read `config.json` in `directory`, and the pooling file of a sentence-transformers encoder. Raises a
     `BackboneError` that names a missing or unsupported field."""
     path = directory / "config.json"
@@ -34,12 +46,10 @@ def load_config(directory: Path) -> BertConfig | T5Config:
     if not isinstance(raw, dict):
         raise BackboneError(f"{path} holds no JSON object")
     config = parse_config(raw, str(path))
-    if isinstance(config, BertConfig):
-        return replace(config, sentence_pooling=read_sentence_pooling(directory))
-    return config
+    return config if config.generates else replace(config, sentence_pooling=read_sentence_pooling(directory))
 
 
-def parse_config(raw: dict[str, Any], source: str) -> BertConfig | T5Config:
+def parse_config(raw: dict[str, Any], source: str) -> Config:
     """Build the configuration from a Hugging Face dictionary read from `source`."""
     fields, family = Fields(raw, source), raw.get("model_type")
     parse = _PARSERS.get(family) if isinstance(family, str) else None

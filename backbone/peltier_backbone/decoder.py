@@ -9,7 +9,7 @@ from torch import Tensor
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.native.stack import NativeStack
 from peltier_backbone.native_stack import run_stack
-from peltier_backbone.norm import RMSNorm
+from peltier_backbone.norm import Norm, RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.relative import RelativeBias
 from peltier_backbone.sublayers import CrossAttention, FeedForward, SelfAttention
@@ -56,7 +56,7 @@ class Decoder:
         layers = [(block.own, block.cross, block.feed_forward) for block in self.blocks]
         return lay_out(layers, self.norm, self.norm_index, self.num_heads)
 
-    def norms(self) -> list[RMSNorm]:
+    def norms(self) -> list[Norm]:
         """Three norms for each block, then the final norm."""
         norms = [norm for block in self.blocks for norm in (block.own.norm, block.cross.norm, block.feed_forward.norm)]
         return [*norms, self.norm]

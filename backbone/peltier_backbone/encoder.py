@@ -10,7 +10,7 @@ from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.native.program import Table
 from peltier_backbone.native.stack import NativeStack, StackRows
 from peltier_backbone.native_stack import run_stack
-from peltier_backbone.norm import RMSNorm
+from peltier_backbone.norm import Norm, RMSNorm
 from peltier_backbone.prefix_attention import Attended, PrefixAttention, Prefixes
 from peltier_backbone.ragged_attention import RaggedAttention
 from peltier_backbone.relative import RelativeBias
@@ -70,6 +70,6 @@ class Encoder:
         layers = [(block.attention, None, block.feed_forward) for block in self.blocks]
         return lay_out(layers, self.norm, 2 * len(self.blocks), self.num_heads)
 
-    def norms(self) -> list[RMSNorm]:
+    def norms(self) -> list[Norm]:
         """Two norms for each block, then the final norm."""
         return [norm for block in self.blocks for norm in (block.attention.norm, block.feed_forward.norm)] + [self.norm]

@@ -31,10 +31,11 @@ _T5 = (
     "start_token_id",
     "eos_token_id",
 )
-
+_MODERNBERT = ("window", "is_local", "global_theta", "local_theta")
 _FIELDS: dict[Family, tuple[str, ...]] = dict.fromkeys(POST_NORM_FAMILIES, _COMMON + _BERT)
 _FIELDS["electra"] += ("embedding_size",)
 _FIELDS |= dict.fromkeys(TEXT_FAMILIES, _COMMON + _T5)
+_FIELDS["modernbert"] = _COMMON + _MODERNBERT
 
 
 def fingerprint(config: BackboneConfig, tensors: Mapping[str, torch.Tensor]) -> str:

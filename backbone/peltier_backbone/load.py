@@ -1,6 +1,7 @@
 """Loads a backbone by name, as a frozen model that is ready to serve."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from peltier_backbone.attention import kernel_name
 from peltier_backbone.bert import Bert
 from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.checkpoint import find_checkpoint, read_tensors
-from peltier_backbone.config import BackboneConfig, BertConfig, T5Config, load_config
+from peltier_backbone.config import BackboneConfig, BertConfig, Config, ModernBertConfig, T5Config, load_config
 from peltier_backbone.errors import BackboneError
 from peltier_backbone.fingerprint import fingerprint
 from peltier_backbone.kernel_cache import bound_kernel_caches
 from peltier_backbone.linear import LinearKernel
 from peltier_backbone.linear_choice import choose_linear, slowdown
+from peltier_backbone.modernbert import ModernBert
+from peltier_backbone.modernbert_weights import build_modernbert, canonical_modernbert, modernbert_weights
 from peltier_backbone.native.library import load_library
 from peltier_backbone.native_quantized_linear import NativeQuantizedLinear
 from peltier_backbone.packing import Encoded, Packed, pack
@@ -28,6 +31,8 @@ from peltier_backbone.tokenizer import Tokenizer, load_tokenizer
 from peltier_backbone.weights import Weights
 
 logger = logging.getLogger(__name__)
+
+Model = Bert | ModernBert | T5
 
 # The dtype of activations. In int8 the weights of the frozen maps and of the token embeddings have 8 bits, and results
 # of products are float32.
@@ -45,16 +50,16 @@ class Backbone:
     config: BackboneConfig
     fingerprint: str
     tokenizer: Tokenizer
-    model: Bert | T5
+    model: Model
     device: torch.device
     dtype: torch.dtype
     precision: str
     kernels: dict[str, str]
 
     @property
-    def bert(self) -> Bert:
+    def bert(self) -> Bert | ModernBert:
         """The model, if it is an encoder; the caller checks `config.generates` first."""
-        assert isinstance(self.model, Bert), "callers look at `config.generates` first"
+        assert not isinstance(self.model, T5), "callers look at `config.generates` first"
         return self.model
 
     @property
@@ -75,8 +80,7 @@ class Backbone:
 
     def weights_digest(self) -> str:
         """The hash of the weights in memory, in the compute dtype; it must not change while the server runs."""
-        weights = t5_weights(self.model) if isinstance(self.model, T5) else bert_weights(self.model)
-        return fingerprint(self.config, dict(weights))
+        return fingerprint(self.config, dict(_weights(self.model)))
 
 
 def resolve_device(device: str) -> torch.device:
@@ -125,7 +129,7 @@ def load_backbone(name: str, *, device: str = "cpu", dtype: str = "float32") -> 
     )
 
 
-def _attention_name(config: BertConfig | T5Config, device: torch.device) -> str:
+def _attention_name(config: Config, device: torch.device) -> str:
     if config.generates and (device.type != "cpu" or load_library() is None):
         return "matmul"
     return kernel_name(device)
@@ -146,20 +150,36 @@ def _warn_of_slow_products(device: torch.device, dtype: torch.dtype) -> None:
         logger.warning("on this processor products in %s take %.1f times as long as in float32", dtype, times)
 
 
-def _canonical(config: BertConfig | T5Config, directory: Path) -> dict[str, Tensor]:
+def _canonical(config: Config, directory: Path) -> dict[str, Tensor]:
     """The checkpoint's tensors by the names under which they are hashed and consumed."""
     tensors = read_tensors(directory)
-    return (
-        canonical_t5(tensors, config, directory)
-        if isinstance(config, T5Config)
-        else canonical_bert(tensors, config, directory)
-    )
+    match config:
+        case T5Config():
+            return canonical_t5(tensors, config, directory)
+        case ModernBertConfig():
+            return canonical_modernbert(tensors, directory)
+        case BertConfig():
+            return canonical_bert(tensors, config, directory)
 
 
-def _build(config: BertConfig | T5Config, weights: Weights, kernel: LinearKernel, table: TableKernel) -> Bert | T5:
-    if isinstance(config, T5Config):
-        return build_t5(config, weights, kernel, table)
-    return build_bert(config, weights, kernel, table)
+def _build(config: Config, weights: Weights, kernel: LinearKernel, table: TableKernel) -> Model:
+    match config:
+        case T5Config():
+            return build_t5(config, weights, kernel, table)
+        case ModernBertConfig():
+            return build_modernbert(config, weights, kernel, table)
+        case BertConfig():
+            return build_bert(config, weights, kernel, table)
+
+
+def _weights(model: Model) -> Iterator[tuple[str, Tensor]]:
+    match model:
+        case T5():
+            return t5_weights(model)
+        case ModernBert():
+            return modernbert_weights(model)
+        case Bert():
+            return bert_weights(model)
 
 
 def _tokenizer(directory: Path, config: BackboneConfig) -> Tokenizer:

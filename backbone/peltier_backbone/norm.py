@@ -11,10 +11,10 @@ from peltier_backbone.native.library import serving_library
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """LayerNorm over the last dimension; `weight` and `bias` are [hidden]."""
+    """LayerNorm over the last dimension; `weight` is [hidden], and so is the `bias` if there is one."""
 
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
     eps: float
     centered: ClassVar[bool] = True
 

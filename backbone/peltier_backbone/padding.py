@@ -42,6 +42,21 @@ class Padding:
         mask = torch.zeros(self.rows, self.width, dtype=dtype)
         return mask.masked_fill_(~self._before(self._seen), float("-inf")).to(self.device)
 
+    def near_mask(self, dtype: torch.dtype, window: int) -> Tensor:
+        """The mask that also hides tokens more than `window` away, [rows, width (queries), width (keys)]. A pad sees
+        all tokens of its row: without any its softmax would not be a number."""
+        if (dtype, window) not in self._near_masks:
+            places = torch.arange(self.width)
+            near = (places - places[:, None]).abs() <= window
+            seen = (near | ~self._real[..., None]) & self._before(self._seen)[:, None]
+            mask = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, float("-inf"))
+            self._near_masks[dtype, window] = mask.to(self.device)
+        return self._near_masks[dtype, window]
+
+    @cached_property
+    def _near_masks(self) -> dict[tuple[torch.dtype, int], Tensor]:
+        return {}
+
     @cached_property
     def _real(self) -> Tensor:
         """Whether each position holds a token, [rows, width]."""

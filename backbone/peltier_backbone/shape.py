@@ -1,12 +1,14 @@
 """The interface of every backbone's configuration; imports no torch."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
+
+from peltier_backbone.sentence_pooling import SentencePooling
 
 PostNormFamily = Literal["bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra"]
 TextFamily = Literal["t5", "mt5"]
-Family = PostNormFamily | TextFamily
+Family = PostNormFamily | TextFamily | Literal["modernbert"]
 POST_NORM_FAMILIES: tuple[PostNormFamily, ...] = get_args(PostNormFamily)
 TEXT_FAMILIES: tuple[TextFamily, ...] = get_args(TextFamily)
 
@@ -16,10 +18,13 @@ class BackboneConfig(ABC):
     """The shape of a backbone. Sizes are counts of elements, never bytes.
 
     Blocks, attentions and norms are numbered through the whole model, in an encoder-decoder from the encoder on. So a
-    part of an adapter has one tensor for all of them.
+    part of an adapter has one tensor for all of them. `sentence_pooling` is the pooling that an encoder's
+    sentence-transformers checkpoint was trained with.
     """
 
     generates: ClassVar[bool] = False  # whether the model has a decoder that writes text
+    pre_norm: ClassVar[bool] = False  # whether norms come before sub-layers, and none after the sum with the residual
+    biased: ClassVar[bool] = True  # whether maps and norms have biases
     family: Family
     vocab_size: int
     hidden_size: int
@@ -28,6 +33,7 @@ class BackboneConfig(ABC):
     intermediate_size: int
     pad_token_id: int
     norm_eps: float
+    sentence_pooling: SentencePooling | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod

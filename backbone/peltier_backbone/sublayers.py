@@ -8,7 +8,7 @@ from peltier_backbone.activation import activate
 from peltier_backbone.adaptation import Adaptation
 from peltier_backbone.linear import Linear
 from peltier_backbone.native.program import Activation
-from peltier_backbone.norm import RMSNorm
+from peltier_backbone.norm import Norm, RMSNorm
 from peltier_backbone.prefix_attention import PrefixAttention
 from peltier_backbone.t5_config import Activation as T5Activation
 from peltier_backbone.view import SelfView, View
@@ -66,12 +66,13 @@ class CrossAttention:
 
 @dataclass(frozen=True)
 class FeedForward:
-    """x + output(activation(intermediate(norm(x)))). It is gated in v1.1 and not in v1.0. The first half of a gated
-    `intermediate`'s columns is activated and then multiplied by the second half."""
+    """x + output(activation(intermediate(norm(x)))), in T5 and ModernBERT. It is gated in T5 v1.1 and ModernBERT, and
+    not in T5 v1.0. The first half of a gated `intermediate`'s columns is activated and then multiplied by the second
+    half."""
 
     block: int
     norm_index: int
-    norm: RMSNorm
+    norm: Norm
     intermediate: Linear
     output: Linear
     activation: T5Activation

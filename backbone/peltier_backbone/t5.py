@@ -12,7 +12,7 @@ from peltier_backbone.decoder import Decoder
 from peltier_backbone.encoder import Encoder
 from peltier_backbone.encoder_kv import EncoderKV
 from peltier_backbone.linear import Linear
-from peltier_backbone.norm import RMSNorm
+from peltier_backbone.norm import Norm
 from peltier_backbone.packing import Packed
 from peltier_backbone.step_view import StepView
 from peltier_backbone.t5_config import T5Config
@@ -73,6 +73,6 @@ class T5:
         x = hidden * self.config.hidden_size**-0.5 if self.config.tied else hidden
         return adaptation.project(0, "lm_head", x, self.lm_head(x))
 
-    def norms(self) -> list[RMSNorm]:
+    def norms(self) -> list[Norm]:
         """All norms in the order of `Adaptation.norm`: the encoder's, then the decoder's."""
         return self.encoder.norms() + self.decoder.norms()

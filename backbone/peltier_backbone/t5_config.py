@@ -20,6 +20,8 @@ class T5Config(BackboneConfig):
     """
 
     generates: ClassVar[bool] = True
+    pre_norm: ClassVar[bool] = True
+    biased: ClassVar[bool] = False
     family: TextFamily
     num_decoder_layers: int
     kv_size: int

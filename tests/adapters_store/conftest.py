@@ -4,7 +4,7 @@ import pytest
 from peltier_backbone.load import Backbone
 
 
-@pytest.fixture(params=["bert", "roberta", "t5"])
+@pytest.fixture(params=["bert", "roberta", "modernbert", "t5"])
 def backbone(request: pytest.FixtureRequest) -> Backbone:
     """Each of the small random backbones in turn."""
     return request.getfixturevalue(request.param)

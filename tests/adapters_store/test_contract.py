@@ -72,7 +72,7 @@ HEADS = {
 }  # fmt: skip
 
 
-FAMILIES = ("bert", "roberta", "t5", "t5_gated")
+FAMILIES = ("bert", "roberta", "modernbert", "t5", "t5_gated")
 # Families that share their forward pass with one of those: what depends on it is tested on them too.
 RELATIVES = ("xlm_roberta", "camembert", "distilbert", "electra", "mt5")
 
@@ -223,7 +223,7 @@ def _native(name: str, request: pytest.FixtureRequest) -> Backbone:
     return backbone
 
 
-@pytest.mark.parametrize("name", PRECISIONS)
+@pytest.mark.parametrize("name", [*PRECISIONS, "modernbert", "modernbert_bfloat16", "modernbert_int8"])
 def test_batches_change_no_bit(
     name: str, zoo: Callable[[Backbone], dict[str, Resident]], request: pytest.FixtureRequest
 ):
@@ -278,7 +278,7 @@ def test_long_neighbours_change_nothing(
     _same(forward(backbone, [*crowd[:2], short, *crowd[2:]])[2:3], forward(backbone, [short]))
 
 
-@pytest.mark.parametrize("backbone", ["bert", "roberta", "xlm_roberta"], indirect=True)
+@pytest.mark.parametrize("backbone", ["bert", "roberta", "xlm_roberta", "modernbert"], indirect=True)
 def test_shifted_positions_stay_a_rows_own(
     backbone: Backbone, zoo: Callable[[Backbone], dict[str, Resident]], make_artifact: MakeArtifact
 ):
@@ -437,7 +437,7 @@ def test_the_real_minilm_serves_all_methods_at_once(minilm: Backbone, zoo: Calla
     assert minilm.weights_digest() == before
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta", "t5", *RELATIVES])
+@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert", "t5", *RELATIVES])
 def half(request: pytest.FixtureRequest) -> tuple[Backbone, Backbone]:
     """A small backbone in bfloat16, and the same in float32."""
     directory = request.getfixturevalue(f"{request.param}_directory")
@@ -469,7 +469,7 @@ def test_bfloat16_answers_within_its_rounding(
     ("half", "preset"),
     # The other backbone of each kind rounds alike.
     [
-        pytest.param(*case, marks=[pytest.mark.slow] if case[0] in ("roberta", "t5_gated") else [])
+        pytest.param(*case, marks=[pytest.mark.slow] if case[0] in ("roberta", "modernbert", "t5_gated") else [])
         for case in EVERYWHERE
     ],
     indirect=["half"],

@@ -66,7 +66,7 @@ class Reference:
             return tensor
         axis = 1 if part.kind in ("bottleneck", "lora") else 0
         absent = list(tensor.shape)
-        absent[axis] = 2 * skip + 1 if part.kind == "norm" else skip
+        absent[axis] = self.first_norm(skip) if part.kind == "norm" else skip
         return torch.cat((torch.full(absent, torch.nan, dtype=torch.float64), tensor), axis)
 
     def acts(self, part: str, i: int) -> bool:
@@ -99,27 +99,42 @@ class Reference:
         f = self.linear(f"{name}.output.dense", "output", i, inner)
         return self.norm(2 * i + 2, self.bottleneck("ffn", i, f, a) + a)
 
-    def linear(self, name: str, site: str, i: int, x: Tensor) -> Tensor:
+    def linear(self, name: str, site: str, i: int, x: Tensor, half: int | None = None) -> Tensor:
         """A frozen map with the task's own bias (BitFit) and LoRA, whose product is merged into the map unless it has
-        a gate."""
+        a gate; or one half of its columns, which has a LoRA of its own."""
         own = self.acts("bias", i) and f"bias.{site}" in self.t
-        bias = self.t[f"bias.{site}"][i] if own else self.w[f"{name}.bias"]
-        weight = self.w[f"{name}.weight"].T
+        weight, bias = self.frozen(name, site, i)
+        weight, bias = weight.T, self.t[f"bias.{site}"][i] if own else bias
+        if half is not None:
+            weight, bias = weight.chunk(2, 1)[half], bias.chunk(2)[half]
         target = {"attention_output": "output", "output": "ffn_output"}.get(site, site)
         lora = self.parts.get("lora")
         if lora is None or target not in lora.targets or not self.acts("lora", i):
             return x @ weight + bias
         apart = target in ("intermediate", "ffn_output")
         suffix = f".{target}" if apart else ""
-        k = 0 if apart else [one for one in lora.targets if one not in ("intermediate", "ffn_output")].index(target)
+        k = (
+            half or 0
+            if apart
+            else [one for one in lora.targets if one not in ("intermediate", "ffn_output")].index(target)
+        )
         added = self.t[f"lora.down{suffix}"][k, i] @ self.t[f"lora.up{suffix}"][k, i]
+        label = target if half is None else f"{target}.{half}"
         if lora.gated or "central_gate" in self.parts:
-            return x @ weight + bias + self.gate("lora", (k, i), x, target, suffix) * (x @ added)
+            return x @ weight + bias + self.gate("lora", (k, i), x, label, suffix) * (x @ added)
         return x @ (weight + lora.alpha / lora.rank * added) + bias
+
+    def frozen(self, name: str, site: str, i: int) -> tuple[Tensor, Tensor]:
+        """The weight and bias of a map."""
+        return self.w[f"{name}.weight"], self.w[f"{name}.bias"]
+
+    def visible(self, i: int) -> Tensor:
+        """Which of its keys each query sees, broadcast to [rows, queries, keys]."""
+        return self.mask[:, None, :]
 
     def attend(self, i: int, query: Tensor, key: Tensor, value: Tensor, h: Tensor) -> Tensor:
         rows, heads, size = len(h), self.config.num_heads, self.config.hidden_size // self.config.num_heads
-        visible = self.mask
+        visible = self.visible(i)
         prefix = self.parts.get("prefix")
         if prefix is not None and self.acts("prefix", i):
             scale = torch.ones(rows, 1, 1, dtype=torch.float64)
@@ -127,10 +142,10 @@ class Reference:
                 scale = self.gate("prefix", (i,), h)
             key = torch.cat((scale * self.t["prefix.keys"][i], key), 1)
             value = torch.cat((scale * self.t["prefix.values"][i], value), 1)
-            visible = torch.cat((torch.ones(rows, prefix.length, dtype=torch.bool), visible), 1)
+            visible = F.pad(visible, (prefix.length, 0), value=True)
         query, key, value = (x.view(rows, -1, heads, size).transpose(1, 2) for x in (query, key, value))
         scores = query @ key.transpose(2, 3) / size**0.5
-        weights = scores.masked_fill(~visible[:, None, None, :], float("-inf")).softmax(-1)
+        weights = scores.masked_fill(~visible[:, None], float("-inf")).softmax(-1)
         return (weights @ value).transpose(1, 2).reshape(rows, -1, heads * size)
 
     def bottleneck(self, site: str, i: int, y: Tensor, residual: Tensor) -> Tensor:
@@ -173,15 +188,23 @@ class Reference:
         self.gates.setdefault(f"{part}.{label}" if label else part, []).append(mean)
         return mean[:, None, None]
 
-    def norm(self, index: int, x: Tensor) -> Tensor:
+    def frozen_norm(self, index: int) -> tuple[Tensor, Tensor]:
+        """The weight and bias of a norm."""
         layer, site = divmod(index - 1, 2)
         name = (
             f"encoder.layer.{layer}.{('attention.output', 'output')[site]}.LayerNorm"
             if index
             else "embeddings.LayerNorm"
         )
-        weight, bias = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
-        own = "norm" in self.parts and index >= (2 * self.parts["norm"].skip + 1 if self.parts["norm"].skip else 0)
+        return self.w[f"{name}.weight"], self.w[f"{name}.bias"]
+
+    def first_norm(self, skip: int) -> int:
+        """The first norm after the first `skip` blocks."""
+        return 2 * skip + 1 if skip else 0
+
+    def norm(self, index: int, x: Tensor) -> Tensor:
+        weight, bias = self.frozen_norm(index)
+        own = "norm" in self.parts and index >= self.first_norm(self.parts["norm"].skip)
         weight = self.t["norm.weight"][index] if own and "norm.weight" in self.t else weight
         bias = self.t["norm.bias"][index] if own and "norm.bias" in self.t else bias
         centred = x - x.mean(-1, keepdim=True)
@@ -265,13 +288,17 @@ def test_a_method_is_its_formula(
     backbone, directory = family
     labels = ("a", "b", "c")
     artifact = read_artifact(make_artifact(backbone, preset, overrides=overrides, labels=labels), backbone)
+    check_method(Reference(backbone, artifact, directory), backbone, artifact)
+
+
+def check_method(reference: Reference, backbone: Backbone, artifact: Artifact, tolerance: float = 2e-5) -> None:
+    """Logits, gates and the effect of an adapter."""
     encoded = [encode_input(backbone, artifact.manifest.task, text) for text in TEXTS]
-    reference = Reference(backbone, artifact, directory)
     expected = reference(encoded)
     resident = Banks(backbone).add(artifact)
     outputs = forward(backbone, [Row(one, resident) for one in encoded], record_gates=True)
     found = torch.stack([output.logits for output in outputs]).double()
-    torch.testing.assert_close(found, expected, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
     bare = forward(backbone, [Row(one, resident, bare=True) for one in encoded])
     assert max(float((one.logits - two).abs().max()) for one, two in zip(bare, expected, strict=True)) > 1e-2
     _same_gates(reference.gates, [output.gates for output in outputs])

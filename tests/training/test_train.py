@@ -234,6 +234,14 @@ def test_int8_training_is_measured_in_int8(make_run: MakeRun, bert: Backbone, be
     proved(run, bert)
 
 
+def test_texts_longer_than_the_window_train_on_modernbert(make_run: MakeRun, modernbert: Backbone):
+    """An artifact whose answers a server reproduces, with the pooling of the configuration."""
+    run = make_run(preset="unipelt-apl", backbone=modernbert.name, epochs=1)
+    train(run)
+    manifest = proved(run, modernbert).manifest
+    assert (manifest.backbone.family, manifest.head.pooling, manifest.head.hidden) == ("modernbert", "first", True)
+
+
 def test_pairs_train_on_roberta(make_run: MakeRun, roberta: Backbone, tmp_path: Path):
     """Two text columns make a pair task, here on the other family."""
     words = ("good", "bad")

@@ -130,6 +130,8 @@ class Manifest(Spec):
         if (head.pooling == "tokens") != task.reads_tokens:
             wanted = "of every token" if task.reads_tokens else "of one vector for each input"
             raise ValueError(f"a {task.type} task needs a head {wanted}, not one with pooling {head.pooling!r}")
+        if task.padded and self.backbone.family == "modernbert":
+            raise ValueError("a padded task is for encoders in which a token sees its whole row, not for modernbert")
         if task.padded and head.pooling in ("mean", "max"):
             raise ValueError(f"a head that reads the {head.pooling} over tokens would read the pads of a padded task")
 

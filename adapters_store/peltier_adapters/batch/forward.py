@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 from peltier_backbone.load import Backbone
+from peltier_backbone.modernbert import ModernBert
 from peltier_backbone.packing import Packed
 from torch import Tensor
 
@@ -57,7 +58,10 @@ def _compute(backbone: Backbone, sorted_rows: Sequence[Row], *, record_gates: bo
 
 
 def has_frames(backbone: Backbone) -> bool:
-    """Whether batches of `backbone` are computed as frames: Triton's kernels run its adapters."""
+    """Whether batches of `backbone` are computed as frames: Triton's kernels run its adapters, and it has no local
+    layers, whose windows depend on the lengths of rows."""
+    if isinstance(backbone.model, ModernBert):
+        return False
     return backend.choose_backend(backbone.device, backbone.dtype).name == "triton"
 
 

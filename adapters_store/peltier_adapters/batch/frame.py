@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
+from peltier_backbone.bert import Bert
 from peltier_backbone.load import Backbone
 from peltier_backbone.native.placed_rows import PlacedRow
 from peltier_backbone.packing import list_tokens
@@ -103,7 +104,9 @@ class Frame:
         placed = indices["placed"].view(shape.rows, ROW_WORDS)
         attention = _Attention(ops, placed, shape.longest, self._backbone.config.num_heads)
         read = _Read(indices["ids"], indices["types"], indices["positions"])
-        hidden = self._backbone.bert.encode(read, SiteAdaptation(ops), attention)
+        model = self._backbone.model
+        assert isinstance(model, Bert), "`has_frames` is asked first"
+        hidden = model.encode(read, SiteAdaptation(ops), attention)
         pool(self._vectors, hidden, rows, indices["modes"])
         if shape.uses_pooler:
             chosen = indices["poolers"][:, None].bool()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import torch
+from peltier_backbone.bert import Bert
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.load import Backbone
 from torch import Tensor
@@ -15,16 +16,17 @@ _FUSED = ("query", "key", "value")
 
 
 def init(spec: BiasSpec, backbone: Backbone, generator: torch.Generator) -> dict[str, Tensor]:
-    """The backbone's own biases, or zeros if it has none (T5): the first forward pass is the backbone's own."""
+    """The backbone's own biases, or zeros if it has none: the first forward pass is the backbone's own."""
     return {site: backbone_bias(spec, site, backbone).clone() for site in spec.sites}
 
 
 def backbone_bias(spec: BiasSpec, site: BiasSite, backbone: Backbone) -> Tensor:
     """The frozen biases that the part replaces at `site`, [L, width] ([hidden] for the pooler), in float32."""
     config = backbone.config
-    if config.generates:
+    if not config.biased:
         return torch.zeros(spec.shapes(config)[site], device=backbone.device)
-    model = backbone.bert
+    model = backbone.model
+    assert isinstance(model, Bert), "no other model has biases"
     if site == "pooler":
         assert model.pooler is not None, "presets and artifacts without a pooler are refused before"
         return model.pooler.bias.float()
@@ -41,7 +43,7 @@ def lower(spec: BiasSpec, tensors: Tensors, context: Context) -> Iterator[AddedB
     backbone = context.backbone
     for site in spec.sites:
         own = tensors[site] if tensors[site].dim() > 1 else tensors[site][None]
-        frozen = None if backbone.config.generates else backbone_bias(spec, site, backbone)
+        frozen = backbone_bias(spec, site, backbone) if backbone.config.biased else None
         replaced = [None] * len(own) if frozen is None else frozen.view(own.shape).to(backbone.device).unbind()
         numbers = spec.numbers(site, backbone.config)
         for number, bias, base in zip(numbers, own.unbind(), replaced, strict=True):

@@ -21,8 +21,9 @@ def init(spec: NormSpec, backbone: Backbone, generator: torch.Generator) -> dict
 
 
 def backbone_norms(name: str, backbone: Backbone, indices: Sequence[int]) -> Tensor | None:
-    """Frozen weights or biases of the norms `indices`, [norms, hidden], in float32; None for biases that T5 lacks."""
-    if name == "bias" and backbone.config.generates:
+    """Frozen weights or biases of the norms `indices`, [norms, hidden], in float32; None for biases that no norm of the
+    backbone has."""
+    if name == "bias" and not backbone.config.biased:
         return None
     norms = backbone.model.norms()
     return torch.stack([getattr(norms[index], name) for index in indices]).float()

@@ -1,9 +1,9 @@
 """The preset: a published method as a composition of parts. Imports no torch."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from peltier_backbone.config import BackboneConfig
+from peltier_backbone.config import BackboneConfig, ModernBertConfig
 from pydantic import ValidationError
 
 from peltier_adapters.errors import AdapterError
@@ -11,8 +11,9 @@ from peltier_adapters.presets.composition import BUILDERS, Setting, Settings, ov
 from peltier_adapters.spec.parts import Parts, part_problems
 from peltier_adapters.validation import sentences
 
-# The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere the first token with a dense layer, as in
-# RoBERTa. Without a projection the pooled vector is the output, as an embedding.
+# The head of an encoder's adapter. "auto" is BERT's pooler, and elsewhere a dense layer on the first token, as in
+# RoBERTa, or on the pooling that the configuration of a ModernBERT names. Without a projection the pooled vector is the
+# output, as an embedding.
 HEAD: Settings = {"pooling": "auto", "head_hidden": False, "head_projection": True}
 # Blocks of each stack below this one stay the backbone's own. Soft prompts change what the first block reads, so a
 # preset of prompts alone has no such setting.
@@ -33,8 +34,9 @@ class Variant:
 @dataclass(frozen=True)
 class Preset:
     """One method: its source, its parts in order, and its variants. A T5 variant contains only the differences from the
-    encoder's settings; None means that the method is not defined there. With `task_prefix`, T5 inputs begin with the
-    task's name, as in the papers (docs/methods.md#task-name)."""
+    encoder's settings; None means that the method is not defined there. `pre_norm` contains what differs on an encoder
+    without norms after the residual sums. With `task_prefix`, T5 inputs begin with the task's name, as in the papers
+    (docs/methods.md#task-name)."""
 
     name: str
     source: str
@@ -42,6 +44,7 @@ class Preset:
     encoder: Variant | None
     t5: Variant | None
     task_prefix: bool = False
+    pre_norm: Settings = field(default_factory=dict)
 
     def variant(self, config: BackboneConfig) -> Variant:
         """The method on this backbone, or an `AdapterError`."""
@@ -55,6 +58,8 @@ class Preset:
         variant = self.variant(config)
         known: dict[str, Setting] = dict(self.encoder.defaults if self.encoder else {})
         known.update(variant.defaults)
+        if config.pre_norm and not config.generates:
+            known.update(self.pre_norm)
         if known.get("bottleneck") == AUTO_SIZE:
             known["bottleneck"] = max(config.hidden_size // _T5_REDUCTION, 1)
         known.update(FIRST_BLOCK if any(part != "prompt" for part in self.parts) else {})
@@ -64,7 +69,7 @@ class Preset:
     def compose(self, settings: Settings, config: BackboneConfig, *, outputs: int) -> Parts:
         """The parts of an adapter, on an encoder with a head of `outputs` values."""
         _check_first_block(self.name, settings, config)
-        norms = ["norm_weight" if config.generates else "norm"]  # T5's norms have no bias
+        norms = ["norm" if config.biased else "norm_weight"]
         central = ["central_gate"] if settings.get("central") else []
         kinds = [*central, *self.parts, *(norms if settings.get("norms") else [])]
         if not config.generates:
@@ -94,4 +99,5 @@ def own_pooling(settings: Settings, config: BackboneConfig) -> Settings:
         return settings
     if config.pooled:
         return {**settings, "pooling": "pooler"}
-    return {**settings, "pooling": "first", "head_hidden": True}
+    pooling = config.classifier_pooling if isinstance(config, ModernBertConfig) else "first"
+    return {**settings, "pooling": pooling, "head_hidden": True}

@@ -29,7 +29,9 @@ _APL: Settings = {**_PFEIFFER, **_PREFIX, **_LORA, "central": False}
 # Experts are drawn for the whole batch, as in the paper's code (docs/methods.md#adamix), or for each sample.
 _ADAMIX: Settings = {"experts": 4, "share": "up", "routing": "batch", "consistency": 1.0}
 _BIASES = "query,key,value,attention_output,intermediate,output"
-_RAW: Settings = {"input": "output"}  # T5 has no norm after the residual sum
+# T5 and ModernBERT have no norm after the residual sum.
+_RAW: Settings = {"input": "output"}
+_SUM: Settings = {"input": "sum"}
 _PROMPT: Settings = {"length": 100}
 
 PRESETS: Mapping[str, Preset] = {
@@ -48,6 +50,7 @@ PRESETS: Mapping[str, Preset] = {
             ("bottleneck",),
             Variant(1e-4, _PFEIFFER),
             Variant(3e-4, {**_ON_T5, **_RAW, "sites": "attention"}),
+            pre_norm=_SUM,
         ),
         Preset(
             "pfeiffer-attention",
@@ -58,10 +61,11 @@ PRESETS: Mapping[str, Preset] = {
         ),
         Preset(
             "pfeiffer-ffn",
-            "UniPELT section 2.2: after the FFN; input normed, on T5 the residual sum (AdapterHub)",
+            "UniPELT section 2.2: after the FFN; input normed, on T5 and ModernBERT the residual sum (AdapterHub)",
             ("bottleneck",),
             Variant(1e-4, _PFEIFFER),
-            Variant(1e-4, {"input": "sum"}),
+            Variant(1e-4, _SUM),
+            pre_norm=_SUM,
         ),
         Preset(
             "adapterdrop",
@@ -136,6 +140,7 @@ PRESETS: Mapping[str, Preset] = {
             ("prefix", "bottleneck"),
             Variant(5e-4, {**_PFEIFFER, **_PREFIX, "gated": True}),
             Variant(5e-4, _RAW),
+            pre_norm=_RAW,
         ),
         Preset(
             "unipelt-apl",
@@ -143,6 +148,7 @@ PRESETS: Mapping[str, Preset] = {
             ("prefix", "lora", "bottleneck"),
             Variant(5e-4, {**_APL, "gated": True}),
             Variant(5e-4, _RAW),
+            pre_norm=_RAW,
         ),
         Preset(
             "unipelt-ap-nogate",
@@ -150,6 +156,7 @@ PRESETS: Mapping[str, Preset] = {
             ("prefix", "bottleneck"),
             Variant(5e-4, {**_PFEIFFER, **_PREFIX}),
             Variant(5e-4, _RAW),
+            pre_norm=_RAW,
         ),
         Preset(
             "unipelt-apl-nogate",
@@ -157,6 +164,7 @@ PRESETS: Mapping[str, Preset] = {
             ("prefix", "lora", "bottleneck"),
             Variant(5e-4, _APL),
             Variant(5e-4, _RAW),
+            pre_norm=_RAW,
         ),
         Preset(
             "unipelt-apl-central",
@@ -164,6 +172,7 @@ PRESETS: Mapping[str, Preset] = {
             ("prefix", "lora", "bottleneck"),
             Variant(5e-4, {**_APL, "gated": True, "central": True}),
             Variant(5e-4, _RAW),
+            pre_norm=_RAW,
         ),
         Preset(
             "adamix",

@@ -77,7 +77,7 @@ class BottleneckSpec(_PartSpec):
     """y + up(act(down(x))) at the output y of a sub-layer, before the residual sum.
 
     `input` is what the adapter reads: `output` the sub-layer's raw output y, `normed` the norm of y + residual, `sum`
-    y + residual itself (on T5, where no norm follows the sum; docs/methods.md#pfeiffer).
+    y + residual itself (on T5 and ModernBERT, where no norm follows the sum; docs/methods.md#pfeiffer).
     `gated` scales the adapter's own term with UniPELT's gate on that input. The first `skip` blocks of each stack have
     none (AdapterDrop). On T5 the site `attention` is self-attention; cross-attention has no adapter
     (docs/methods.md#sites).
@@ -110,8 +110,11 @@ class BottleneckSpec(_PartSpec):
                 f"{config.hidden_size}"
             )
         problems += _skip_problems(self, self.skip, config)
-        if self.input == "normed" and config.generates:
-            problems.append("bottleneck: input 'normed' reads a norm after the residual sum, which T5 does not have")
+        if self.input == "normed" and config.pre_norm:
+            problems.append(
+                f"bottleneck: input 'normed' reads a norm after the residual sum, which a {config.family} backbone "
+                "does not have"
+            )
         return problems
 
     def shapes(self, config: BackboneConfig) -> Shapes:
@@ -262,7 +265,7 @@ class PromptSpec(_PartSpec):
 
 class BiasSpec(_PartSpec):
     """Biases that replace the backbone's at the named sites, but for those in the first `skip` blocks of each stack. T5
-    has none, so they are added there (BitFit, docs/methods.md#bitfit)."""
+    and ModernBERT have none, so they are added there (BitFit, docs/methods.md#bitfit)."""
 
     kind: Literal["bias"] = "bias"
     sites: _Distinct[BiasSite] = Field(min_length=1, max_length=8)
@@ -306,8 +309,9 @@ class NormSpec(_PartSpec):
     """Norm weights and/or biases that replace the backbone's, in the backbone's order of norms (docs/methods.md#norms).
     With `skip` the norms before and in the first blocks of each stack are the backbone's own.
 
-    T5's norms have no bias, so one is added, except to the two final norms (docs/methods.md#bitfit). ELECTRA's norm of
-    the embeddings keeps its weights if it is not as wide as the hidden states."""
+    The norms of T5 and ModernBERT have no bias, so one is added, except to T5's two final norms
+    (docs/methods.md#bitfit). ELECTRA's norm of the embeddings keeps its weights if it is not as wide as the hidden
+    states."""
 
     kind: Literal["norm"] = "norm"
     weight: bool = True

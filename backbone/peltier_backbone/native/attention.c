@@ -29,7 +29,7 @@ typedef void attention(const head *h, scratch s, float scale);
 typedef struct {
     matrix query, key, value, context;
     const placed_row *rows;
-    int64_t heads, size, head_stride, most, place;
+    int64_t heads, size, head_stride, window, most, place;
     float scale;
     attention *attend;
     table table;
@@ -55,6 +55,34 @@ static head head_of(const batch *b, const group *g, int64_t number, int64_t row)
     return h;
 }
 
+/* The queries of h from number `first` on that attend at once, and the keys that any of them sees. */
+static head block_of(const head *h, int64_t first, int64_t window) {
+    const int64_t last = first + QUERIES < h->tokens ? first + QUERIES : h->tokens;
+    const int64_t low = first > window ? first - window : 0, high = last + window < h->seen ? last + window : h->seen;
+    head own = *h;
+    own.query = moved(h->query, first, 0), own.context = moved(h->context, first, 0);
+    own.key = moved(h->key, low, 0), own.value = moved(h->value, low, 0);
+    own.tokens = last - first, own.seen = high - low, own.window = window, own.offset = first - low;
+    return own;
+}
+
+/* In blocks, where not every token is in the window of every other. */
+static void attend_near(const batch *b, const head *h, scratch s) {
+    if (!b->window || h->tokens <= b->window + 1) {
+        b->attend(h, s, b->scale);
+        return;
+    }
+    for (int64_t first = 0; first < h->tokens; first += QUERIES) {
+        const head own = block_of(h, first, b->window);
+        b->attend(&own, s, b->scale);
+    }
+}
+
+/* The most keys, without those of a prefix, that a block of queries of a row sees. */
+static int64_t num_seen(int64_t keys, int64_t window) {
+    return window && keys > 2 * window + QUERIES ? 2 * window + QUERIES : keys;
+}
+
 /* The heads of `own`, of which each row has so many. Returns 0, or 1 without memory. */
 NOINLINE int attend_share(const batch *b, share own) {
     const scratch s = new_scratch(b->most, b->size);
@@ -63,7 +91,7 @@ NOINLINE int attend_share(const batch *b, share own) {
     for (int64_t k = own.first; k < own.last; k++) {
         while (g && g->last <= k / b->heads) g++;
         const head h = head_of(b, g, k % b->heads, k / b->heads);
-        b->attend(&h, s, b->scale);
+        attend_near(b, &h, s);
     }
     free(s.keys);
     return 0;
@@ -82,21 +110,23 @@ static int64_t longest_prefix(table t, int64_t place) {
  * are times `scale`. `once` is for rows of one query each, whose sums run in another
  * order. Queries and keys in bfloat16, or `rounded` to it, are multiplied so where the processor can. With groups, row r of the table
  * is row r here, and attends to the prefix of its group's program at `place`, times gates[r] if it has a gate; the bias of a
- * prefix is 0. Returns 0, or 1 without memory. */
+ * prefix is 0. With a `window` other than 0, query q of a row sees the prefix and those of its keys whose numbers are at most
+ * so far from q; then rows have as many keys as queries. Returns 0, or 1 without memory. */
 EXPORT int peltier_attend(
     void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
     const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
-    int64_t heads, int64_t size, float scale, int once, int rounded, const group *groups, int64_t count, const int64_t *starts,
+    int64_t heads, int64_t size, float scale, int once, int rounded, int64_t window, const group *groups, int64_t count, const int64_t *starts,
     int64_t place, const float *gates) {
     batch b = {
         .query = {query, query_stride, half}, .key = {key, key_stride, key_half}, .value = {value, key_stride, key_half},
         .context = {context, context_stride, half}, .rows = rows, .heads = heads, .size = size,
-        .head_stride = head_stride, .scale = scale, .attend = choose_attention(once, rounded || half), .place = place,
+        .head_stride = head_stride, .window = window, .scale = scale, .attend = choose_attention(once, rounded || half), .place = place,
         .table = {groups, count, starts}, .gates = gates};
     int64_t products = 0;
     for (const placed_row *r = rows; r < rows + num_rows; r++) {
-        b.most = r->keys > b.most ? r->keys : b.most;
-        products += 2 * heads * size * r->tokens * r->keys;
+        const int64_t seen = num_seen(r->keys, window);
+        b.most = seen > b.most ? seen : b.most;
+        products += 2 * heads * size * r->tokens * seen;
     }
     if (groups) b.most += longest_prefix(b.table, place);
     int failed = 0;

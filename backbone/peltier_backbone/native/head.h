@@ -3,6 +3,8 @@
 #ifndef PELTIER_HEAD_H
 #define PELTIER_HEAD_H
 
+#include <math.h>
+
 #include "softmax.h"
 #include "tiles.h"
 
@@ -10,10 +12,11 @@
 #define QUERIES 64
 
 /* One head of one row. Its keys are `prefix` ones times `gate`, then `seen` ones; its values likewise. A bias, if there is
- * data, has a row for each query and an element for each of the seen keys. */
+ * data, has a row for each query and an element for each of the seen keys. With a `window`, query q sees the whole prefix
+ * and those of the other keys whose numbers are at most so far from q + `offset`; without one it is 0. */
 typedef struct {
     matrix query, key, value, prefix_key, prefix_value, context, bias;
-    int64_t tokens, seen, prefix, size;
+    int64_t tokens, seen, prefix, size, window, offset;
     float gate;
 } head;
 
@@ -93,6 +96,13 @@ static void add_bias(float *logits, const head *h, int64_t query) {
     }
 }
 
+/* The logits of keys outside the window of a query become -infinity. */
+static void hide_far(float *logits, const head *h, int64_t query) {
+    const int64_t low = query + h->offset - h->window, high = query + h->offset + h->window + 1;
+    for (int64_t key = 0; key < low && key < h->seen; key++) logits[h->prefix + key] = -INFINITY;
+    for (int64_t key = high; key < h->seen; key++) logits[h->prefix + key] = -INFINITY;
+}
+
 /* How logits are found of queries and keys, and context of what becomes of the logits and of values. */
 typedef struct {
     void (*multiply)(const product *p, int64_t rows);
@@ -109,6 +119,8 @@ static void attend_by(const head *h, head_products w) {
         w.multiply(&w.find, count);
         for (int64_t row = 0; h->bias.data && row < count; row++)
             add_bias((float *)at(w.find.y, row, 0), h, first + row);
+        for (int64_t row = 0; h->window && row < count; row++)
+            hide_far((float *)at(w.find.y, row, 0), h, first + row);
         exponentiate_rows(&w.soft, (float *)w.mix.scale, count);
         w.mix.y = (matrix){at(h->context, first, 0), h->context.stride, h->context.half};
         w.multiply(&w.mix, count);

@@ -45,8 +45,11 @@ int peltier_adapt(
 int peltier_attend(
     void *context, int64_t context_stride, const void *query, int64_t query_stride, int half, const void *key,
     const void *value, int64_t key_stride, int key_half, int64_t head_stride, const placed_row *rows, int64_t num_rows,
-    int64_t heads, int64_t size, float scale, int once, int rounded, const group *groups, int64_t count, const int64_t *starts,
+    int64_t heads, int64_t size, float scale, int once, int rounded, int64_t window, const group *groups, int64_t count, const int64_t *starts,
     int64_t place, const float *gates);
+void peltier_rotate(
+    void *x, int64_t stride, int half, const float *turns, const int64_t *positions, int64_t tokens, int64_t heads,
+    int64_t size);
 void peltier_keep_keys(
     void *keys, void *values, int kept_half, int64_t head_stride, const void *from, int64_t stride, int half,
     const int64_t *places, int64_t rows, int64_t heads, int64_t size);

@@ -82,8 +82,11 @@ class Library:
         self._attend = library.peltier_attend
         self._attend.argtypes = (
             c_void_p, c_int64, *_TENSOR, c_void_p, c_void_p, c_int64, c_int, c_int64, c_void_p, *(c_int64,) * 3,
-            c_float, c_int, c_int, *_TABLE, c_int64, c_void_p,
+            c_float, c_int, c_int, c_int64, *_TABLE, c_int64, c_void_p,
         )  # fmt: skip
+        self._rotate = library.peltier_rotate
+        self._rotate.restype = None
+        self._rotate.argtypes = (*_TENSOR, c_void_p, c_void_p, *(c_int64,) * 3)
         self._keep_keys = library.peltier_keep_keys
         self._keep_keys.restype = None
         self._keep_keys.argtypes = (c_void_p, c_void_p, c_int, c_int64, *_TENSOR, c_void_p, *(c_int64,) * 3)
@@ -193,23 +196,30 @@ class Library:
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, head_stride: int, rows: PlacedRows, num_heads: int,
         prefixes: PlacedPrefixes | None = None, *, scale: float = 1.0, once: bool = False, rounded: bool = False,
+        window: int | None = None,
     ) -> Tensor:  # fmt: skip
         """The softmax attention of `query` [tokens, size] to keys and values of one layout. Their first dimension
         counts keys, and those of the next head lie `head_stride` elements further on. Products of queries and keys are
         times `scale`. If there are prefixes, their table has these rows, and their bias is 0. `once`: each row has one
         query, whose result is rounded in another order. `rounded`: products may be of bfloat16, as they are of queries
-        in it; sums are float32."""
+        in it; sums are float32. With a `window` (at least 1) a query sees the prefix and the keys of its row that are
+        at most so many tokens away; rows then have as many keys as queries."""
         context, size = query.new_empty(len(query), query.shape[1]), query.shape[1] // num_heads
         table = (None, 0, None) if prefixes is None else prefixes.table.arguments
         place, gates = (0, None) if prefixes is None else (prefixes.place, prefixes.gates)
         failed = self._attend(
             context.data_ptr(), context.stride(0), *_rows(query), key.data_ptr(), value.data_ptr(), key.stride(0),
             _is_half(key), head_stride, rows.layout.data_ptr(), len(rows), num_heads, size, scale, once, rounded,
-            *table, place, None if gates is None else gates.data_ptr(),
+            window or 0, *table, place, None if gates is None else gates.data_ptr(),
         )  # fmt: skip
         if failed:
             raise MemoryError(f"no memory for attention over {len(rows)} rows")
         return context
+
+    def rotate(self, x: Tensor, turns: Tensor, positions: Tensor, num_heads: int) -> None:
+        """Turn the first `num_heads` heads of each row of x [tokens, width] in place by the angles of its position:
+        `turns` [positions, head size] has their cosines, then their sines, `positions` is int64 [tokens]."""
+        self._rotate(*_rows(x), turns.data_ptr(), positions.data_ptr(), len(x), num_heads, turns.shape[1])
 
     def keep_keys(self, store: Tensor, key_value: Tensor, places: Tensor) -> None:
         """Write the keys and values of each row of `key_value` [rows, 2 * heads * size] to `store` [2, slots, heads,

@@ -62,6 +62,18 @@ class PlacedRows:
         places = [(row, 1, offset, seen, end - seen * line.element_size(), width, 0) for row, (offset, seen) in pairs]
         return cls(torch.tensor(places), (), line)
 
+    @classmethod
+    def near(cls, lengths: Sequence[int], window: int, device: torch.device) -> Self:
+        """Rows of `lengths` tokens back to back, each of which attends to the tokens of its row that are at most
+        `window` away: by biases, which are one line for all heads and rows."""
+        longest = max(lengths)
+        line = torch.full((2 * longest - 1,), float("-inf"), device=device)
+        line[max(longest - 1 - window, 0) : longest + window] = 0
+        middle = line.data_ptr() + (longest - 1) * line.element_size()
+        starts = accumulate(lengths, initial=0)
+        places = [(start, num, start, num, middle, 0, -1) for start, num in zip(starts, lengths, strict=False)]
+        return cls(torch.tensor(places), (), line)
+
     def see_next(self) -> None:
         """Let each of `tokens` with a line see one key more."""
         assert self.line is not None, "rows have another bias for each key"

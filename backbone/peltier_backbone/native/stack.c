@@ -125,7 +125,7 @@ static int attend(
     return failed | peltier_attend(
         (void *)r->context.data, r->context.stride, query.data, query.stride, query.half, k->keys, k->values, k->stride,
         (int)k->half, k->head_stride, rows, num_rows, s->heads, s->size, (float)s->scale, (int)c->once,
-        (int)s->rounded, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
+        (int)s->rounded, 0, c->prefixed ? c->groups : NULL, c->prefixed ? c->num_groups : 0, c->starts, c->sites[PREFIX] + number, c->gates);
 }
 
 static void add_to_sum(const run *r) {

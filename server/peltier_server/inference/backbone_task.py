@@ -8,7 +8,6 @@ from peltier_adapters.artifact.manifest import Golden, Manifest
 from peltier_adapters.golden.proof import create_reference
 from peltier_adapters.spec.parts import HeadSpec
 from peltier_adapters.spec.tasks import TaskSpec
-from peltier_backbone.config import BertConfig
 from peltier_backbone.load import Backbone
 from peltier_client.errors import AdapterNotFound
 from peltier_client.protocol import BACKBONE_TASK
@@ -37,7 +36,7 @@ class BackboneTask:
             raise AdapterNotFound(f"{BACKBONE_TASK!r} embeds texts with an encoder; this server's backbone is a T5")
         task = TaskSpec(type="embedding", labels=(), inputs="single", max_length=config.max_tokens, normalized=True)
         size = config.hidden_size
-        trained_with = config.sentence_pooling if isinstance(config, BertConfig) else None
+        trained_with = config.sentence_pooling
         head = HeadSpec(pooling=trained_with or "mean", projection=False, outputs=size)
         golden = Golden(input=BACKBONE_TASK, output=(0.0,) * size)
         manifest = Manifest(

@@ -45,12 +45,18 @@ def cases(kept: Sequence[tuple[str, ...]], *axes: Sequence[str]) -> list[Any]:
 # Each method, family and task type.
 ENCODERS = [
     ("bert", "full", "classification"), ("bert", "intrinsic-said", "regression"), ("roberta", "full", "multilabel"),
+    ("modernbert", "intrinsic-said", "classification"), ("distilbert", "full", "classification"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("family", "preset", "task_type"),
-    cases(ENCODERS, ["bert", "roberta"], list(BASELINES), ["classification", "multilabel", "regression"]),
+    cases(
+        ENCODERS,
+        ["bert", "roberta", "modernbert", "distilbert"],
+        list(BASELINES),
+        ["classification", "multilabel", "regression"],
+    ),
 )
 def test_encoders_are_tuned_and_nothing_is_left(
     make_run: MakeRun, family: str, preset: str, task_type: str, request: pytest.FixtureRequest

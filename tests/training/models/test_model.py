@@ -25,7 +25,9 @@ from torch import Tensor
 ENCODERS = [preset.name for preset in PRESETS.values() if preset.encoder]
 TEXTS = ["good", "a bad film", "the plot was not very good , and the actor is dull", "is a is a is a film"]
 TASK = TaskSpec(type="classification", labels=("a", "b", "c"), inputs="single", max_length=64)
-Reference = runpy.run_path(str(Path(__file__).parents[2] / "adapters_store" / "test_reference.py"))["Reference"]
+_REFERENCES = Path(__file__).parents[2] / "adapters_store"
+Reference = runpy.run_path(str(_REFERENCES / "test_reference.py"))["Reference"]
+ModernReference = runpy.run_path(str(_REFERENCES / "test_reference_modernbert.py"))["ModernReference"]
 
 
 SMALL = {"adapterdrop": {"skip": "1"}} | {
@@ -49,7 +51,7 @@ def encode(backbone: Backbone) -> list[Encoded]:
     return [encode_input(backbone, TASK, text) for text in TEXTS]
 
 
-@pytest.fixture(params=["bert", "roberta"])
+@pytest.fixture(params=["bert", "roberta", "modernbert"])
 def backbone(request: pytest.FixtureRequest) -> Backbone:
     return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
 
@@ -88,7 +90,8 @@ def test_gradients_reach_every_parameter(backbone: Backbone, preset: str):
     model(backbone.pack(encode(backbone))).pow(2).sum().backward()
     still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().max() > 0]
     assert still == []
-    assert not any(t.requires_grad for norm in backbone.model.norms() for t in (norm.weight, norm.bias))
+    weights = [t for norm in backbone.model.norms() for t in (norm.weight, norm.bias) if t is not None]
+    assert not any(t.requires_grad for t in weights)
     assert backbone.weights_digest() == before
 
 
@@ -109,7 +112,8 @@ def test_gradients_are_those_of_the_formulas(
     leaves = {name: tensor.requires_grad_() for name, tensor in model.merged().items()}
     model.served = lambda: leaves  # type: ignore[method-assign]
     model(backbone.pack(rows)).pow(2).sum().backward()
-    reference = Reference(backbone, _artifact(model, leaves), directory)
+    kind = ModernReference if backbone.config.family == "modernbert" else Reference
+    reference = kind(backbone, _artifact(model, leaves), directory)
     exact = {name: tensor.detach().double().requires_grad_() for name, tensor in leaves.items()}
     reference.t = {name: reference.unskipped(name, tensor) for name, tensor in exact.items()}
     reference(rows).pow(2).sum().backward()

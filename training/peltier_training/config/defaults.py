@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from peltier_adapters.presets.baselines import find_method
 from peltier_adapters.spec.tasks import TOKEN_TYPES
-from peltier_backbone.config import BackboneConfig, BertConfig
+from peltier_backbone.config import BackboneConfig
 
 from peltier_training.config.run import Run
 from peltier_training.ranks import num_processes
@@ -61,7 +61,7 @@ def _pooling(run: Run, config: BackboneConfig) -> Mapping[str, str]:
     was trained on single texts, so pairs keep the family's pooling."""
     if run.task_type in TOKEN_TYPES:
         return {"pooling": "tokens"} if run.overrides.get("pooling", "auto") == "auto" else {}
-    if not isinstance(config, BertConfig) or config.sentence_pooling is None or len(run.data.text_columns) > 1:
+    if config.generates or config.sentence_pooling is None or len(run.data.text_columns) > 1:
         return {}
     return {} if run.overrides.get("pooling", "auto") != "auto" else {"pooling": config.sentence_pooling}
 

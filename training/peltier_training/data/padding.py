@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import torch
-from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.config import BackboneConfig
 from peltier_backbone.packing import Encoded
 from torch import Tensor
@@ -17,12 +16,12 @@ IGNORED = -100  # torch's cross-entropy ignores such labels
 def pad_rows(rows: Sequence[Encoded], config: BackboneConfig) -> dict[str, Tensor]:
     """Ids, mask and, if the model reads them, token types, each [rows, tokens]."""
     ids = [torch.tensor(row.ids) for row in rows]
-    pad = config.pad_token_id if isinstance(config, BertConfig) else 0
+    pad = 0 if config.generates else config.pad_token_id
     padded = {
         "input_ids": pad_sequence(ids, batch_first=True, padding_value=pad),
         "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
     }
-    if isinstance(config, BertConfig) and config.typed:
+    if config.typed:
         padded["token_type_ids"] = pad_sequence([torch.tensor(row.types) for row in rows], batch_first=True)
     return padded
 

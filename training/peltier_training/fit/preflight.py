@@ -45,10 +45,12 @@ def _num_tensors(checkpoint: Path, *, pooled: bool) -> int:
     import torch
     from transformers import AutoConfig, AutoModel, T5ForConditionalGeneration
 
+    from peltier_training.models.tuned_model import pooler_option
+
     config = AutoConfig.from_pretrained(checkpoint)
     with torch.device("meta"):
         if config.is_encoder_decoder:
             model = T5ForConditionalGeneration(config)
         else:
-            model = AutoModel.from_config(config, add_pooling_layer=pooled)  # type: ignore[no-untyped-call]
+            model = AutoModel.from_config(config, **pooler_option(config, pooled=pooled))  # type: ignore[no-untyped-call]
     return len(dict(model.named_parameters()))

@@ -17,7 +17,7 @@ from peltier_backbone.packing import Encoded
 from peltier_backbone.tokenizer import Tokenizer
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import AutoModel, PreTrainedModel, T5ForConditionalGeneration
+from transformers import AutoConfig, AutoModel, PreTrainedModel, T5ForConditionalGeneration
 
 from peltier_training.config.run import Run
 from peltier_training.data.dataset import EncodedRows, TextRow, TextRows
@@ -32,7 +32,7 @@ from peltier_training.evaluate.examination import judge_scores
 from peltier_training.evaluate.span_examination import judge_spans
 from peltier_training.fit.objective import Objective, TextObjective, create_objective
 from peltier_training.fit.trainer import diverged
-from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body
+from peltier_training.models.tuned_model import TunedEncoder, TunedT5, create_body, pooler_option
 
 _MAX_ROWS = 64
 
@@ -69,9 +69,9 @@ class HeadTuning:
         baseline, numbers = BASELINES[run.preset], run.hyperparameters
         settings = baseline.settings(run.overrides, backbone.config)
         spec = baseline.head(settings, backbone.config, outputs=task.num_outputs)
-        encoder = AutoModel.from_pretrained(
-            find_checkpoint(run.backbone), dtype=torch.float32, add_pooling_layer=spec.pooling == "pooler"
-        )
+        checkpoint = find_checkpoint(run.backbone)
+        pooler = pooler_option(AutoConfig.from_pretrained(checkpoint), pooled=spec.pooling == "pooler")
+        encoder = AutoModel.from_pretrained(checkpoint, dtype=torch.float32, **pooler)
         body = create_body(encoder, settings, numbers.seed)
         self.model: nn.Module = TunedEncoder(body, spec, backbone, numbers.dropout).to(backbone.device)
         self.objective: Objective = create_objective(run, 0.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from inspect import signature
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from peltier_backbone.load import Backbone
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from transformers import AutoModel, PreTrainedConfig
 
 from peltier_training.data.padding import IGNORED
 from peltier_training.errors import TrainingError
@@ -78,6 +80,14 @@ class Subspace(nn.Module):
             name: frozen[name] + scale * projection(self.theta).view(shape)
             for (name, shape), projection, scale in places
         }
+
+
+def pooler_option(config: PreTrainedConfig, *, pooled: bool) -> dict[str, bool]:
+    """The option of transformers that makes a model of `config` with a pooler or without. Models that never have one do
+    not know it."""
+    kind: Any = AutoModel._model_mapping[type(config)]
+    known = "add_pooling_layer" in signature(kind).parameters
+    return {"add_pooling_layer": pooled} if known else {}
 
 
 class TunedEncoder(nn.Module):

@@ -22,7 +22,7 @@ def read_adamix(path: Path, backbone: Backbone) -> ImportedAdapter:
     whole = read_checkpoint(find_file(path, _FILES))
     if whole.matches(r"(module\.)?transformer\.h\..*"):
         raise AdapterError(f"{path} is a checkpoint of AdaMix for GPT-2; only those for BERT and RoBERTa are supported")
-    if backbone.config.generates:
+    if backbone.config.pre_norm:
         raise AdapterError(
             f"{path} is a checkpoint of AdaMix for BERT and RoBERTa; this backbone is {backbone.config.family}"
         )

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from peltier_backbone.bert import Bert
 from peltier_backbone.bert_config import BertConfig
 from peltier_backbone.bert_weights import bert_weights, build_bert, canonical_bert
 from peltier_backbone.errors import BackboneError
@@ -51,7 +52,8 @@ def _pairs(tensors: dict[str, Tensor], backbone: Backbone, where: Path) -> list[
     else:
         assert isinstance(config, BertConfig)
         found = bert_weights(build_bert(config, Weights(canonical_bert(tensors, config, where), where), PlainLinear))
-        own = bert_weights(backbone.bert)
+        assert isinstance(backbone.model, Bert), "it has this configuration"
+        own = bert_weights(backbone.model)
     theirs = dict(found)
     return [(name, tensor, theirs[name]) for name, tensor in own if name in theirs]
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from peltier_backbone.config import BackboneConfig, T5Config
+from peltier_backbone.config import BackboneConfig, ModernBertConfig, T5Config
+
+from peltier_adapters.errors import AdapterError
 
 ModuleSite = tuple[str, int]
 
@@ -25,7 +27,10 @@ class ModuleSites:
 
 
 def find_sites(config: BackboneConfig) -> ModuleSites:
-    """The sites of this backbone."""
+    """The sites of this backbone. Raises an `AdapterError` for a ModernBERT, whose query, key and value come from one
+    module."""
+    if isinstance(config, ModernBertConfig):
+        raise AdapterError("adapters of other libraries are imported on BERT, RoBERTa and T5, not on a ModernBERT")
     return _t5(config) if isinstance(config, T5Config) else _bert(config)
 
 

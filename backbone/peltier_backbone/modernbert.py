@@ -1,0 +1,71 @@
+"""The padding-free forward of ModernBERT (Warner et al. 2024; docs/methods.md#sites)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from torch import Tensor
+
+from peltier_backbone.adaptation import NO_ADAPTATION, Adaptation
+from peltier_backbone.attention import Span
+from peltier_backbone.bert_layer import Attention
+from peltier_backbone.modernbert_config import ModernBertConfig
+from peltier_backbone.modernbert_layer import Layer
+from peltier_backbone.norm import LayerNorm
+from peltier_backbone.packing import Packed
+from peltier_backbone.rotary import Rotary
+from peltier_backbone.span_attention import SpanAttention
+from peltier_backbone.table import Table
+
+
+@dataclass(frozen=True)
+class _Rotating:
+    """Attention of queries and keys at rotary positions."""
+
+    rotary: Rotary
+    positions: Tensor
+    attention: Attention
+
+    def attend(self, layer: int, x: Tensor, qkv: Tensor) -> Tensor:
+        return self.attention.attend(layer, x, self.rotary.rotate(qkv, self.positions))
+
+
+@dataclass(frozen=True)
+class ModernBert:
+    """The frozen encoder. Nothing changes it; a batch passes its adapters as an `Adaptation`. A prefix key has no
+    position: it is as if it were at position 0 (docs/methods.md#prefix)."""
+
+    config: ModernBertConfig
+    tokens: Table
+    norm: LayerNorm
+    layers: Sequence[Layer]
+    final_norm: LayerNorm
+    global_rotary: Rotary
+    local_rotary: Rotary
+    span_kind: type[Span]
+    pooler: ClassVar[None] = None
+
+    def __call__(self, packed: Packed, adaptation: Adaptation = NO_ADAPTATION) -> Tensor:
+        """Hidden states after the final norm, [tokens, hidden]."""
+        x = adaptation.norm(0, self.tokens(packed.ids), self.norm)
+        far, near = self._attentions(packed, adaptation)
+        for layer in self.layers:
+            x = layer.attention(x, near if layer.attention.local else far, adaptation)
+            x = layer.feed_forward(x, adaptation)
+        return adaptation.norm(2 * len(self.layers), x, self.final_norm)
+
+    def _attentions(self, packed: Packed, adaptation: Adaptation) -> tuple[Attention, Attention]:
+        """The attention of global layers, and of local ones."""
+        attend = partial(SpanAttention, packed, adaptation, self.config.num_heads)
+        far, near = attend(self.span_kind), attend(partial(self.span_kind, window=self.config.window))
+        return (
+            _Rotating(self.global_rotary, packed.positions, far),
+            _Rotating(self.local_rotary, packed.positions, near),
+        )
+
+    def norms(self) -> list[LayerNorm]:
+        """All norms in the order of `Adaptation.norm`: that of the embeddings, those before attentions from the second
+        on and before feed-forwards, and the final one."""
+        own = [norm for la in self.layers for norm in (la.attention.norm, la.feed_forward.norm)]
+        return [self.norm, *(norm for norm in own if isinstance(norm, LayerNorm)), self.final_norm]
